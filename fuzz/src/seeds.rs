@@ -52,7 +52,7 @@ fn long_error() -> Vec<u8> {
     Frame::encode(Header::error(1, 1), &payload).expect("the error fits a frame")
 }
 
-/// One step of a recorded session: what the guest wrote, and what it read then.
+/// A step of a recorded session: what the guest wrote, and what it read then.
 struct Step {
     request: Vec<u8>,
     response: Vec<u8>,

@@ -1,5 +1,5 @@
-//! Gives the shared library its name, which programs that link it record. Without one they record the path that the
-//! linker was given, and do not find the library from another folder.
+//! Gives the shared library its soname, which programs that link it record. Without a soname they record the path that
+//! was given to the linker, and do not find the library from another folder.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -4,7 +4,7 @@
 //! byte. Every input is a script: a length that is too large means the bytes that are left, and a call whose numbers are
 //! missing ends the script.
 
-/// One step of the guest. Calls named `...At` take any address; the others have their bytes put where they belong.
+/// A step of the guest. Calls named `...At` take any address; the others have their bytes put where they belong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call<'a> {
     /// The guest writes to its own memory, where addresses in requests may point.

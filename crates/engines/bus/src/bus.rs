@@ -8,26 +8,26 @@ use millrace_model::{
     TopicRow, keys,
 };
 
-use crate::admin::Listing;
-use crate::ages::AgesRowState;
-use crate::compaction::CompactionState;
-use crate::connection::Connection;
-use crate::cursor::Cursor;
-use crate::due::DueState;
-use crate::effect::Effect;
-use crate::elsewhere::Elsewhere;
-use crate::group::{CursorRef, GroupId, GroupState};
-use crate::input::{By, ConnId, Input, Request, Token};
+use crate::groups::connection::Connection;
+use crate::groups::cursor::Cursor;
+use crate::groups::group::{CursorRef, GroupId, GroupState};
+use crate::groups::subscribe::Departure;
+use crate::interface::effect::Effect;
+use crate::interface::input::{By, ConnId, Input, Request, Token};
+use crate::interface::reply::{BusError, Reply, ReplyTo};
+use crate::lifecycle::pending::Pending;
 use crate::limits::BusLimits;
-use crate::pending::Pending;
-use crate::reply::{BusError, Reply, ReplyTo};
-use crate::retention::RetentionState;
-use crate::schema::SchemaVerdict;
-use crate::schema_change::Resend;
+use crate::publishing::due::DueState;
+use crate::publishing::foreign_appends::Elsewhere;
 use crate::stats::Counters;
-use crate::subscribe::Departure;
-use crate::topic::{Topic, TopicId};
-use crate::totals::{Totals, sharer};
+use crate::topics::admin::Listing;
+use crate::topics::ages::AgesRowState;
+use crate::topics::compaction::CompactionState;
+use crate::topics::retention::RetentionState;
+use crate::topics::schema::SchemaVerdict;
+use crate::topics::schema_change::Resend;
+use crate::topics::topic::{Topic, TopicId};
+use crate::topics::totals::{Totals, sharer};
 
 /// The bus engine. Owned by one loop:
 ///
@@ -168,7 +168,7 @@ impl Bus {
         let mut pumped = BTreeSet::new();
         while let Some(group) = self.to_pump.pop_first() {
             let before = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
-            self.pump(now, group);
+            self.deliver_ready(now, group);
             self.account_fetched(group, before);
             pumped.extend(self.groups.get(&group).map(|group| group.topic));
         }

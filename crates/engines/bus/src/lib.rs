@@ -9,67 +9,38 @@
 //!
 //! Start with [`Bus`]: `handle` inputs, `settle` once, drain the effects, wait until `next_deadline`.
 
-mod access;
-mod ack;
-mod admin;
-mod ages;
 mod bus;
-mod committed;
-mod compaction;
-mod connection;
-mod cursor;
-mod deliver;
-mod due;
-mod effect;
-mod elsewhere;
-mod ending;
-mod fetch;
-mod flush;
-mod group;
-mod input;
-mod inspect;
-mod letter;
+mod delivery;
+mod groups;
+mod interface;
+mod lifecycle;
 mod limits;
-mod note;
-mod pending;
-mod placement;
-mod publish;
-mod reply;
-mod restore;
-mod retention;
-mod roster;
-mod rows;
+mod publishing;
 mod sabotage;
-mod schema;
-mod schema_change;
 mod stats;
-mod sticky;
-mod subscribe;
-mod system;
-mod topic;
-mod totals;
+mod topics;
 
 pub use bus::Bus;
-pub use effect::Effect;
-pub use elsewhere::{DelayedElsewhere, Reach, StoredTopic};
-pub use input::{
+pub use delivery::dead_letter::REASON_BYTES_MAX;
+pub use interface::effect::Effect;
+pub use interface::input::{
     Ack, By, ConnId, From, GiveBack, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage, Request,
     Subscribe, Token,
 };
-pub use inspect::Inspection;
-pub use letter::REASON_BYTES_MAX;
-pub use limits::BusLimits;
-pub use millrace_model::DueBy;
-pub use note::{Note, NotedPlace, Redelivery};
-pub use reply::{
+pub use interface::note::{Note, NotedPlace, Redelivery};
+pub use interface::reply::{
     BusError, ErrorCode, GroupDetail, GroupView, GroupsView, OffsetsView, PartitionView, Reply, ReplyTo,
     SchemaView, TopicView,
 };
-pub use restore::Snapshot;
+pub use lifecycle::inspect::Inspection;
+pub use lifecycle::restore::Snapshot;
+pub use limits::BusLimits;
+pub use millrace_model::DueBy;
+pub use publishing::foreign_appends::{DelayedElsewhere, Reach, StoredTopic};
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;
-pub use schema::{
+pub use stats::{Counters, GroupGauges, Stats, TopicCounters};
+pub use topics::schema::{
     BreakingEvent, CheckedRange, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome,
     SchemaError, SchemaStamp, SchemaVerdict, TopicSchema, UncomparedEvents,
 };
-pub use stats::{Counters, GroupGauges, Stats, TopicCounters};

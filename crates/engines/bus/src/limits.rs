@@ -2,8 +2,8 @@
 
 use millrace_model::{AckMode, Durability};
 
-use crate::input::Subscribe;
-use crate::schema::WorkMax;
+use crate::interface::input::Subscribe;
+use crate::topics::schema::WorkMax;
 
 /// Defaults and bounds of the bus. Where a bound is reached the answer is [`crate::BusError::LimitReached`] unless
 /// the field says otherwise.

@@ -1,10 +1,10 @@
 //! Behaviour at the bounds: memory for the tail, batches of the largest size, requests that overtake one another.
 
-mod desk;
+mod harness;
 
 use std::sync::Arc;
 
-use desk::{Desk, event, group, keyed, subscription, topic};
+use harness::{Harness, event, group, keyed, subscription, topic};
 use millrace_bus::*;
 use millrace_model::*;
 
@@ -27,24 +27,24 @@ fn without_memory_for_the_tail_every_event_still_arrives_in_order() {
         fetched_max: 2,
         ..BusLimits::default()
     };
-    let mut desk = Desk::with(limits);
+    let mut harness = Harness::with(limits);
     for (conn, name) in [(1, "a"), (2, "b")] {
-        desk.open(conn);
-        desk.request(conn, earliest(name, 2));
+        harness.open(conn);
+        harness.request(conn, earliest(name, 2));
     }
     for n in 1..=20 {
-        desk.publish("a", &n.to_string());
-        desk.publish("b", &n.to_string());
+        harness.publish("a", &n.to_string());
+        harness.publish("b", &n.to_string());
         if n % 3 == 0 {
-            desk.open(100 + n);
-            desk.request(100 + n, Request::Subscribe(subscription("a", "late")));
+            harness.open(100 + n);
+            harness.request(100 + n, Request::Subscribe(subscription("a", "late")));
         }
     }
     for offset in 1..=20 {
-        desk.ack(1, "a", "g", offset);
-        desk.ack(2, "b", "g", offset);
+        harness.ack(1, "a", "g", offset);
+        harness.ack(2, "b", "g", offset);
     }
-    let out = desk.out();
+    let out = harness.out();
     for (conn, name) in [(1, "a"), (2, "b")] {
         let expected: Vec<String> = (1..=20).map(|n| format!("{name}/0/{n} {n}")).collect();
         assert_eq!(offsets_of(&out, conn), expected);
@@ -53,13 +53,13 @@ fn without_memory_for_the_tail_every_event_still_arrives_in_order() {
 
 #[test]
 fn refusals_with_long_reasons_are_written_in_batches_that_fit() {
-    let mut desk = Desk::with(BusLimits { max_inflight_max: 5000, ..BusLimits::default() });
-    desk.open(1);
+    let mut harness = Harness::with(BusLimits { max_inflight_max: 5000, ..BusLimits::default() });
+    harness.open(1);
     for n in 1..=4000 {
-        desk.publish("t", &n.to_string());
+        harness.publish("t", &n.to_string());
     }
-    desk.request(1, earliest("t", 5000));
-    desk.hold = true;
+    harness.request(1, earliest("t", 5000));
+    harness.hold = true;
     for offset in 1..=4000 {
         let nack = Nack {
             topic: topic("t"),
@@ -70,172 +70,173 @@ fn refusals_with_long_reasons_are_written_in_batches_that_fit() {
             delay_ms: Some(3_600_000),
             confirm: false,
         };
-        desk.request(1, Request::Nack(nack));
+        harness.request(1, Request::Nack(nack));
     }
-    desk.release();
-    desk.pass(1_000);
-    assert_eq!(desk.tables.keys().filter(|(space, _)| *space == Space::Tries).count(), 4000);
+    harness.release();
+    harness.pass(1_000);
+    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Attempts).count(), 4000);
     // Seeking past these events deletes all the rows, again in batches that fit.
     let (topic, group) = (topic("t"), group("g"));
-    desk.call(Request::SeekGroup { topic, group, partition: None, from: From::Latest });
-    desk.pass(1_000);
-    assert_eq!(desk.tables.keys().filter(|(space, _)| *space == Space::Tries).count(), 0);
+    harness.call(Request::SeekGroup { topic, group, partition: None, from: From::Latest });
+    harness.pass(1_000);
+    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Attempts).count(), 0);
 }
 
 #[test]
 fn a_topic_with_many_groups_is_deleted_in_batches_that_fit() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let config = TopicConfig { partitions: 1024, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
-    desk.open(1);
+    harness.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
+    harness.open(1);
     for n in 0..20 {
-        let group = desk::group(&format!("{}{n}", "g".repeat(240)));
-        desk.request(1, Request::Subscribe(Subscribe { group, ..subscription("t", "g") }));
+        let group = harness::group(&format!("{}{n}", "g".repeat(240)));
+        harness.request(1, Request::Subscribe(Subscribe { group, ..subscription("t", "g") }));
     }
-    desk.call(Request::DeleteTopic { topic: topic("t") });
-    assert_eq!(desk.out().last().map(String::as_str), Some("deleted t"));
-    assert!(desk.tables.is_empty());
+    harness.call(Request::DeleteTopic { topic: topic("t") });
+    assert_eq!(harness.out().last().map(String::as_str), Some("deleted t"));
+    assert!(harness.tables.is_empty());
 }
 
 #[test]
 fn partitions_grow_for_many_groups_at_once_and_groups_find_them_after_a_restart() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    desk.request(1, Request::Subscribe(subscription("t", "g")));
+    let mut harness = Harness::new();
+    harness.open(1);
+    harness.request(1, Request::Subscribe(subscription("t", "g")));
     let patch = TopicPatch { partitions: Some(1024), ..TopicPatch::default() };
-    desk.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
-    desk.publish_event("t", keyed("duck-1", "1"));
-    desk.restart();
-    desk.open(1);
-    desk.out();
-    desk.request(1, Request::Subscribe(subscription("t", "g")));
-    let out = desk.out();
+    harness.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
+    harness.publish_event("t", keyed("duck-1", "1"));
+    harness.restart();
+    harness.open(1);
+    harness.out();
+    harness.request(1, Request::Subscribe(subscription("t", "g")));
+    let out = harness.out();
     assert_eq!(offsets_of(&out, 1).len(), 1, "{out:?}");
 }
 
 #[test]
 fn a_batch_that_is_too_large_after_all_is_told_to_its_author() {
-    let mut desk = Desk::new();
-    desk.hold = true;
-    desk.publish("t", "1");
-    let (token, _) = desk.held.remove(0);
-    desk.input(Input::TooLarge { token, bytes: 20 << 20 });
-    desk.expect(&["refused too_large: the batch holds 20971520 bytes: at most 12582912 are allowed"]);
+    let mut harness = Harness::new();
+    harness.hold = true;
+    harness.publish("t", "1");
+    let (token, _) = harness.held.remove(0);
+    harness.input(Input::TooLarge { token, bytes: 20 << 20 });
+    harness.expect(&["refused too_large: the batch holds 20971520 bytes: at most 12582912 are allowed"]);
 }
 
 #[test]
 fn pipelined_subscriptions_count_before_they_are_durable() {
     let limits = BusLimits { subscriptions_per_connection_max: 2, ..BusLimits::default() };
-    let mut desk = Desk::with(limits);
-    desk.open(1);
-    desk.hold = true;
+    let mut harness = Harness::with(limits);
+    harness.open(1);
+    harness.hold = true;
     for name in ["a", "b", "c"] {
-        desk.request(1, Request::Subscribe(subscription(name, "g")));
+        harness.request(1, Request::Subscribe(subscription(name, "g")));
     }
-    desk.expect(&["refused limit_reached: the limit of 2 subscriptions per connection is reached"]);
-    desk.release();
-    desk.expect(&["subscribed 0/1", "subscribed 0/1"]);
+    harness.expect(&["refused limit_reached: the limit of 2 subscriptions per connection is reached"]);
+    harness.release();
+    harness.expect(&["subscribed 0/1", "subscribed 0/1"]);
 }
 
 #[test]
 fn an_unsubscribe_that_overtakes_its_subscription_waits_for_it() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    desk.hold = true;
-    desk.request(1, Request::Subscribe(subscription("t", "g")));
-    desk.request(1, Request::Unsubscribe { topic: topic("t"), group: group("g") });
-    desk.release();
-    desk.expect(&["subscribed 0/1", "unsubscribed"]);
-    desk.publish("t", "1");
-    desk.expect(&["published 0/1"]);
+    let mut harness = Harness::new();
+    harness.open(1);
+    harness.hold = true;
+    harness.request(1, Request::Subscribe(subscription("t", "g")));
+    harness.request(1, Request::Unsubscribe { topic: topic("t"), group: group("g") });
+    harness.release();
+    harness.expect(&["subscribed 0/1", "unsubscribed"]);
+    harness.publish("t", "1");
+    harness.expect(&["published 0/1"]);
 }
 
 #[test]
 fn a_new_filter_also_holds_for_what_was_read_under_the_old_one() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    desk.request(1, earliest("t", 2));
+    let mut harness = Harness::new();
+    harness.open(1);
+    harness.request(1, earliest("t", 2));
     for n in 1..=6 {
-        desk.publish_event("t", keyed(if n % 2 == 0 { "a" } else { "b" }, &n.to_string()));
+        harness.publish_event("t", keyed(if n % 2 == 0 { "a" } else { "b" }, &n.to_string()));
     }
-    desk.out();
+    harness.out();
     let filter = Filter { key: Some("a".to_owned()), header: None };
     let more = Subscribe { filter, max_inflight: Some(8), ..subscription("t", "g") };
-    desk.request(1, Request::Subscribe(more));
-    desk.expect(&["subscribed 0/1", "1<- g t/0/4 4", "1<- g t/0/6 6"]);
+    harness.request(1, Request::Subscribe(more));
+    harness.expect(&["subscribed 0/1", "1<- g t/0/4 4", "1<- g t/0/6 6"]);
 }
 
 #[test]
 fn a_large_event_is_read_again_to_be_sent_again_and_to_be_buried() {
-    let mut desk = Desk::with(BusLimits { open_event_bytes_max: 0, max_attempts: 2, ..BusLimits::default() });
-    desk.open(1);
-    desk.request(1, earliest("t", 1));
-    desk.publish("t", "1");
-    desk.out();
-    desk.nack(1, "t", "g", 1, None);
-    desk.expect(&["1<- g t/0/1 1 attempt 2"]);
-    desk.nack(1, "t", "g", 1, None);
-    assert_eq!(desk.committed("t", "g", 0), 1);
-    assert_eq!(desk.logs[&topic("t.DLQ").stream(Partition(0))][0].body.payload.as_str(), "1");
+    let mut harness =
+        Harness::with(BusLimits { open_event_bytes_max: 0, max_attempts: 2, ..BusLimits::default() });
+    harness.open(1);
+    harness.request(1, earliest("t", 1));
+    harness.publish("t", "1");
+    harness.out();
+    harness.nack(1, "t", "g", 1, None);
+    harness.expect(&["1<- g t/0/1 1 attempt 2"]);
+    harness.nack(1, "t", "g", 1, None);
+    assert_eq!(harness.committed("t", "g", 0), 1);
+    assert_eq!(harness.logs[&topic("t.DLQ").stream(Partition(0))][0].body.payload.as_str(), "1");
 }
 
 #[test]
 fn a_group_without_members_keeps_nothing_and_forgets_nothing() {
-    let mut desk = Desk::new();
-    desk.open(1);
+    let mut harness = Harness::new();
+    harness.open(1);
     for n in 1..=5 {
-        desk.publish("t", &n.to_string());
+        harness.publish("t", &n.to_string());
     }
-    desk.request(1, earliest("t", 4));
-    desk.ack(1, "t", "g", 4);
-    desk.restart();
-    desk.open(1);
+    harness.request(1, earliest("t", 4));
+    harness.ack(1, "t", "g", 4);
+    harness.restart();
+    harness.open(1);
     // The member reads all events with a window of one, leaves, and comes back as connection 2.
-    desk.request(1, earliest("t", 1));
-    desk.input(Input::Close { conn: ConnId(1) });
-    desk.open(2);
-    desk.out();
-    desk.request(2, earliest("t", 8));
-    let out = desk.out();
+    harness.request(1, earliest("t", 1));
+    harness.input(Input::Close { conn: ConnId(1) });
+    harness.open(2);
+    harness.out();
+    harness.request(2, earliest("t", 8));
+    let out = harness.out();
     let expected = ["t/0/1 1 attempt 2", "t/0/2 2", "t/0/3 3", "t/0/5 5"];
     assert_eq!(offsets_of(&out, 2), expected);
 }
 
 #[test]
 fn a_group_that_retention_has_passed_remembers_no_more_than_it_may() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     for n in 1..=10 {
-        desk.publish("t", &n.to_string());
+        harness.publish("t", &n.to_string());
     }
-    desk.open(1);
-    desk.request(1, earliest("t", 1));
+    harness.open(1);
+    harness.request(1, earliest("t", 1));
     // The member holds one event, nine were read ahead. Then others append, and retention removes everything up to the
     // end.
     let (stream, end) = (topic("t").stream(Partition(0)), Offset(1_000_000));
-    desk.input(Input::Elsewhere {
+    harness.input(Input::Elsewhere {
         reaches: vec![Reach { stream: stream.clone(), start: end, next: end }],
         delayed: None,
     });
-    desk.ack(1, "t", "g", 1);
-    desk.input(Input::Close { conn: ConnId(1) });
-    desk.pass(1_000);
-    let row = |desk: &Desk| {
+    harness.ack(1, "t", "g", 1);
+    harness.input(Input::Close { conn: ConnId(1) });
+    harness.pass(1_000);
+    let row = |harness: &Harness| {
         let key = keys::cursor(&stream, &group("g"));
-        let value = desk.tables[&(Space::Cursors, key.clone())].clone();
+        let value = harness.tables[&(Space::Cursors, key.clone())].clone();
         CursorRow::decode(&key, &value).expect("a row")
     };
-    let ahead = row(&desk).ahead.iter().max();
+    let ahead = row(&harness).ahead.iter().max();
     assert!(ahead.is_none_or(|bit| bit < AHEAD_MAX), "{ahead:?} beyond the commit");
-    desk.open(2);
-    desk.out();
-    desk.request(2, earliest("t", 8));
-    desk.expect(&["subscribed 0/2", "2<- g t/0/2 2 attempt 2"]);
-    desk.ack(2, "t", "g", 2);
-    desk.pass(1_000);
-    let updated = row(&desk).updated;
+    harness.open(2);
+    harness.out();
+    harness.request(2, earliest("t", 8));
+    harness.expect(&["subscribed 0/2", "2<- g t/0/2 2 attempt 2"]);
+    harness.ack(2, "t", "g", 2);
+    harness.pass(1_000);
+    let updated = row(&harness).updated;
     assert!(updated.is_some());
     assert_eq!(
-        row(&desk),
+        row(&harness),
         CursorRow { committed: end.before(), delivered: Offset(2), updated, ..CursorRow::default() }
     );
 }
@@ -243,55 +244,59 @@ fn a_group_that_retention_has_passed_remembers_no_more_than_it_may() {
 #[test]
 fn a_delayed_event_that_cannot_be_read_is_set_aside_and_counted() {
     for (from, to) in [("{", "broken"), ("default/t", "no topic of this name")] {
-        let mut desk = Desk::new();
+        let mut harness = Harness::new();
         let deliver_at = Some(DeliverAt::AfterMs(1_000));
-        desk.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at }));
+        harness.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at }));
         let mut written = String::new();
-        for ((space, _), value) in &mut desk.tables {
+        for ((space, _), value) in &mut harness.tables {
             if *space == Space::Due {
                 written = std::str::from_utf8(value).expect("JSON").replacen(from, to, 1);
                 *value = written.clone().into();
             }
         }
-        desk.pass(2_000);
-        let aside = desk
+        harness.pass(2_000);
+        let aside = harness
             .tables
             .iter()
             .find(|((space, key), _)| *space == Space::Kv && key.starts_with("quarantine/due/"));
         assert_eq!(aside.map(|(_, value)| value.as_ref()), Some(written.as_bytes()));
-        assert!(desk.tables.keys().all(|(space, _)| *space != Space::Due));
-        desk.call(Request::Stats);
-        let stats = desk.out().pop().unwrap_or_default();
+        assert!(harness.tables.keys().all(|(space, _)| *space != Space::Due));
+        harness.call(Request::Stats);
+        let stats = harness.out().pop().unwrap_or_default();
         assert!(stats.contains("quarantined: 1"), "{stats}");
     }
 }
 
 #[test]
 fn delayed_events_of_every_size_are_moved_in_batches_that_fit() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let deliver_at = Some(DeliverAt::AfterMs(1_000));
     let payload = |mib: usize| format!("\"{}\"", "x".repeat(mib << 20));
     for mib in [3, 11, 3, 1] {
-        desk.call(Request::Publish(Publish { topic: topic("t"), event: event(&payload(mib)), deliver_at }));
+        harness.call(Request::Publish(Publish {
+            topic: topic("t"),
+            event: event(&payload(mib)),
+            deliver_at,
+        }));
     }
-    desk.pass(2_000);
-    assert_eq!(desk.logs[&topic("t").stream(Partition(0))].len(), 4);
-    assert!(desk.tables.keys().all(|(space, _)| *space != Space::Due));
+    harness.pass(2_000);
+    assert_eq!(harness.logs[&topic("t").stream(Partition(0))].len(), 4);
+    assert!(harness.tables.keys().all(|(space, _)| *space != Space::Due));
 }
 
 #[test]
 fn delayed_events_that_the_store_refuses_are_tried_again() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let deliver_at = Some(DeliverAt::AfterMs(1_000));
-    desk.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at }));
-    desk.hold = true;
-    desk.pass(2_000);
-    let (token, batch) = desk.held.remove(0);
-    desk.input(Input::TooLarge { token, bytes: batch.bytes() });
-    assert!(desk.held.is_empty(), "not at once");
-    desk.hold = false;
-    desk.pass(1_000);
-    assert_eq!(desk.logs[&topic("t").stream(Partition(0))].len(), 1);
+    harness.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at }));
+    harness.hold = true;
+    harness.pass(2_000);
+    let (token, batch) = harness.held.remove(0);
+    harness.input(Input::TooLarge { token, bytes: batch.bytes() });
+    assert!(harness.held.is_empty(), "not at once");
+    harness.hold = false;
+    harness.pass(1_000);
+    assert_eq!(harness.logs[&topic("t").stream(Partition(0))].len(), 1);
 }
 
 #[test]
@@ -303,91 +308,91 @@ fn a_row_that_cannot_be_read_stops_the_start_and_is_named() {
     assert!(error.to_string().contains("default/t/g/0"), "{error}");
 }
 
-fn create(desk: &mut Desk, name: &str, partitions: u32) {
+fn create(harness: &mut Harness, name: &str, partitions: u32) {
     let config = TopicConfig { partitions, ..TopicConfig::default() };
-    desk.call(Request::CreateTopic { topic: topic(name), settings: config.into(), only_new: false });
+    harness.call(Request::CreateTopic { topic: topic(name), settings: config.into(), only_new: false });
 }
 
 #[test]
 fn cursors_are_counted_over_all_topics_and_only_more_of_them_are_refused() {
-    let mut desk = Desk::with(BusLimits { cursors_total_max: 8, ..BusLimits::default() });
-    desk.open(1);
-    create(&mut desk, "t", 3);
-    create(&mut desk, "u", 2);
-    desk.out();
+    let mut harness = Harness::with(BusLimits { cursors_total_max: 8, ..BusLimits::default() });
+    harness.open(1);
+    create(&mut harness, "t", 3);
+    create(&mut harness, "u", 2);
+    harness.out();
     for (name, group) in [("t", "a"), ("t", "b"), ("u", "a")] {
-        desk.request(1, Request::Subscribe(subscription(name, group)));
+        harness.request(1, Request::Subscribe(subscription(name, group)));
     }
     let refused = |more, held| {
         format!(
             "refused limit_reached: this takes {more} more cursors (groups x partitions), and {held} of at most 8 are there"
         )
     };
-    desk.request(1, Request::Subscribe(subscription("u", "b")));
-    assert_eq!(desk.out()[3], refused(2, 8), "a subscription");
+    harness.request(1, Request::Subscribe(subscription("u", "b")));
+    assert_eq!(harness.out()[3], refused(2, 8), "a subscription");
     // An existing group can still be joined.
-    desk.request(1, Request::Subscribe(subscription("t", "a")));
-    create(&mut desk, "t", 4);
-    create(&mut desk, "v", 4);
-    let out = desk.out();
+    harness.request(1, Request::Subscribe(subscription("t", "a")));
+    create(&mut harness, "t", 4);
+    create(&mut harness, "v", 4);
+    let out = harness.out();
     assert!(out[0].starts_with("subscribed"), "{out:?}");
     assert_eq!(out[1], refused(2, 8), "growth takes a cursor for each group");
     assert!(out[2].contains("topic v"), "a topic without groups takes none: {out:?}");
     // Deleting groups and topics makes room, also after a restart.
-    desk.restart();
-    desk.open(1);
-    desk.call(Request::DeleteGroup { topic: topic("t"), group: desk::group("b") });
-    desk.request(1, Request::Subscribe(subscription("u", "b")));
-    desk.call(Request::DeleteTopic { topic: topic("u") });
-    desk.request(1, Request::Subscribe(subscription("v", "a")));
-    let out = desk.out();
+    harness.restart();
+    harness.open(1);
+    harness.call(Request::DeleteGroup { topic: topic("t"), group: harness::group("b") });
+    harness.request(1, Request::Subscribe(subscription("u", "b")));
+    harness.call(Request::DeleteTopic { topic: topic("u") });
+    harness.request(1, Request::Subscribe(subscription("v", "a")));
+    let out = harness.out();
     assert_eq!(out.iter().filter(|line| line.starts_with("subscribed")).count(), 2, "{out:?}");
     // A store from before the bound is served as it is.
-    desk.limits.cursors_total_max = 1;
-    desk.restart();
-    desk.open(1);
-    desk.out();
-    desk.request(1, Request::Subscribe(subscription("t", "a")));
-    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default().into() });
-    let out = desk.out();
+    harness.limits.cursors_total_max = 1;
+    harness.restart();
+    harness.open(1);
+    harness.out();
+    harness.request(1, Request::Subscribe(subscription("t", "a")));
+    harness.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default().into() });
+    let out = harness.out();
     assert!(!out.iter().any(|line| line.contains("refused")), "{out:?}");
 }
 
 #[test]
 fn a_subscription_that_is_refused_makes_no_topic() {
-    let mut desk = Desk::with(BusLimits { cursors_total_max: 1, ..BusLimits::default() });
-    desk.open(1);
-    desk.request(1, Request::Subscribe(subscription("t", "a")));
-    desk.request(1, Request::Subscribe(subscription("u", "a")));
-    let out = desk.out();
+    let mut harness = Harness::with(BusLimits { cursors_total_max: 1, ..BusLimits::default() });
+    harness.open(1);
+    harness.request(1, Request::Subscribe(subscription("t", "a")));
+    harness.request(1, Request::Subscribe(subscription("u", "a")));
+    let out = harness.out();
     assert!(out[1].contains("limit_reached"), "{out:?}");
-    desk.call(Request::DescribeTopic { topic: topic("u") });
-    assert!(desk.out()[0].contains("there is no topic u"));
-    desk.publish("u", "1");
-    desk.restart();
-    desk.call(Request::DescribeTopic { topic: topic("u") });
-    assert!(desk.out()[1].contains("topic u"), "its row was stored with its first event");
+    harness.call(Request::DescribeTopic { topic: topic("u") });
+    assert!(harness.out()[0].contains("there is no topic u"));
+    harness.publish("u", "1");
+    harness.restart();
+    harness.call(Request::DescribeTopic { topic: topic("u") });
+    assert!(harness.out()[1].contains("topic u"), "its row was stored with its first event");
 }
 
 #[test]
 fn partitions_of_all_topics_together_are_bounded() {
-    let mut desk = Desk::with(BusLimits { partitions_total_max: 5, ..BusLimits::default() });
-    create(&mut desk, "t", 4);
-    desk.out();
-    create(&mut desk, "u", 2);
-    create(&mut desk, "t", 6);
-    desk.publish("v", "1");
-    desk.publish("w", "1");
-    desk.expect(&[
+    let mut harness = Harness::with(BusLimits { partitions_total_max: 5, ..BusLimits::default() });
+    create(&mut harness, "t", 4);
+    harness.out();
+    create(&mut harness, "u", 2);
+    create(&mut harness, "t", 6);
+    harness.publish("v", "1");
+    harness.publish("w", "1");
+    harness.expect(&[
         "refused limit_reached: this takes 2 more partitions, and 4 of at most 5 are there",
         "refused limit_reached: this takes 2 more partitions, and 4 of at most 5 are there",
         "published 0/1",
         "refused limit_reached: this takes 1 more partitions, and 5 of at most 5 are there",
     ]);
-    desk.call(Request::DeleteTopic { topic: topic("t") });
-    desk.out();
-    desk.publish("w", "1");
-    desk.expect(&["published 0/1"]);
+    harness.call(Request::DeleteTopic { topic: topic("t") });
+    harness.out();
+    harness.publish("w", "1");
+    harness.expect(&["published 0/1"]);
 }
 
 #[test]
@@ -399,38 +404,38 @@ fn windows_of_all_subscriptions_together_are_bounded_and_one_agent_gets_half() {
             namespaces: None,
         }))
     };
-    let mut desk = Desk::with(BusLimits { inflight_total_max: 100, ..BusLimits::default() });
-    (1..=3).for_each(|conn| desk.open(conn));
+    let mut harness = Harness::with(BusLimits { inflight_total_max: 100, ..BusLimits::default() });
+    (1..=3).for_each(|conn| harness.open(conn));
     let wide = |group: &str, max_inflight| Subscribe {
         max_inflight: Some(max_inflight),
         ..subscription("t", group)
     };
-    desk.by = agent("eve");
-    desk.request(1, Request::Subscribe(wide("a", 40)));
-    desk.request(2, Request::Subscribe(wide("b", 11)));
-    let out = desk.out();
+    harness.by = agent("eve");
+    harness.request(1, Request::Subscribe(wide("a", 40)));
+    harness.request(2, Request::Subscribe(wide("b", 11)));
+    let out = harness.out();
     assert!(out[0].starts_with("subscribed"), "{out:?}");
     assert!(
         out[1].contains("11 more unacknowledged events of one agent") && out[1].contains("40 of at most 50"),
         "{out:?}"
     );
     // Several subscriptions at once, before the first has joined, do not get around the bound.
-    desk.hold = true;
-    desk.request(2, Request::Subscribe(wide("b", 10)));
-    desk.request(2, Request::Subscribe(wide("c", 10)));
-    desk.release();
-    let out = desk.out();
+    harness.hold = true;
+    harness.request(2, Request::Subscribe(wide("b", 10)));
+    harness.request(2, Request::Subscribe(wide("c", 10)));
+    harness.release();
+    let out = harness.out();
     assert_eq!(out.iter().filter(|line| line.starts_with("subscribed")).count(), 1, "{out:?}");
     // Another agent still has room, and a window that becomes narrower frees its part.
-    desk.by = agent("bob");
-    desk.request(3, Request::Subscribe(wide("d", 50)));
-    assert!(desk.out()[0].starts_with("subscribed"));
-    desk.by = agent("eve");
-    desk.request(1, Request::Subscribe(wide("a", 1)));
-    desk.request(2, Request::Subscribe(wide("e", 39)));
-    let out = desk.out();
+    harness.by = agent("bob");
+    harness.request(3, Request::Subscribe(wide("d", 50)));
+    assert!(harness.out()[0].starts_with("subscribed"));
+    harness.by = agent("eve");
+    harness.request(1, Request::Subscribe(wide("a", 1)));
+    harness.request(2, Request::Subscribe(wide("e", 39)));
+    let out = harness.out();
     assert!(out.iter().all(|line| line.starts_with("subscribed")), "{out:?}");
-    desk.input(Input::Close { conn: ConnId(2) });
-    desk.request(1, Request::Subscribe(wide("f", 49)));
-    assert!(desk.out().iter().any(|line| line.starts_with("subscribed")));
+    harness.input(Input::Close { conn: ConnId(2) });
+    harness.request(1, Request::Subscribe(wide("f", 49)));
+    assert!(harness.out().iter().any(|line| line.starts_with("subscribed")));
 }

@@ -1,15 +1,15 @@
 //! Commits of others to the same store reach the groups of this engine.
 
-mod desk;
+mod harness;
 
-use desk::{Desk, event, subscription, topic};
+use harness::{Harness, event, subscription, topic};
 use millrace_bus::*;
 use millrace_model::*;
 
 /// Commits as another process would: the engine is not told.
-fn neighbour(desk: &mut Desk, ops: Vec<Op>) {
-    let batch = Batch { nonce: 7, now: desk.now.wall, ops, ..Batch::default() };
-    assert!(matches!(desk.commit(batch), Outcome::Done(_)));
+fn neighbour(harness: &mut Harness, ops: Vec<Op>) {
+    let batch = Batch { nonce: 7, now: harness.now.wall, ops, ..Batch::default() };
+    assert!(matches!(harness.commit(batch), Outcome::Done(_)));
 }
 
 fn append(name: &str, payload: &str) -> Op {
@@ -26,16 +26,16 @@ fn row_of(name: &str, made: u64) -> Op {
     }
 }
 
-fn report(desk: &mut Desk, name: &str, next: u64) {
+fn report(harness: &mut Harness, name: &str, next: u64) {
     let reach = Reach { stream: topic(name).stream(Partition(0)), start: Offset::FIRST, next: Offset(next) };
-    desk.input(Input::Elsewhere { reaches: vec![reach], delayed: None });
+    harness.input(Input::Elsewhere { reaches: vec![reach], delayed: None });
 }
 
 /// Delays an event for a duration as another process would, and creates the topic if it is missing. Returns when it is
 /// due, in elapsed time.
-fn delayed(desk: &mut Desk, name: &str, made: u64, payload: &str, for_ms: u64) -> Timestamp {
-    let (stream, at) = (topic(name).stream(Partition(0)), desk.now.wall + for_ms);
-    let id = EventId::mint(desk.now.wall, for_ms, 0);
+fn delayed(harness: &mut Harness, name: &str, made: u64, payload: &str, for_ms: u64) -> Timestamp {
+    let (stream, at) = (topic(name).stream(Partition(0)), harness.now.wall + for_ms);
+    let id = EventId::mint(harness.now.wall, for_ms, 0);
     let row = DueRow::of(&stream, id.clone(), &event(payload).body, Durability::Fsync, 0);
     let key = keys::due_after(at, for_ms, 0);
     let delay = Delay { topic: topic(name), id, dedupe_window_ms: 0, due: at, key, row: Box::new(row) };
@@ -43,22 +43,22 @@ fn delayed(desk: &mut Desk, name: &str, made: u64, payload: &str, for_ms: u64) -
         Op::Put { space, key, value } => Op::PutNew { space, key, value },
         op => op,
     };
-    neighbour(desk, vec![row, Op::Delay(delay)]);
+    neighbour(harness, vec![row, Op::Delay(delay)]);
     at
 }
 
-fn report_due(desk: &mut Desk, at: Timestamp) {
+fn report_due(harness: &mut Harness, at: Timestamp) {
     let delayed = DelayedElsewhere { first_due: vec![(DueBy::Elapsed, at)], elapsed: None };
-    desk.input(Input::Elsewhere { reaches: Vec::new(), delayed: Some(delayed) });
+    harness.input(Input::Elsewhere { reaches: Vec::new(), delayed: Some(delayed) });
 }
 
-fn stored(desk: &Desk, name: &str) -> Vec<String> {
-    let log = desk.logs.get(&topic(name).stream(Partition(0)));
+fn stored(harness: &Harness, name: &str) -> Vec<String> {
+    let log = harness.logs.get(&topic(name).stream(Partition(0)));
     log.into_iter().flatten().map(|event| event.body.payload.as_str().to_owned()).collect()
 }
 
-fn waiting(desk: &Desk) -> usize {
-    desk.tables.keys().filter(|(space, _)| matches!(space, Space::Due | Space::DueIds)).count()
+fn waiting(harness: &Harness) -> usize {
+    harness.tables.keys().filter(|(space, _)| matches!(space, Space::Due | Space::DueIds)).count()
 }
 
 fn earliest(name: &str) -> Request {
@@ -67,160 +67,160 @@ fn earliest(name: &str) -> Request {
 
 #[test]
 fn a_waiting_member_gets_what_another_process_appended() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    desk.request(1, earliest("t"));
-    desk.publish("t", "1");
-    desk.out();
-    neighbour(&mut desk, vec![append("t", "2"), append("t", "3")]);
-    desk.expect(&[]);
-    report(&mut desk, "t", 4);
-    desk.expect(&["1<- g t/0/2 2", "1<- g t/0/3 3"]);
-    report(&mut desk, "t", 4);
-    desk.expect(&[]);
+    let mut harness = Harness::new();
+    harness.open(1);
+    harness.request(1, earliest("t"));
+    harness.publish("t", "1");
+    harness.out();
+    neighbour(&mut harness, vec![append("t", "2"), append("t", "3")]);
+    harness.expect(&[]);
+    report(&mut harness, "t", 4);
+    harness.expect(&["1<- g t/0/2 2", "1<- g t/0/3 3"]);
+    report(&mut harness, "t", 4);
+    harness.expect(&[]);
 }
 
 #[test]
 fn own_events_behind_those_of_others_show_the_gap() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    desk.request(1, earliest("t"));
-    desk.out();
-    neighbour(&mut desk, vec![append("t", "1")]);
-    desk.publish("t", "2");
-    desk.expect(&["published 0/2", "1<- g t/0/1 1", "1<- g t/0/2 2"]);
+    let mut harness = Harness::new();
+    harness.open(1);
+    harness.request(1, earliest("t"));
+    harness.out();
+    neighbour(&mut harness, vec![append("t", "1")]);
+    harness.publish("t", "2");
+    harness.expect(&["published 0/2", "1<- g t/0/1 1", "1<- g t/0/2 2"]);
 }
 
 #[test]
 fn a_topic_made_elsewhere_is_known_once_it_is_reported() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    neighbour(&mut desk, vec![row_of("made", 9), append("made", "1")]);
-    desk.call(Request::DescribeTopic { topic: topic("made") });
-    assert!(desk.out()[0].starts_with("refused"));
-    report(&mut desk, "made", 2);
-    desk.request(1, earliest("made"));
-    desk.expect(&["subscribed 0/1", "1<- g made/0/1 1"]);
+    let mut harness = Harness::new();
+    harness.open(1);
+    neighbour(&mut harness, vec![row_of("made", 9), append("made", "1")]);
+    harness.call(Request::DescribeTopic { topic: topic("made") });
+    assert!(harness.out()[0].starts_with("refused"));
+    report(&mut harness, "made", 2);
+    harness.request(1, earliest("made"));
+    harness.expect(&["subscribed 0/1", "1<- g made/0/1 1"]);
 }
 
 #[test]
 fn a_report_about_a_topic_that_is_being_made_anew_is_not_believed() {
-    let mut desk = Desk::new();
-    desk.open(1);
+    let mut harness = Harness::new();
+    harness.open(1);
     for n in 1..=3 {
-        desk.publish("t", &n.to_string());
+        harness.publish("t", &n.to_string());
     }
-    desk.hold = true;
-    desk.call(Request::DeleteTopic { topic: topic("t") });
-    desk.request(1, Request::Subscribe(subscription("t", "g")));
+    harness.hold = true;
+    harness.call(Request::DeleteTopic { topic: topic("t") });
+    harness.request(1, Request::Subscribe(subscription("t", "g")));
     // The reporter had read the store before the topic was dropped.
-    report(&mut desk, "t", 4);
-    desk.release();
-    desk.out();
-    desk.publish("t", "1");
-    desk.expect(&["published 0/1", "1<- g t/0/1 1"]);
+    report(&mut harness, "t", 4);
+    harness.release();
+    harness.out();
+    harness.publish("t", "1");
+    harness.expect(&["published 0/1", "1<- g t/0/1 1"]);
 }
 
 #[test]
 fn what_was_held_back_is_looked_up_when_the_topic_is_settled() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    desk.hold = true;
-    desk.request(1, earliest("t"));
-    report(&mut desk, "t", 2);
-    desk.release();
-    desk.out();
-    neighbour(&mut desk, vec![append("t", "1")]);
-    desk.hold = true;
-    desk.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default().into() });
-    report(&mut desk, "t", 2);
-    desk.expect(&[]);
-    desk.release();
-    let out = desk.out();
+    let mut harness = Harness::new();
+    harness.open(1);
+    harness.hold = true;
+    harness.request(1, earliest("t"));
+    report(&mut harness, "t", 2);
+    harness.release();
+    harness.out();
+    neighbour(&mut harness, vec![append("t", "1")]);
+    harness.hold = true;
+    harness.call(Request::PatchTopic { topic: topic("t"), patch: TopicPatch::default().into() });
+    report(&mut harness, "t", 2);
+    harness.expect(&[]);
+    harness.release();
+    let out = harness.out();
     assert_eq!(out.last().map(String::as_str), Some("1<- g t/0/1 1"), "{out:?}");
 }
 
 #[test]
 fn an_event_that_another_process_delayed_reaches_the_groups_when_it_is_due() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    desk.request(1, earliest("t"));
-    desk.out();
-    let at = delayed(&mut desk, "t", 9, "1", 500);
-    assert_eq!(desk.bus.next_deadline(), None, "nobody has told");
-    report_due(&mut desk, at);
-    desk.pass(499);
-    desk.expect(&[]);
-    desk.pass(1);
-    desk.expect(&["1<- g t/0/1 1"]);
-    assert_eq!(waiting(&desk), 0);
+    let mut harness = Harness::new();
+    harness.open(1);
+    harness.request(1, earliest("t"));
+    harness.out();
+    let at = delayed(&mut harness, "t", 9, "1", 500);
+    assert_eq!(harness.bus.next_deadline(), None, "nobody has told");
+    report_due(&mut harness, at);
+    harness.pass(499);
+    harness.expect(&[]);
+    harness.pass(1);
+    harness.expect(&["1<- g t/0/1 1"]);
+    assert_eq!(waiting(&harness), 0);
 }
 
 #[test]
 fn a_delayed_event_of_a_topic_that_only_another_process_knows_is_stored() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    let at = delayed(&mut desk, "new", 9, "1", 500);
-    report_due(&mut desk, at);
-    desk.pass(500);
-    assert_eq!((stored(&desk, "new"), waiting(&desk)), (vec!["1".to_owned()], 0));
-    report(&mut desk, "new", 2);
-    desk.request(1, earliest("new"));
-    desk.expect(&["subscribed 0/1", "1<- g new/0/1 1"]);
+    let mut harness = Harness::new();
+    harness.open(1);
+    let at = delayed(&mut harness, "new", 9, "1", 500);
+    report_due(&mut harness, at);
+    harness.pass(500);
+    assert_eq!((stored(&harness, "new"), waiting(&harness)), (vec!["1".to_owned()], 0));
+    report(&mut harness, "new", 2);
+    harness.request(1, earliest("new"));
+    harness.expect(&["subscribed 0/1", "1<- g new/0/1 1"]);
 }
 
 #[test]
 fn a_topic_that_two_processes_make_keeps_what_was_delayed_for_it() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    let at = delayed(&mut desk, "new", 9, "1", 500);
+    let mut harness = Harness::new();
+    harness.open(1);
+    let at = delayed(&mut harness, "new", 9, "1", 500);
     // The bus does not know of the topic and creates it for its subscriber.
-    desk.request(1, earliest("new"));
-    assert_eq!(desk.made_of(&topic("new")), Some(9));
-    report_due(&mut desk, at);
-    desk.call(Request::Publish(Publish {
+    harness.request(1, earliest("new"));
+    assert_eq!(harness.made_of(&topic("new")), Some(9));
+    report_due(&mut harness, at);
+    harness.call(Request::Publish(Publish {
         topic: topic("new"),
         event: event("2"),
         deliver_at: Some(DeliverAt::AfterMs(600)),
     }));
-    desk.out();
-    desk.call(Request::PatchTopic { topic: topic("new"), patch: TopicPatch::default().into() });
-    assert_eq!(desk.made_of(&topic("new")), Some(9));
-    desk.out();
-    desk.pass(1000);
-    desk.expect(&["1<- g new/0/1 1", "1<- g new/0/2 2"]);
+    harness.out();
+    harness.call(Request::PatchTopic { topic: topic("new"), patch: TopicPatch::default().into() });
+    assert_eq!(harness.made_of(&topic("new")), Some(9));
+    harness.out();
+    harness.pass(1000);
+    harness.expect(&["1<- g new/0/1 1", "1<- g new/0/2 2"]);
 }
 
 #[test]
 fn a_delayed_event_of_a_deleted_topic_reaches_no_successor() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    let at = delayed(&mut desk, "t", 9, "1", 500);
-    report_due(&mut desk, at);
-    desk.request(1, earliest("t"));
-    desk.call(Request::DeleteTopic { topic: topic("t") });
+    let mut harness = Harness::new();
+    harness.open(1);
+    let at = delayed(&mut harness, "t", 9, "1", 500);
+    report_due(&mut harness, at);
+    harness.request(1, earliest("t"));
+    harness.call(Request::DeleteTopic { topic: topic("t") });
     // Another session creates the topic again.
-    let at = delayed(&mut desk, "t", 10, "2", 501);
-    report_due(&mut desk, at);
-    desk.pass(1000);
-    assert_eq!((stored(&desk, "t"), waiting(&desk)), (vec!["2".to_owned()], 0));
+    let at = delayed(&mut harness, "t", 10, "2", 501);
+    report_due(&mut harness, at);
+    harness.pass(1000);
+    assert_eq!((stored(&harness, "t"), waiting(&harness)), (vec!["2".to_owned()], 0));
 }
 
 #[test]
 fn a_move_that_somebody_else_made_first_is_looked_at_again() {
-    let mut desk = Desk::new();
-    desk.open(1);
-    desk.request(1, earliest("t"));
-    desk.out();
+    let mut harness = Harness::new();
+    harness.open(1);
+    harness.request(1, earliest("t"));
+    harness.out();
     for (n, payload) in ["1", "2", "3"].into_iter().enumerate() {
-        let at = delayed(&mut desk, "t", 9, payload, 500 + n as u64);
-        report_due(&mut desk, at);
+        let at = delayed(&mut harness, "t", 9, payload, 500 + n as u64);
+        report_due(&mut harness, at);
     }
-    desk.hold = true;
-    desk.pass(502);
-    assert_eq!(desk.held.len(), 1, "one move of what is due");
+    harness.hold = true;
+    harness.pass(502);
+    assert_eq!(harness.held.len(), 1, "one move of what is due");
     // Another process has moved the first of the delayed events already.
-    let ((_, key), value) = desk
+    let ((_, key), value) = harness
         .tables
         .iter()
         .find(|((space, _), _)| *space == Space::Due)
@@ -229,10 +229,10 @@ fn a_move_that_somebody_else_made_first_is_looked_at_again() {
     let first = DueEvent::read(&key, &value).unwrap();
     let mut ops = first.removal();
     ops.push(Op::Append(first.append()));
-    neighbour(&mut desk, ops);
-    desk.release();
-    desk.pass(10);
-    report(&mut desk, "t", 4);
-    assert_eq!((stored(&desk, "t").len(), waiting(&desk)), (3, 0));
-    desk.expect(&["1<- g t/0/1 1", "1<- g t/0/2 2", "1<- g t/0/3 3"]);
+    neighbour(&mut harness, ops);
+    harness.release();
+    harness.pass(10);
+    report(&mut harness, "t", 4);
+    assert_eq!((stored(&harness, "t").len(), waiting(&harness)), (3, 0));
+    harness.expect(&["1<- g t/0/1 1", "1<- g t/0/2 2", "1<- g t/0/3 3"]);
 }

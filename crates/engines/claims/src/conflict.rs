@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_model::{ClaimRow, Event, Identity, Refusal, Suspicion, Ticket, Timestamp};
 
-use crate::act::{Act, Then, waiting};
+use crate::action::{Act, Then, waiting};
 use crate::error::CommitError;
 use crate::input::StateChanges;
 use crate::worker::Worker;

@@ -12,7 +12,7 @@ use millrace_model::{
     keys, set_aside,
 };
 
-use crate::act::{Act, Then};
+use crate::action::{Act, Then};
 use crate::effect::{Effect, Note};
 use crate::input::{Look, Seen};
 use crate::worker::{Pending, Phase, Worker};

@@ -1,4 +1,4 @@
-//! Flights: batched commits, one at a time. Each takes along all acts (`act.rs`) that have gathered, and claims for the
+//! Flights: batched commits, one at a time. Each takes along all acts (`action.rs`) that have gathered, and claims for the
 //! handlers that want more events.
 
 use std::collections::VecDeque;
@@ -8,7 +8,7 @@ use millrace_model::{
     Timestamp, TopicKey,
 };
 
-use crate::act::{Act, Then};
+use crate::action::{Act, Then};
 use crate::effect::{Effect, Note};
 use crate::handler::Handler;
 use crate::worker::{Pending, Phase, Worker};
@@ -74,7 +74,7 @@ impl Worker {
     /// acts come before claims in a batch.
     fn want_next_of_key(&mut self, act: &Act) {
         if let Some(handler) = act.ends_event_of().map(|at| &mut self.handlers[at]) {
-            handler.hungry |= handler.is_ordered();
+            handler.wants_claim |= handler.is_ordered();
         }
     }
 
@@ -101,11 +101,11 @@ impl Worker {
         }
         self.gate.leave_at = (!self.gate.waiting.is_empty()).then_some(now.mono);
         let claims = self.fitting(now, claims, BATCH_BYTES_MAX.saturating_sub(bytes));
-        self.fly(now, Flight { acts, claims, at: now.wall });
+        self.submit(now, Flight { acts, claims, at: now.wall });
     }
 
     /// Each handler gets its share of the room, and what those before it left over. A handler that gets nothing stays
-    /// hungry: it claims with the next flight.
+    /// wants_claim: it claims with the next flight.
     fn fitting(&self, now: Now, claims: Vec<(usize, usize)>, mut room: usize) -> Vec<(usize, usize)> {
         let mut left = claims.len();
         let mut fitting = Vec::with_capacity(left);
@@ -157,7 +157,7 @@ impl Worker {
         wishes.filter(|(_, wish)| *wish > 0).collect()
     }
 
-    pub(crate) fn fly(&mut self, now: Now, mut flight: Flight) {
+    pub(crate) fn submit(&mut self, now: Now, mut flight: Flight) {
         flight.at = now.wall;
         // The clock was set back meanwhile: a schedule must not fire early, so it fires again when its time has come.
         flight.acts.retain(|act| match &act.then {
@@ -180,7 +180,7 @@ impl Worker {
         let starts = self.starts_of(now, &flight.claims);
         for ((at, events_max), start_max) in flight.claims.iter().zip(starts) {
             // This claim does not see events that become ready from here on.
-            self.handlers[*at].hungry = false;
+            self.handlers[*at].wants_claim = false;
             batch.ops.push(self.claim(now, *at, *events_max, start_max));
         }
         let token = self.token(Pending::Flight);
@@ -191,11 +191,11 @@ impl Worker {
     pub(crate) fn flight_back(&mut self, now: Now, outcome: Outcome) {
         let Some(mut flight) = self.flight.take() else { return };
         match outcome {
-            Outcome::Done(done) => self.landed(now, flight, done),
+            Outcome::Done(done) => self.on_committed(now, flight, done),
             Outcome::Refused(refusal) => {
                 self.leave_out(now, &mut flight, &refusal);
                 if !flight.acts.is_empty() || !flight.claims.is_empty() {
-                    self.fly(now, flight);
+                    self.submit(now, flight);
                 }
             }
         }
@@ -232,7 +232,7 @@ impl Worker {
         }
     }
 
-    fn landed(&mut self, now: Now, flight: Flight, done: Done) {
+    fn on_committed(&mut self, now: Now, flight: Flight, done: Done) {
         // The first flights carry the registration; it is complete when no act is waiting any more.
         self.registered |= self.gate.is_empty();
         for act in flight.acts {
@@ -260,10 +260,10 @@ impl Worker {
         for ((at, asked), got) in flight.claims.iter().zip(&got) {
             let look_at = now.mono + self.config.event_poll_interval_ms;
             let handler = &mut self.handlers[*at];
-            let already = handler.hungry;
-            handler.fed(*asked, *got, done.more && !some_full, look_at);
-            handler.hungry |= already;
-            if std::mem::take(&mut handler.unsure) && !handler.hungry {
+            let already = handler.wants_claim;
+            handler.on_claimed(*asked, *got, done.more && !some_full, look_at);
+            handler.wants_claim |= already;
+            if std::mem::take(&mut handler.unsure) && !handler.wants_claim {
                 self.ask_due(*at, flight.at);
             }
         }
@@ -322,7 +322,7 @@ impl Worker {
                     retry_at,
                 }));
             }
-            Then::GivenBack { handler } => self.handlers[handler].hungry = true,
+            Then::GivenBack { handler } => self.handlers[handler].wants_claim = true,
             Then::Renewed { run, ticket } => self.renewed(now, run, ticket),
             Then::Marked { run, ticket } => self.marked(now, run, ticket),
             Then::Fired { schedule, row, at } => self.fired(schedule, row, &at),
@@ -342,7 +342,7 @@ impl Worker {
 
     pub(crate) fn news_of(&mut self, topic: &TopicKey) {
         for handler in self.handlers.iter_mut().filter(|handler| handler.topic == *topic) {
-            handler.hungry = true;
+            handler.wants_claim = true;
         }
     }
 

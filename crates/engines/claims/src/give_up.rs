@@ -6,7 +6,7 @@ use millrace_model::{
     DeadLetterRow, Ending, Event, FinishedRow, JsonText, Op, Space, Ticket, Timestamp, TopicName, keys,
 };
 
-use crate::act::{Act, DEAD_LETTER_TOPIC, Then, cut, finish};
+use crate::action::{Act, DEAD_LETTER_TOPIC, Then, cut, finish};
 use crate::build::{caused_by, derived_id};
 use crate::outbox::append;
 use crate::spec::OutEvent;

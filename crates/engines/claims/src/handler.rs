@@ -23,7 +23,7 @@ pub(crate) struct Handler {
     pub(crate) suspects: VecDeque<Claimed>,
     pub(crate) running: usize,
     /// There may be events to claim.
-    pub(crate) hungry: bool,
+    pub(crate) wants_claim: bool,
     /// The last claim got as many events as it asked for.
     pub(crate) full: bool,
     /// When to poll the store again if there was no news.
@@ -56,7 +56,7 @@ impl Handler {
             queue: VecDeque::new(),
             suspects: VecDeque::new(),
             running: 0,
-            hungry: true,
+            wants_claim: true,
             full: false,
             look_at: Mono(0),
             dues: BTreeSet::new(),
@@ -107,7 +107,7 @@ impl Handler {
 
     /// When the handler's rate allows it to start a queued event, or to claim more.
     pub(crate) fn rate_wake(&self, now: Now) -> Option<Mono> {
-        let wanted = (self.hungry || self.queued() > 0) && !self.is_paused();
+        let wanted = (self.wants_claim || self.queued() > 0) && !self.is_paused();
         let ready_at = self.limits.rate.as_ref().filter(|_| wanted)?.ready_at();
         (ready_at > now.mono).then_some(ready_at)
     }
@@ -148,14 +148,14 @@ impl Handler {
     pub(crate) fn wish(&self, now: Now, place_free: bool) -> usize {
         let in_hand = self.in_hand();
         let could_begin = place_free && self.may_begin(now);
-        let may = self.hungry && !self.is_paused() && (could_begin || !self.patient);
+        let may = self.wants_claim && !self.is_paused() && (could_begin || !self.patient);
         if may && in_hand <= self.appetite / 2 { self.appetite - in_hand } else { 0 }
     }
 
     /// Takes note of the result of a claim.
-    pub(crate) fn fed(&mut self, asked: usize, got: usize, more: bool, look_at: Mono) {
+    pub(crate) fn on_claimed(&mut self, asked: usize, got: usize, more: bool, look_at: Mono) {
         self.full = got >= asked;
-        self.hungry = self.full || more;
+        self.wants_claim = self.full || more;
         self.look_at = look_at;
         self.patient = false;
         if self.queued() == 0 {
@@ -163,7 +163,7 @@ impl Handler {
         }
     }
 
-    pub(crate) fn eats_less(&mut self) {
+    pub(crate) fn halve_prefetch(&mut self) {
         self.appetite = (self.appetite / 2).max(1);
         self.patient = true;
     }
@@ -179,18 +179,18 @@ impl Handler {
     pub(crate) fn wake(&mut self, now: Now, polls: bool) {
         while self.dues.first().is_some_and(|due| *due <= now.wall) {
             self.dues.pop_first();
-            self.hungry = true;
+            self.wants_claim = true;
             self.unsure = true;
         }
-        if polls && self.look_at <= now.mono && !self.hungry {
-            self.hungry = true;
+        if polls && self.look_at <= now.mono && !self.wants_claim {
+            self.wants_claim = true;
             self.unsure = true;
         }
     }
 
     pub(crate) fn next_wake(&self, now: Now, polls: bool) -> Option<Mono> {
         let due = self.dues.first().map(|due| now.mono_at(*due));
-        let look = (polls && !self.hungry).then_some(self.look_at);
+        let look = (polls && !self.wants_claim).then_some(self.look_at);
         [due, look].into_iter().flatten().min()
     }
 }

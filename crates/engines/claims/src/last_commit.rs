@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_model::{Batch, Event, Now, Op};
 
-use crate::act::Act;
+use crate::action::Act;
 use crate::build::fits;
 use crate::effect::{Effect, Note};
 use crate::error::{CommitError, RunError};

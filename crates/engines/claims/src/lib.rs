@@ -10,7 +10,7 @@
 //! Start with [`Worker`]: `handle` inputs, drain the effects, wait until `next_deadline`. [`imperative`] builds the
 //! commits of sessions outside of handlers.
 
-mod act;
+mod action;
 mod build;
 mod config;
 mod conflict;
@@ -46,7 +46,7 @@ mod timeout;
 mod too_large;
 mod worker;
 
-pub use act::{DEAD_LETTER_TOPIC, ERROR_BYTES_LIMIT};
+pub use action::{DEAD_LETTER_TOPIC, ERROR_BYTES_LIMIT};
 pub use build::{OwnEvent, Topics, imperative, imperative_events};
 pub use config::WorkerConfig;
 pub use conflict::CommitChecks;

@@ -9,7 +9,7 @@
 
 use millrace_model::{ClaimRow, Mono, Now, RunMark, Ticket, Timestamp};
 
-use crate::act::{Act, Then};
+use crate::action::{Act, Then};
 use crate::effect::{Effect, Run};
 use crate::error::CommitError;
 use crate::input::RunId;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{ClaimRow, Ending, Event, FinishedRow, Suspicion, Ticket, Timestamp};
 
-use crate::act::{Act, Then, finish, waiting};
+use crate::action::{Act, Then, finish, waiting};
 use crate::error::RunError;
 use crate::worker::Worker;
 

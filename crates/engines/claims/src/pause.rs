@@ -27,7 +27,7 @@ impl Worker {
         }
         self.effects.push(Effect::Note(Note::Paused { handler: at, paused: !before }));
         if before {
-            self.handlers[at].hungry = true;
+            self.handlers[at].wants_claim = true;
         } else {
             self.give_queue_back(now, at);
         }

@@ -143,7 +143,7 @@ impl Worker {
         let Claimed { ticket, event } = claimed;
         if self.is_stale(now, at, &ticket) {
             let act = self.give_back(now.wall, at, &ticket);
-            self.handlers[at].eats_less();
+            self.handlers[at].halve_prefetch();
             self.send(now, act);
             return None;
         }
@@ -328,7 +328,7 @@ impl Worker {
                     // The session has read again and applied its updates to the new state.
                     active.spoiled.take_if(|error| matches!(error, CommitError::Conflict { .. }));
                     let handler = &mut self.handlers[active.handler];
-                    handler.hungry |= last && handler.is_ordered();
+                    handler.wants_claim |= last && handler.is_ordered();
                 }
                 self.effects.push(Effect::Answer { run, result: Ok(done.state) });
             }
@@ -413,12 +413,12 @@ impl Worker {
     }
 
     #[cfg(not(feature = "sabotage"))]
-    fn sabotaged(&mut self, _now: Now, act: crate::act::Act) -> crate::act::Act {
+    fn sabotaged(&mut self, _now: Now, act: crate::action::Act) -> crate::action::Act {
         act
     }
 
     #[cfg(feature = "sabotage")]
-    fn sabotaged(&mut self, now: Now, mut act: crate::act::Act) -> crate::act::Act {
+    fn sabotaged(&mut self, now: Now, mut act: crate::action::Act) -> crate::action::Act {
         if self.config.sabotage == Some(crate::Sabotage::EmitBeforeAck) && act.ops.len() > 2 {
             let batch = millrace_model::Batch {
                 nonce: self.draw.next(),
@@ -440,7 +440,7 @@ impl Worker {
             }
             let lease_ms = self.handlers[at].limits.lease_ms;
             let stale = self.handlers[at].unqueue(|claimed| is_stale(now, lease_ms, &claimed.ticket));
-            self.handlers[at].eats_less();
+            self.handlers[at].halve_prefetch();
             for claimed in stale {
                 let act = self.give_back(now.wall, at, &claimed.ticket);
                 self.send(now, act);

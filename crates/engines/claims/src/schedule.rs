@@ -7,7 +7,7 @@ use millrace_model::{
     Check, EVENT_BYTES_MAX, Lineage, Mono, Namespace, Now, Op, ScheduleRow, Space, Timestamp, keys,
 };
 
-use crate::act::{Act, Then};
+use crate::action::{Act, Then};
 use crate::build::derived_id;
 use crate::cron::{NEVER_YEARS, Times};
 use crate::effect::{Effect, Note};

@@ -8,7 +8,7 @@ use millrace_model::{
     Space, Timestamp, keys,
 };
 
-use crate::act::{Act, Then};
+use crate::action::{Act, Then};
 use crate::build::Topics;
 use crate::effect::{Effect, Note};
 use crate::input::{Look, Seen, StreamSpan, Token};

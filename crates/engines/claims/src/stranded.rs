@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use millrace_model::{CLOCK_STEP_MS, Check, ClaimRow, Mono, Now, Op, Space, Ticket, keys};
 
-use crate::act::{Act, BACKOFF_JITTER_MS, Then};
+use crate::action::{Act, BACKOFF_JITTER_MS, Then};
 use crate::effect::{Effect, Note};
 use crate::handler::Handler;
 use crate::input::{Look, Seen};

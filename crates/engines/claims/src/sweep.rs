@@ -19,7 +19,7 @@ use millrace_model::{
     Batch, Check, Durability, Namespace, Offset, Op, Space, Stream, Timestamp, TopicConfig, TopicKey, keys,
 };
 
-use crate::act::DEAD_LETTER_TOPIC;
+use crate::action::DEAD_LETTER_TOPIC;
 use crate::input::{Look, Seen, StreamSpan};
 
 /// Open claims of one handler that are read. With more of them everything is kept: the retention of events waits until

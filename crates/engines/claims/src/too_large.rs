@@ -3,7 +3,7 @@
 
 use millrace_model::Now;
 
-use crate::act::{Act, Then};
+use crate::action::{Act, Then};
 use crate::effect::{Effect, Note};
 use crate::error::CommitError;
 use crate::flight::Flight;
@@ -53,15 +53,15 @@ impl Worker {
         let look_at = now.mono + self.config.event_poll_interval_ms;
         for (of, _) in claims {
             let handler = &mut self.handlers[of];
-            handler.hungry = !alone;
+            handler.wants_claim = !alone;
             if alone {
-                handler.eats_less();
+                handler.halve_prefetch();
                 handler.look_at = look_at;
             }
         }
         match acts.pop() {
             Some(act) if alone => self.leave_behind(now, act, size),
-            Some(act) => self.fly(now, Flight { acts: vec![act], claims: Vec::new(), at }),
+            Some(act) => self.submit(now, Flight { acts: vec![act], claims: Vec::new(), at }),
             None if alone => self.note_too_large("claims: lower event_claim_limit".to_owned(), size),
             None => {}
         }

@@ -190,7 +190,7 @@ impl Worker {
         match input {
             Input::News { topics: Some(topics) } => topics.iter().for_each(|topic| self.news_of(topic)),
             Input::News { topics: None } => {
-                self.handlers.iter_mut().for_each(|handler| handler.hungry = true);
+                self.handlers.iter_mut().for_each(|handler| handler.wants_claim = true);
             }
             Input::Delayed => self.delayed(),
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
@@ -264,7 +264,7 @@ impl Worker {
         let quiet = self
             .handlers
             .iter()
-            .all(|handler| handler.queued() == 0 && (!handler.hungry || handler.is_paused()));
+            .all(|handler| handler.queued() == 0 && (!handler.wants_claim || handler.is_paused()));
         settled && quiet && self.pending.is_empty() && matches!(self.phase, Phase::Working | Phase::Stopped)
     }
 

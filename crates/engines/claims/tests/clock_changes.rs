@@ -1,11 +1,11 @@
 //! Cron across clock changes, in every zone of the bundled database: compared with a reference implementation that
 //! looks at the wall clock minute by minute and shares no code with the engine.
 
-mod desk;
+mod harness;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use desk::*;
+use harness::*;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
 use jiff::tz::{Offset, TimeZone, TimeZoneDatabase};
@@ -271,9 +271,9 @@ fn a_list_of_hours_is_a_list_of_times() {
 #[test]
 fn catching_up_over_a_clock_change_takes_the_last_fire() {
     let missed = |catch_up| {
-        let mut desk = Desk::new();
+        let mut harness = Harness::new();
         // 28 March 2026, noon.
-        desk.now.wall = Timestamp(1_774_699_200_000);
+        harness.now.wall = Timestamp(1_774_699_200_000);
         let daily = ScheduleSpec {
             name: "daily".into(),
             cron: "30 2 * * *".into(),
@@ -282,16 +282,16 @@ fn catching_up_over_a_clock_change_takes_the_last_fire() {
             jitter_ms: 0,
             event: out("tick", "{}"),
         };
-        desk.join("a", config(), vec![], vec![daily.clone()]);
-        desk.crash("a");
-        desk.pass(3 * 24 * 3600 * 1000);
-        desk.join("b", config(), vec![], vec![daily]);
-        desk.pass(1000);
+        harness.join("a", config(), vec![], vec![daily.clone()]);
+        harness.crash("a");
+        harness.pass(3 * 24 * 3600 * 1000);
+        harness.join("b", config(), vec![], vec![daily]);
+        harness.pass(1000);
         let planned = |event: &std::sync::Arc<Event>| {
             let headers = event.body.headers.as_ref().expect("headers").to_map();
             Timestamp(headers[PLANNED_AT].parse().expect("milliseconds")).to_string()[..16].to_owned()
         };
-        desk.events("tick").iter().map(planned).collect::<Vec<_>>()
+        harness.events("tick").iter().map(planned).collect::<Vec<_>>()
     };
     assert_eq!(missed(CatchUp::One), ["2026-03-31T00:30"]);
     assert_eq!(missed(CatchUp::All), ["2026-03-29T01:00", "2026-03-30T00:30", "2026-03-31T00:30"]);

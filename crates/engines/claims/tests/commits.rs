@@ -1,8 +1,8 @@
 //! Commits of handlers: durable one by one, and a retry duplicates nothing.
 
-mod desk;
+mod harness;
 
-use desk::*;
+use harness::*;
 use millrace_claims::*;
 use millrace_model::*;
 
@@ -12,112 +12,113 @@ fn with_event(changes: StateChanges, payload: &str) -> StateChanges {
 
 #[test]
 fn a_retry_after_commits_doubles_nothing() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
-    let one = desk.commit_run("a", &run, with_event(ensure("x", r#"{"a":1}"#), "first"));
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
+    let one = harness.commit_run("a", &run, with_event(ensure("x", r#"{"a":1}"#), "first"));
     assert_eq!(one, Ok(Some(StateCommit(1))));
-    desk.finish("a", &run, failed("after the first commit"));
-    desk.pass(2000);
-    let run = desk.take("a");
-    let again = desk.commit_run("a", &run, with_event(ensure("x", r#"{"a":1}"#), "first"));
+    harness.finish("a", &run, failed("after the first commit"));
+    harness.pass(2000);
+    let run = harness.take("a");
+    let again = harness.commit_run("a", &run, with_event(ensure("x", r#"{"a":1}"#), "first"));
     assert_eq!(again, Ok(None), "nothing changed");
-    let two = desk.commit_run("a", &run, with_event(ensure("y", r#"{"a":1}"#), "second"));
+    let two = harness.commit_run("a", &run, with_event(ensure("y", r#"{"a":1}"#), "second"));
     assert_eq!(two, Ok(Some(StateCommit(2))));
-    desk.crash("a");
-    desk.pass(30_000);
-    desk.join("b", config(), vec![handler("m:h", "t")], Vec::new());
-    let run = desk.take("b");
+    harness.crash("a");
+    harness.pass(30_000);
+    harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
+    let run = harness.take("b");
     for (entity, payload) in [("x", "first"), ("y", "second"), ("z", "third")] {
-        desk.commit_run("b", &run, with_event(ensure(entity, r#"{"a":1}"#), payload)).unwrap();
+        harness.commit_run("b", &run, with_event(ensure(entity, r#"{"a":1}"#), payload)).unwrap();
     }
-    desk.finish("b", &run, Ok(vec![out("u", "emitted")]));
-    assert_eq!(desk.payloads("u"), ["first", "second", "third", "emitted"]);
-    assert_eq!(desk.endings(), [Ending::Acked]);
+    harness.finish("b", &run, Ok(vec![out("u", "emitted")]));
+    assert_eq!(harness.payloads("u"), ["first", "second", "third", "emitted"]);
+    assert_eq!(harness.endings(), [Ending::Acked]);
 }
 
 #[test]
 fn a_commit_without_event_appends_nothing() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
-    assert_eq!(desk.commit_run("a", &run, ensure("x", r#"{"a":1}"#)), Ok(Some(StateCommit(1))));
-    assert_eq!(desk.commit_run("a", &run, StateChanges::default()), Ok(None));
-    desk.finish("a", &run, Ok(Vec::new()));
-    assert!(desk.events("u").is_empty());
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
+    assert_eq!(harness.commit_run("a", &run, ensure("x", r#"{"a":1}"#)), Ok(Some(StateCommit(1))));
+    assert_eq!(harness.commit_run("a", &run, StateChanges::default()), Ok(None));
+    harness.finish("a", &run, Ok(Vec::new()));
+    assert!(harness.events("u").is_empty());
 }
 
 #[test]
 fn a_batch_that_is_too_big_is_refused_whole_and_the_handler_may_go_on() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let config = WorkerConfig { max_batch_size: 2, ..config() };
-    desk.join("a", config, vec![handler("m:h", "t")], Vec::new());
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
+    harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
     let mut big = ensure("x", r#"{"a":1}"#);
     for key in ["y", "z"] {
         big.intents.extend(ensure(key, r#"{"a":1}"#).intents);
     }
-    let refused = desk.commit_run("a", &run, big);
+    let refused = harness.commit_run("a", &run, big);
     assert_eq!(refused, Err(CommitError::BatchSizeExceeded { count: 3, limit: 2 }));
-    assert!(desk.commit_run("a", &run, ensure("x", r#"{"a":1}"#)).is_ok());
-    desk.finish("a", &run, Ok(Vec::new()));
-    assert_eq!(desk.endings(), [Ending::Acked]);
+    assert!(harness.commit_run("a", &run, ensure("x", r#"{"a":1}"#)).is_ok());
+    harness.finish("a", &run, Ok(Vec::new()));
+    assert_eq!(harness.endings(), [Ending::Acked]);
 }
 
 #[test]
 fn a_check_of_the_handler_is_named_by_its_place() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
     let absent = Check::Absent { space: Space::Schemas, key: "k".into() };
     let present = Check::Present { space: Space::Schemas, key: "k".into() };
     let changes = StateChanges { checks: vec![absent, present], ..ensure("x", r#"{"a":1}"#) };
-    assert_eq!(desk.commit_run("a", &run, changes), Err(CommitError::Refused { check: 1, found: None }));
-    assert!(desk.rows(Space::Heads).is_empty());
+    assert_eq!(harness.commit_run("a", &run, changes), Err(CommitError::Refused { check: 1, found: None }));
+    assert!(harness.rows(Space::Heads).is_empty());
 }
 
 #[test]
 fn nothing_is_answered_before_it_is_durable() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
-    desk.hold = true;
-    desk.input("a", Input::Commit { run: run.run, commit: ensure("x", r#"{"a":1}"#) });
-    assert!(desk.answers.is_empty());
-    desk.let_go();
-    assert_eq!(desk.answers, [Ok(Some(StateCommit(1)))]);
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
+    harness.hold = true;
+    harness.input("a", Input::Commit { run: run.run, commit: ensure("x", r#"{"a":1}"#) });
+    assert!(harness.answers.is_empty());
+    harness.let_go();
+    assert_eq!(harness.answers, [Ok(Some(StateCommit(1)))]);
 }
 
 #[test]
 fn a_store_that_fails_ends_the_worker_and_tells_everyone() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
-    desk.hold = true;
-    desk.input("a", Input::Commit { run: run.run, commit: ensure("x", r#"{"a":1}"#) });
-    desk.input("a", Input::Failed { reason: "disk full".into() });
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
+    harness.hold = true;
+    harness.input("a", Input::Commit { run: run.run, commit: ensure("x", r#"{"a":1}"#) });
+    harness.input("a", Input::Failed { reason: "disk full".into() });
     let failed = Err(CommitError::StorageFailed { reason: "disk full".into() });
     assert_eq!(
-        (desk.answers.as_slice(), desk.stopped.as_slice()),
+        (harness.answers.as_slice(), harness.stopped.as_slice()),
         ([failed.clone()].as_slice(), ["a"].as_slice())
     );
-    assert_eq!(desk.commit_run("a", &run, ensure("x", r#"{"a":1}"#)), failed);
-    desk.finish("a", &run, Ok(Vec::new()));
-    desk.pass(100_000);
-    assert_eq!(desk.held.len(), 1, "nothing more is asked of the store");
+    assert_eq!(harness.commit_run("a", &run, ensure("x", r#"{"a":1}"#)), failed);
+    harness.finish("a", &run, Ok(Vec::new()));
+    harness.pass(100_000);
+    assert_eq!(harness.held.len(), 1, "nothing more is asked of the store");
 }
 
 #[test]
 fn events_outside_of_handlers_begin_their_own_chain() {
-    let mut desk = Desk::new();
-    desk.publish(out("t", "1"));
-    let event = &desk.events("t")[0];
+    let mut harness = Harness::new();
+    harness.publish(out("t", "1"));
+    let event = &harness.events("t")[0];
     assert_eq!(event.body.lineage, Lineage::default());
     let changes = StateChanges { event: Some(out("t", "2")), ..ensure("x", "{}") };
     let (namespace, topics) = (Namespace::default(), Topics::default());
     let batch =
-        imperative(&config(), &namespace, &topics, changes, (desk.now, &mut Elapsed::default()), 9).unwrap();
-    let outcome = millrace_store::Store::commit(&desk.store, &[batch]).unwrap().remove(0);
+        imperative(&config(), &namespace, &topics, changes, (harness.now, &mut Elapsed::default()), 9)
+            .unwrap();
+    let outcome = millrace_store::Store::commit(&harness.store, &[batch]).unwrap().remove(0);
     assert!(matches!(outcome, Outcome::Done(Done { state: Some(StateCommit(1)), .. })), "{outcome:?}");
 }

@@ -1,8 +1,8 @@
 //! Schedules: on time, once across many sessions, and the handling of missed fires.
 
-mod desk;
+mod harness;
 
-use desk::*;
+use harness::*;
 use millrace_claims::*;
 use millrace_model::*;
 
@@ -20,17 +20,17 @@ fn every(cron: &str, zone: &str, catch_up: CatchUp) -> ScheduleSpec {
     }
 }
 
-fn fires(desk: &Desk) -> Vec<u64> {
-    desk.events("tick").iter().map(|event| (event.ts.0 - START.0) / 1000).collect()
+fn fires(harness: &Harness) -> Vec<u64> {
+    harness.events("tick").iter().map(|event| (event.ts.0 - START.0) / 1000).collect()
 }
 
 /// The planned times of the fires, in seconds from the start.
-fn planned(desk: &Desk) -> Vec<u64> {
+fn planned(harness: &Harness) -> Vec<u64> {
     let planned = |event: &std::sync::Arc<Event>| {
         let headers = event.body.headers.as_ref().expect("headers").to_map();
         (headers[PLANNED_AT].parse::<u64>().expect("milliseconds") - START.0) / 1000
     };
-    desk.events("tick").iter().map(planned).collect()
+    harness.events("tick").iter().map(planned).collect()
 }
 
 fn times(cron: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
@@ -47,98 +47,103 @@ fn times(cron: &str, zone: &str, from: &str, count: usize) -> Vec<String> {
 
 #[test]
 fn a_schedule_fires_on_time_and_its_handlers_run() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let schedule = every("*/5 * * * *", "UTC", CatchUp::One);
-    desk.join("a", config(), vec![handler("m:h", "tick")], vec![schedule]);
-    assert_eq!(desk.pass_working(16 * MINUTE), 3);
-    assert_eq!(fires(&desk), [300, 600, 900]);
+    harness.join("a", config(), vec![handler("m:h", "tick")], vec![schedule]);
+    assert_eq!(harness.pass_working(16 * MINUTE), 3);
+    assert_eq!(fires(&harness), [300, 600, 900]);
 }
 
 #[test]
 fn many_sessions_fire_once() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     for who in ["a", "b", "c", "d"] {
-        desk.join(who, config(), vec![handler("m:h", "tick")], vec![every("* * * * *", "UTC", CatchUp::One)]);
+        harness.join(
+            who,
+            config(),
+            vec![handler("m:h", "tick")],
+            vec![every("* * * * *", "UTC", CatchUp::One)],
+        );
     }
-    desk.pass_working(10 * MINUTE);
-    assert_eq!(fires(&desk), (1..=10).map(|n| n * 60).collect::<Vec<_>>());
+    harness.pass_working(10 * MINUTE);
+    assert_eq!(fires(&harness), (1..=10).map(|n| n * 60).collect::<Vec<_>>());
 }
 
 #[test]
 fn many_sessions_that_fire_at_the_same_moment_fire_once() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     for who in ["a", "b", "c"] {
-        desk.join(who, config(), vec![], vec![every("* * * * *", "UTC", CatchUp::One)]);
+        harness.join(who, config(), vec![], vec![every("* * * * *", "UTC", CatchUp::One)]);
     }
-    desk.pass(MINUTE - 1);
-    desk.hold = true;
-    desk.pass(1);
+    harness.pass(MINUTE - 1);
+    harness.hold = true;
+    harness.pass(1);
     let firing = |batch: &Batch| batch.ops.iter().any(|op| matches!(op, Op::Append(_)));
-    assert!(desk.held.iter().filter(|(_, _, batch)| firing(batch)).count() >= 2, "they race");
-    desk.let_go();
-    desk.pass(10);
-    assert_eq!(desk.events("tick").len(), 1);
-    desk.pass(MINUTE);
-    assert_eq!(desk.events("tick").len(), 2);
+    assert!(harness.held.iter().filter(|(_, _, batch)| firing(batch)).count() >= 2, "they race");
+    harness.let_go();
+    harness.pass(10);
+    assert_eq!(harness.events("tick").len(), 1);
+    harness.pass(MINUTE);
+    assert_eq!(harness.events("tick").len(), 2);
 }
 
 #[test]
 fn missed_fires_are_made_up_for_by_one_all_or_none() {
     for (catch_up, expected) in [(CatchUp::One, 1), (CatchUp::All, 300), (CatchUp::None, 0)] {
-        let mut desk = Desk::new();
-        desk.join("a", config(), vec![], vec![every("*/2 * * * *", "UTC", catch_up)]);
-        desk.crash("a");
-        desk.pass(600 * MINUTE + 90_000);
-        desk.join("b", config(), vec![], vec![every("*/2 * * * *", "UTC", catch_up)]);
-        desk.pass(1000);
-        assert_eq!(desk.events("tick").len(), expected, "{catch_up:?}");
-        desk.pass(2 * MINUTE);
-        assert_eq!(desk.events("tick").len(), expected + 1, "{catch_up:?}");
+        let mut harness = Harness::new();
+        harness.join("a", config(), vec![], vec![every("*/2 * * * *", "UTC", catch_up)]);
+        harness.crash("a");
+        harness.pass(600 * MINUTE + 90_000);
+        harness.join("b", config(), vec![], vec![every("*/2 * * * *", "UTC", catch_up)]);
+        harness.pass(1000);
+        assert_eq!(harness.events("tick").len(), expected, "{catch_up:?}");
+        harness.pass(2 * MINUTE);
+        assert_eq!(harness.events("tick").len(), expected + 1, "{catch_up:?}");
     }
 }
 
 #[test]
 fn a_schedule_can_be_switched_off_and_on_while_sessions_run() {
-    let mut desk = Desk::new();
-    desk.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::All)]);
-    desk.pass(2 * MINUTE);
-    let switch = |desk: &mut Desk, enabled, nonce| {
-        let (key, value) = desk.rows(Space::Schedules).remove(0);
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::All)]);
+    harness.pass(2 * MINUTE);
+    let switch = |harness: &mut Harness, enabled, nonce| {
+        let (key, value) = harness.rows(Space::Schedules).remove(0);
         assert_eq!(key, keys::schedule(&Namespace::default(), "tick/tock"));
         let value = value.into_bytes().into();
-        let now = desk.now.wall;
+        let now = harness.now.wall;
         let batch =
             set_schedule_enabled(&Namespace::default(), "tick/tock", &value, enabled, now, nonce).unwrap();
-        millrace_store::Store::commit(&desk.store, &[batch]).unwrap();
+        millrace_store::Store::commit(&harness.store, &[batch]).unwrap();
     };
-    switch(&mut desk, false, 1);
-    desk.pass(5 * MINUTE);
-    assert_eq!(desk.events("tick").len(), 2);
-    switch(&mut desk, true, 2);
-    desk.pass(2 * MINUTE);
-    assert_eq!(desk.events("tick").len(), 4, "what was missed while it was off stays missed");
+    switch(&mut harness, false, 1);
+    harness.pass(5 * MINUTE);
+    assert_eq!(harness.events("tick").len(), 2);
+    switch(&mut harness, true, 2);
+    harness.pass(2 * MINUTE);
+    assert_eq!(harness.events("tick").len(), 4, "what was missed while it was off stays missed");
 }
 
 #[test]
 fn a_session_with_a_new_time_takes_the_schedule_over() {
-    let mut desk = Desk::new();
-    desk.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::All)]);
-    desk.pass(90_000);
-    desk.join("b", config(), vec![], vec![every("0 * * * *", "UTC", CatchUp::All)]);
-    desk.pass(30 * MINUTE);
-    assert_eq!(desk.events("tick").len(), 1);
-    assert!(desk.notes.iter().any(|note| matches!(note, Note::ScheduleSkipped { .. })));
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::All)]);
+    harness.pass(90_000);
+    harness.join("b", config(), vec![], vec![every("0 * * * *", "UTC", CatchUp::All)]);
+    harness.pass(30 * MINUTE);
+    assert_eq!(harness.events("tick").len(), 1);
+    assert!(harness.notes.iter().any(|note| matches!(note, Note::ScheduleSkipped { .. })));
 }
 
 #[test]
 fn jitter_delays_by_the_same_amount_everywhere() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let jittered = ScheduleSpec { jitter_ms: 20_000, ..every("* * * * *", "UTC", CatchUp::One) };
     for who in ["a", "b"] {
-        desk.join(who, config(), vec![], vec![jittered.clone()]);
+        harness.join(who, config(), vec![], vec![jittered.clone()]);
     }
-    desk.pass(30 * MINUTE);
-    let late: Vec<u64> = desk.events("tick").iter().map(|event| event.ts.0 % MINUTE).collect();
+    harness.pass(30 * MINUTE);
+    let late: Vec<u64> = harness.events("tick").iter().map(|event| event.ts.0 % MINUTE).collect();
     assert!(late.len() >= 29 && late.iter().all(|ms| *ms <= 20_000), "{late:?}");
     assert!(late.iter().collect::<std::collections::BTreeSet<_>>().len() > 5, "{late:?}");
 }
@@ -173,12 +178,12 @@ fn intervals_go_by_elapsed_time_through_both_shifts() {
 
 #[test]
 fn the_engine_fires_once_through_the_hour_that_comes_twice() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     // 24 October 2026, noon.
-    desk.now.wall = Timestamp(1_792_843_200_000);
-    desk.join("a", config(), vec![], vec![every("30 2 * * *", "Europe/Berlin", CatchUp::One)]);
-    desk.pass(24 * HOUR);
-    assert_eq!(desk.events("tick").len(), 1);
+    harness.now.wall = Timestamp(1_792_843_200_000);
+    harness.join("a", config(), vec![], vec![every("30 2 * * *", "Europe/Berlin", CatchUp::One)]);
+    harness.pass(24 * HOUR);
+    assert_eq!(harness.events("tick").len(), 1);
 }
 
 #[test]
@@ -207,20 +212,20 @@ fn nicknames_are_known() {
 
 #[test]
 fn an_interval_fires_on_a_grid_that_all_sessions_share() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     // The grid begins at midnight in 1970: 08:00 is a multiple of 90 seconds.
-    desk.pass(40_000);
-    desk.join("a", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
-    desk.pass(25_000);
-    desk.join("b", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
-    desk.pass(5 * MINUTE);
-    assert_eq!(fires(&desk), [90, 180, 270, 360]);
-    desk.crash("a");
-    desk.crash("b");
-    desk.pass(MINUTE);
-    desk.join("c", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
-    desk.pass(3 * MINUTE);
-    assert_eq!(fires(&desk), [90, 180, 270, 360, 450, 540], "a restart moves nothing");
+    harness.pass(40_000);
+    harness.join("a", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
+    harness.pass(25_000);
+    harness.join("b", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
+    harness.pass(5 * MINUTE);
+    assert_eq!(fires(&harness), [90, 180, 270, 360]);
+    harness.crash("a");
+    harness.crash("b");
+    harness.pass(MINUTE);
+    harness.join("c", config(), vec![], vec![every("@every 90s", "UTC", CatchUp::One)]);
+    harness.pass(3 * MINUTE);
+    assert_eq!(fires(&harness), [90, 180, 270, 360, 450, 540], "a restart moves nothing");
 }
 
 #[test]
@@ -228,24 +233,27 @@ fn missed_fires_of_an_interval_are_made_up_for_like_any() {
     for (catch_up, expected) in
         [(CatchUp::One, vec![3600]), (CatchUp::All, (1..=40).map(|n| n * 90).collect())]
     {
-        let mut desk = Desk::new();
-        desk.join("a", config(), vec![], vec![every("@every 1m30s", "UTC", catch_up)]);
-        desk.crash("a");
-        desk.pass(HOUR + 10_000);
-        desk.join("b", config(), vec![], vec![every("@every 1m30s", "UTC", catch_up)]);
-        desk.pass(1000);
-        assert_eq!(planned(&desk), expected, "{catch_up:?}");
+        let mut harness = Harness::new();
+        harness.join("a", config(), vec![], vec![every("@every 1m30s", "UTC", catch_up)]);
+        harness.crash("a");
+        harness.pass(HOUR + 10_000);
+        harness.join("b", config(), vec![], vec![every("@every 1m30s", "UTC", catch_up)]);
+        harness.pass(1000);
+        assert_eq!(planned(&harness), expected, "{catch_up:?}");
     }
 }
 
 #[test]
 fn an_event_says_when_its_fire_was_planned() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let jittered = ScheduleSpec { jitter_ms: 20_000, ..every("* * * * *", "UTC", CatchUp::One) };
-    desk.join("a", config(), vec![], vec![jittered]);
-    desk.pass(10 * MINUTE + 30_000);
-    assert_eq!(planned(&desk), (1..=10).map(|n| n * 60).collect::<Vec<_>>());
-    assert!(desk.events("tick").iter().any(|event| event.ts.0 % MINUTE > 0), "jitter moves the event only");
+    harness.join("a", config(), vec![], vec![jittered]);
+    harness.pass(10 * MINUTE + 30_000);
+    assert_eq!(planned(&harness), (1..=10).map(|n| n * 60).collect::<Vec<_>>());
+    assert!(
+        harness.events("tick").iter().any(|event| event.ts.0 % MINUTE > 0),
+        "jitter moves the event only"
+    );
 }
 
 #[test]
@@ -287,36 +295,36 @@ fn bad_schedules_say_what_is_wrong() {
 
 #[test]
 fn a_clock_that_steps_back_fires_nothing_twice() {
-    let mut desk = Desk::new();
-    desk.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::One)]);
-    desk.pass(3 * MINUTE);
-    desk.now.wall = Timestamp(desk.now.wall.0 - 2 * MINUTE);
-    desk.pass(2 * MINUTE);
-    assert_eq!(desk.events("tick").len(), 3);
-    desk.pass(MINUTE);
-    assert_eq!(desk.events("tick").len(), 4);
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    harness.pass(3 * MINUTE);
+    harness.now.wall = Timestamp(harness.now.wall.0 - 2 * MINUTE);
+    harness.pass(2 * MINUTE);
+    assert_eq!(harness.events("tick").len(), 3);
+    harness.pass(MINUTE);
+    assert_eq!(harness.events("tick").len(), 4);
 }
 
 #[test]
 fn a_fire_that_waits_while_the_clock_steps_back_is_not_early() {
-    let mut desk = Desk::new();
-    desk.join("a", config(), vec![handler("m:h", "t")], vec![every("* * * * *", "UTC", CatchUp::One)]);
-    desk.pass(MINUTE - 1);
-    desk.hold = true;
-    desk.publish(out("t", "1"));
-    assert_eq!(desk.held.len(), 1, "a claim is on its way, the fire must wait for it");
-    desk.pass(1);
-    desk.now.wall = Timestamp(desk.now.wall.0 - 5000);
-    desk.let_go();
-    assert!(desk.events("tick").is_empty(), "too early");
-    desk.pass(5000);
-    assert_eq!(fires(&desk), [60]);
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![handler("m:h", "t")], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    harness.pass(MINUTE - 1);
+    harness.hold = true;
+    harness.publish(out("t", "1"));
+    assert_eq!(harness.held.len(), 1, "a claim is on its way, the fire must wait for it");
+    harness.pass(1);
+    harness.now.wall = Timestamp(harness.now.wall.0 - 5000);
+    harness.let_go();
+    assert!(harness.events("tick").is_empty(), "too early");
+    harness.pass(5000);
+    assert_eq!(fires(&harness), [60]);
 }
 
 #[test]
 fn days_of_minutes_come_by_without_polling() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let alone = WorkerConfig { alone: true, ..config() };
-    desk.join("a", alone, vec![handler("m:h", "tick")], vec![every("* * * * *", "UTC", CatchUp::One)]);
-    assert_eq!(desk.pass_working(3 * 24 * HOUR), 3 * 24 * 60);
+    harness.join("a", alone, vec![handler("m:h", "tick")], vec![every("* * * * *", "UTC", CatchUp::One)]);
+    assert_eq!(harness.pass_working(3 * 24 * HOUR), 3 * 24 * 60);
 }

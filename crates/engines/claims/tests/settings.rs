@@ -1,10 +1,10 @@
 //! Settings of single handlers: which of them win, what they limit, and what is refused.
 
-mod desk;
+mod harness;
 
 use std::collections::BTreeMap;
 
-use desk::*;
+use harness::*;
 use millrace_claims::*;
 use millrace_model::*;
 
@@ -25,21 +25,21 @@ fn the_configuration_wins_setting_by_setting() {
     let said = HandlerSettings { max_attempts: Some(5), backoff_base_ms: Some(7), ..settings() };
     let wins = HandlerSettings { max_attempts: Some(2), ..settings() };
     let config = WorkerConfig { handlers: BTreeMap::from([("m:h".to_owned(), wins)]), ..config() };
-    let mut desk = Desk::new();
-    desk.join("a", config, vec![with(said)], Vec::new());
-    desk.publish(out("t", "1"));
-    desk.fail("a");
-    desk.pass(0);
-    let due = desk.claims()[0].due.0 - START.0;
+    let mut harness = Harness::new();
+    harness.join("a", config, vec![with(said)], Vec::new());
+    harness.publish(out("t", "1"));
+    harness.fail("a");
+    harness.pass(0);
+    let due = harness.claims()[0].due.0 - START.0;
     assert!((14..14 + 101).contains(&due), "its own base, doubled: {due}");
-    desk.pass(200);
-    desk.fail("a");
-    assert_eq!(desk.endings(), [Ending::DeadLettered]);
+    harness.pass(200);
+    harness.fail("a");
+    assert_eq!(harness.endings(), [Ending::DeadLettered]);
 }
 
 #[test]
 fn handlers_have_attempts_backoff_and_leases_of_their_own() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let own = HandlerSettings {
         max_attempts: Some(3),
         backoff_base_ms: Some(1000),
@@ -47,76 +47,76 @@ fn handlers_have_attempts_backoff_and_leases_of_their_own() {
         lease_ms: Some(90_000),
         ..settings()
     };
-    desk.join("a", config(), vec![with(own), handler("m:other", "t")], Vec::new());
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
+    harness.join("a", config(), vec![with(own), handler("m:other", "t")], Vec::new());
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
     assert_eq!((run.handler, run.lease_until), (0, START + 90_000));
-    desk.finish("a", &run, failed("no"));
-    let other = desk.take("a");
+    harness.finish("a", &run, failed("no"));
+    let other = harness.take("a");
     assert_eq!(other.lease_until, START + 30_000);
-    desk.finish("a", &other, Ok(Vec::new()));
-    desk.pass(1499);
-    assert_eq!(desk.waiting("a"), 0);
-    desk.pass(102);
-    assert_eq!(desk.fail("a").attempt, 2);
-    desk.pass(1601);
-    assert_eq!(desk.fail("a").attempt, 3);
-    assert!(desk.endings().contains(&Ending::DeadLettered));
+    harness.finish("a", &other, Ok(Vec::new()));
+    harness.pass(1499);
+    assert_eq!(harness.waiting("a"), 0);
+    harness.pass(102);
+    assert_eq!(harness.fail("a").attempt, 2);
+    harness.pass(1601);
+    assert_eq!(harness.fail("a").attempt, 3);
+    assert!(harness.endings().contains(&Ending::DeadLettered));
 }
 
 #[test]
 fn a_handler_has_no_more_runs_at_once_than_it_says_and_holds_up_nobody() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let config = WorkerConfig { handler_concurrency: 4, ..config() };
     let one = HandlerSettings { concurrency: Some(1), ..settings() };
-    desk.join("a", config, vec![with(one), handler("m:other", "u")], Vec::new());
+    harness.join("a", config, vec![with(one), handler("m:other", "u")], Vec::new());
     for n in 0..3 {
-        desk.publish(out("t", &n.to_string()));
-        desk.publish(out("u", &n.to_string()));
+        harness.publish(out("t", &n.to_string()));
+        harness.publish(out("u", &n.to_string()));
     }
-    let runs: Vec<usize> = desk.runs["a"].iter().map(|run| run.handler).collect();
+    let runs: Vec<usize> = harness.runs["a"].iter().map(|run| run.handler).collect();
     assert_eq!((runs.iter().filter(|at| **at == 0).count(), runs.len()), (1, 4), "{runs:?}");
-    assert_eq!(desk.pass_working(100), 6);
-    assert_eq!(desk.endings(), [Ending::Acked; 6]);
+    assert_eq!(harness.pass_working(100), 6);
+    assert_eq!(harness.endings(), [Ending::Acked; 6]);
 }
 
 #[test]
 fn runs_begin_no_faster_than_the_rate() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let rate = HandlerSettings { rate_per_s: Some(2.0), ..settings() };
-    desk.join("a", WorkerConfig { handler_concurrency: 8, ..config() }, vec![with(rate)], Vec::new());
+    harness.join("a", WorkerConfig { handler_concurrency: 8, ..config() }, vec![with(rate)], Vec::new());
     for n in 0..5 {
-        desk.publish(out("t", &n.to_string()));
+        harness.publish(out("t", &n.to_string()));
     }
-    assert_eq!(desk.pass_working(499), 1);
-    assert_eq!(desk.pass_working(1), 1);
-    assert_eq!(desk.pass_working(1500), 3);
-    assert_eq!(desk.endings(), [Ending::Acked; 5]);
+    assert_eq!(harness.pass_working(499), 1);
+    assert_eq!(harness.pass_working(1), 1);
+    assert_eq!(harness.pass_working(1500), 3);
+    assert_eq!(harness.endings(), [Ending::Acked; 5]);
     // Unused time is not made up for.
-    desk.pass(60_000);
-    desk.publish(out("t", "6"));
-    desk.publish(out("t", "7"));
-    assert_eq!((desk.pass_working(499), desk.pass_working(1)), (1, 1));
+    harness.pass(60_000);
+    harness.publish(out("t", "6"));
+    harness.publish(out("t", "7"));
+    assert_eq!((harness.pass_working(499), harness.pass_working(1)), (1, 1));
 }
 
 /// The handler leaves events that it cannot begin within its lease to other sessions, and no attempt is lost.
 #[test]
 fn a_slow_rate_does_not_hoard_events() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let rate = HandlerSettings { rate_per_s: Some(0.1), ..settings() };
-    desk.join("a", config(), vec![with(rate)], Vec::new());
+    harness.join("a", config(), vec![with(rate)], Vec::new());
     for n in 0..20 {
-        desk.publish(out("t", &n.to_string()));
+        harness.publish(out("t", &n.to_string()));
     }
-    assert!(desk.claims().len() <= 1, "{}", desk.claims().len());
-    assert_eq!(desk.pass_working(190_000), 20);
-    let finished = desk.rows(Space::Finished);
+    assert!(harness.claims().len() <= 1, "{}", harness.claims().len());
+    assert_eq!(harness.pass_working(190_000), 20);
+    let finished = harness.rows(Space::Finished);
     assert!(finished.iter().all(|(_, row)| row.contains(r#""attempts":0"#)), "{finished:?}");
 }
 
 #[test]
 fn a_paused_handler_claims_nothing_loses_nothing_and_holds_up_nobody() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let paused = HandlerSettings { paused: Some(true), ..settings() };
     let retaining = WorkerConfig {
         retention_interval_ms: 1000,
@@ -126,59 +126,64 @@ fn a_paused_handler_claims_nothing_loses_nothing_and_holds_up_nobody() {
         ..config()
     };
     let others = [handler("m:other", "t"), handler("m:third", "u")];
-    desk.join("a", retaining.clone(), [&[with(paused)], &others[..]].concat(), Vec::new());
-    desk.publish(out("t", "1"));
-    desk.publish(out("u", "1"));
-    assert_eq!([desk.ok("a").handler, desk.ok("a").handler], [1, 2]);
-    desk.pass(50);
-    assert!(desk.workers["a"].is_idle());
-    desk.pass(60_000);
-    let kept = [desk.events("t").len(), desk.events("u").len()];
+    harness.join("a", retaining.clone(), [&[with(paused)], &others[..]].concat(), Vec::new());
+    harness.publish(out("t", "1"));
+    harness.publish(out("u", "1"));
+    assert_eq!([harness.ok("a").handler, harness.ok("a").handler], [1, 2]);
+    harness.pass(50);
+    assert!(harness.workers["a"].is_idle());
+    harness.pass(60_000);
+    let kept = [harness.events("t").len(), harness.events("u").len()];
     assert_eq!(
-        (desk.waiting("a"), kept),
+        (harness.waiting("a"), kept),
         (0, [1, 0]),
         "kept for the one that is paused, and for nobody else"
     );
     // The next version of the program does not pause the handler.
-    desk.crash("a");
-    desk.join("b", retaining, [&[with(settings())], &others[..]].concat(), Vec::new());
-    assert_eq!(desk.ok("b").handler, 0);
+    harness.crash("a");
+    harness.join("b", retaining, [&[with(settings())], &others[..]].concat(), Vec::new());
+    assert_eq!(harness.ok("b").handler, 0);
 }
 
 #[test]
 fn a_handler_is_paused_from_outside_and_gives_back_what_it_has_not_begun() {
-    let mut desk = Desk::new();
-    desk.join("a", config(), vec![handler("m:h", "t")], Vec::new());
-    desk.publish(out("t", "1"));
-    desk.publish(out("t", "2"));
-    let switch = |desk: &mut Desk, paused| {
-        let (key, value) = desk.rows(Space::Handlers).remove(0);
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![handler("m:h", "t")], Vec::new());
+    harness.publish(out("t", "1"));
+    harness.publish(out("t", "2"));
+    let switch = |harness: &mut Harness, paused| {
+        let (key, value) = harness.rows(Space::Handlers).remove(0);
         assert_eq!(key, "default/m:h");
         let id = HandlerId::new("m:h").unwrap();
         let batch =
-            set_handler_paused(&Namespace::default(), &id, &value.into(), paused, desk.now.wall, 99).unwrap();
-        millrace_store::Store::commit(&desk.store, &[batch]).unwrap();
+            set_handler_paused(&Namespace::default(), &id, &value.into(), paused, harness.now.wall, 99)
+                .unwrap();
+        millrace_store::Store::commit(&harness.store, &[batch]).unwrap();
     };
-    switch(&mut desk, true);
-    desk.pass(6000);
-    assert!(desk.notes.contains(&Note::Paused { handler: 0, paused: true }), "{:?}", desk.notes);
-    desk.ok("a");
-    desk.pass(60_000);
-    assert_eq!((desk.waiting("a"), desk.endings().len()), (0, 1), "what ran has ended, nothing else began");
-    assert_eq!(desk.claims().iter().map(|row| row.attempts).collect::<Vec<_>>(), [0]);
-    switch(&mut desk, false);
-    desk.pass(6000);
-    assert_eq!(desk.ok("a").attempt, 1);
+    switch(&mut harness, true);
+    harness.pass(6000);
+    assert!(harness.notes.contains(&Note::Paused { handler: 0, paused: true }), "{:?}", harness.notes);
+    harness.ok("a");
+    harness.pass(60_000);
+    assert_eq!(
+        (harness.waiting("a"), harness.endings().len()),
+        (0, 1),
+        "what ran has ended, nothing else began"
+    );
+    assert_eq!(harness.claims().iter().map(|row| row.attempts).collect::<Vec<_>>(), [0]);
+    switch(&mut harness, false);
+    harness.pass(6000);
+    assert_eq!(harness.ok("a").attempt, 1);
 }
 
 #[test]
 fn a_lease_covers_the_timeout() {
     // Without a `lease_ms` of its own, the lease is long enough for an event that waited in the queue, too.
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let long = HandlerSettings { timeout_ms: Some(60_000), ..settings() };
-    desk.join("a", config(), vec![with(long.clone())], Vec::new());
-    desk.publish(out("t", "1"));
-    assert_eq!(desk.take("a").lease_until, START + 120_000);
+    harness.join("a", config(), vec![with(long.clone())], Vec::new());
+    harness.publish(out("t", "1"));
+    assert_eq!(harness.take("a").lease_until, START + 120_000);
 
     let short = HandlerSettings { lease_ms: Some(59_999), ..long.clone() };
     let error = made(config(), with(short.clone())).unwrap_err();
@@ -209,7 +214,7 @@ fn settings_that_mean_nothing_are_refused_and_name_the_handler() {
 #[test]
 fn settings_for_a_handler_that_is_not_there_are_told() {
     let handlers = BTreeMap::from([("m:typo".to_owned(), settings())]);
-    let mut desk = Desk::new();
-    desk.join("a", WorkerConfig { handlers, ..config() }, vec![handler("m:h", "t")], Vec::new());
-    assert!(desk.notes.contains(&Note::UnusedSettings { id: "m:typo".into() }), "{:?}", desk.notes);
+    let mut harness = Harness::new();
+    harness.join("a", WorkerConfig { handlers, ..config() }, vec![handler("m:h", "t")], Vec::new());
+    assert!(harness.notes.contains(&Note::UnusedSettings { id: "m:typo".into() }), "{:?}", harness.notes);
 }

@@ -1,9 +1,9 @@
 //! Sizes: whatever events, schedules and settings are like, every batch fits into a store, and a too large one is
 //! reported. The harness checks the size of every batch.
 
-mod desk;
+mod harness;
 
-use desk::*;
+use harness::*;
 use millrace_claims::*;
 use millrace_model::*;
 use millrace_store::Store;
@@ -13,53 +13,53 @@ fn quotes(bytes: usize) -> String {
     JsonText::from_value(&"\"".repeat(bytes / 2)).expect("a sound text").as_str().to_owned()
 }
 
-fn letters(desk: &Desk) -> Vec<DeadLetterRow> {
-    let rows = desk.rows(Space::DeadLetters);
+fn letters(harness: &Harness) -> Vec<DeadLetterRow> {
+    let rows = harness.rows(Space::DeadLetters);
     rows.iter().map(|(key, value)| DeadLetterRow::decode(key, value.as_bytes()).expect("a letter")).collect()
 }
 
 #[test]
 fn an_event_full_of_quotes_is_given_up_with_all_of_it() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
     let payload = quotes(9_800_000);
     let headers = [("q".to_owned(), "\"".repeat(500_000))].into();
     let large = OutEvent { headers: Some(headers), key: Some("k".into()), ..out("t", &payload) };
-    desk.publish(large.clone());
-    desk.publish(out("t", "2"));
-    let run = desk.take("a");
-    desk.finish("a", &run, Err(RunError::Hopeless("\0".repeat(5000))));
-    assert_eq!(desk.ok("a").event.body.payload.as_str(), "2", "others go on");
-    assert_eq!(desk.endings(), [Ending::DeadLettered, Ending::Acked]);
-    let letter = letters(&desk).remove(0);
+    harness.publish(large.clone());
+    harness.publish(out("t", "2"));
+    let run = harness.take("a");
+    harness.finish("a", &run, Err(RunError::Hopeless("\0".repeat(5000))));
+    assert_eq!(harness.ok("a").event.body.payload.as_str(), "2", "others go on");
+    assert_eq!(harness.endings(), [Ending::DeadLettered, Ending::Acked]);
+    let letter = letters(&harness).remove(0);
     assert!(letter.payload.as_deref() == Some(payload.as_str()), "the payload as it was");
     assert!(letter.headers.as_deref() == Some(run.event.body.headers.as_ref().unwrap().json().as_str()));
     assert_eq!((letter.key.as_deref(), letter.error.len()), (Some("k"), 4096));
     let (namespace, topics) = (Namespace::default(), Topics::default());
-    let copied = Letter { event: None, ..desk.letter() };
-    let (_, batch) = copied.publish_again(&namespace, &topics, desk.now.wall, 99).expect("a copy");
+    let copied = Letter { event: None, ..harness.letter() };
+    let (_, batch) = copied.publish_again(&namespace, &topics, harness.now.wall, 99).expect("a copy");
     let Op::Append(again) = &batch.ops[1] else { panic!("an append") };
     assert!(again.event.body.payload == large.payload);
 }
 
 #[test]
 fn the_largest_event_there_may_be_is_given_up_with_all_of_it() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
     let payload = format!("\"{}\"", "x".repeat(EVENT_BYTES_MAX - 98));
-    desk.publish(out("t", &payload));
-    let run = desk.take("a");
-    desk.finish("a", &run, Err(RunError::Hopeless("\0".repeat(5000))));
-    assert_eq!(desk.endings(), [Ending::DeadLettered]);
-    let letter = letters(&desk).remove(0);
+    harness.publish(out("t", &payload));
+    let run = harness.take("a");
+    harness.finish("a", &run, Err(RunError::Hopeless("\0".repeat(5000))));
+    assert_eq!(harness.endings(), [Ending::DeadLettered]);
+    let letter = letters(&harness).remove(0);
     assert!(letter.payload.as_deref() == Some(payload.as_str()));
     assert!(!letter.error.is_empty() && letter.error.len() < 4096, "shortened to make room");
-    assert_eq!(desk.events(DEAD_LETTER_TOPIC).len(), 1);
+    assert_eq!(harness.events(DEAD_LETTER_TOPIC).len(), 1);
 }
 
 #[test]
 fn an_event_beyond_the_largest_is_refused_to_whoever_sends_it() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
     let large = out("u", &"x".repeat(EVENT_BYTES_MAX - 97));
     let refused = Err(CommitError::TooLarge { bytes: EVENT_BYTES_MAX + 1, limit: EVENT_BYTES_MAX });
     let changes = StateChanges { event: Some(large.clone()), ..StateChanges::default() };
@@ -68,40 +68,41 @@ fn an_event_beyond_the_largest_is_refused_to_whoever_sends_it() {
         &Namespace::default(),
         &Topics::default(),
         changes.clone(),
-        (desk.now, &mut Elapsed::default()),
+        (harness.now, &mut Elapsed::default()),
         1,
     );
     assert!(outside.map(drop) == refused.clone().map(|_: Option<StateCommit>| ()));
-    assert!(desk.commit_run("a", &run, changes) == refused, "a handler may go on");
-    desk.finish("a", &run, Ok(vec![large]));
-    assert!(desk.claims()[0].error.as_deref().is_some_and(|error| error.contains("bytes")), "it failed");
+    assert!(harness.commit_run("a", &run, changes) == refused, "a handler may go on");
+    harness.finish("a", &run, Ok(vec![large]));
+    assert!(harness.claims()[0].error.as_deref().is_some_and(|error| error.contains("bytes")), "it failed");
 }
 
 /// Events of this size can no longer be sent, but older versions could send them.
 #[test]
 fn an_event_too_large_for_a_letter_is_pointed_at() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
     let payload = format!("\"{}\"", "x".repeat(BATCH_BYTES_MAX - 300));
     let stream = key("t").stream(Partition(0));
     let body = EventBody { key: Some("k".into()), ..EventBody::of(JsonText::parse(&payload).unwrap()) };
     let event = NewEvent { id: None, body: body.into() };
     let append = Op::Append(Append { stream, event, dedupe_window_ms: 0 });
-    desk.store
-        .commit(&[Batch { nonce: 5, now: desk.now.wall, ops: vec![append], ..Batch::default() }])
+    harness
+        .store
+        .commit(&[Batch { nonce: 5, now: harness.now.wall, ops: vec![append], ..Batch::default() }])
         .unwrap();
-    desk.publish(out("t", "2"));
-    let run = desk.take("a");
-    desk.finish("a", &run, Err(RunError::Hopeless("no use".into())));
-    desk.ok("a");
-    assert_eq!(desk.endings(), [Ending::DeadLettered, Ending::Acked]);
-    let letter = letters(&desk).remove(0);
+    harness.publish(out("t", "2"));
+    let run = harness.take("a");
+    harness.finish("a", &run, Err(RunError::Hopeless("no use".into())));
+    harness.ok("a");
+    assert_eq!(harness.endings(), [Ending::DeadLettered, Ending::Acked]);
+    let letter = letters(&harness).remove(0);
     assert!(letter.payload.is_none() && letter.key.is_none() && letter.headers.is_none());
     assert_eq!((letter.event_id, letter.partition, letter.offset), (run.event.id.clone(), 0, Offset(1)));
     assert_eq!(letter.error, "no use");
-    let (namespace, topics, now) = (Namespace::default(), Topics::default(), desk.now.wall);
-    let gone = Letter { event: None, ..desk.letter() }.publish_again(&namespace, &topics, now, 9);
+    let (namespace, topics, now) = (Namespace::default(), Topics::default(), harness.now.wall);
+    let gone = Letter { event: None, ..harness.letter() }.publish_again(&namespace, &topics, now, 9);
     assert!(matches!(gone, Err(ReplayError::NoCopy(_))), "{gone:?}");
-    let (_, batch) = desk.letter().publish_again(&namespace, &topics, now, 9).unwrap();
+    let (_, batch) = harness.letter().publish_again(&namespace, &topics, now, 9).unwrap();
     let Op::Append(again) = &batch.ops[1] else { panic!("an append") };
     assert!(again.event.body.payload.as_str() == payload && again.event.body.key.as_deref() == Some("k"));
 }
@@ -116,18 +117,18 @@ fn large_fires_that_were_missed_are_made_up_for_in_several_commits() {
         jitter_ms: 0,
         event: out("tick", &"x".repeat(bytes)),
     };
-    let mut desk = Desk::new();
-    desk.join("a", config(), vec![handler("m:h", "other")], vec![schedule(130_000)]);
-    desk.crash("a");
-    desk.pass(100 * 60_000);
-    desk.join("a", config(), vec![handler("m:h", "other")], vec![schedule(130_000)]);
-    desk.pass(10_000);
-    assert_eq!(desk.events("tick").len(), 100);
-    desk.crash("a");
-    desk.pass(3 * 60_000);
-    desk.join("a", config(), Vec::new(), vec![schedule(EVENT_BYTES_MAX - 137)]);
-    desk.pass(10_000);
-    assert_eq!(desk.events("tick").len(), 103, "one by one");
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![handler("m:h", "other")], vec![schedule(130_000)]);
+    harness.crash("a");
+    harness.pass(100 * 60_000);
+    harness.join("a", config(), vec![handler("m:h", "other")], vec![schedule(130_000)]);
+    harness.pass(10_000);
+    assert_eq!(harness.events("tick").len(), 100);
+    harness.crash("a");
+    harness.pass(3 * 60_000);
+    harness.join("a", config(), Vec::new(), vec![schedule(EVENT_BYTES_MAX - 137)]);
+    harness.pass(10_000);
+    assert_eq!(harness.events("tick").len(), 103, "one by one");
     let large = vec![schedule(EVENT_BYTES_MAX)];
     let refused = Worker::new(config(), identity("b"), Vec::new(), large, 1);
     assert!(matches!(refused, Err(SpecError::EventTooLarge { .. })), "{refused:?}");
@@ -135,42 +136,42 @@ fn large_fires_that_were_missed_are_made_up_for_in_several_commits() {
 
 #[test]
 fn a_large_act_leaves_no_room_for_claims_but_they_come() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let config = WorkerConfig { event_claim_limit: 2000, ..config() };
-    desk.join("a", config, vec![handler("m:h", "t"), handler("m:i", "u")], Vec::new());
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
-    desk.hold = true;
-    desk.publish(out("u", "2"));
+    harness.join("a", config, vec![handler("m:h", "t"), handler("m:i", "u")], Vec::new());
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
+    harness.hold = true;
+    harness.publish(out("u", "2"));
     let emitted = vec![out("v", &"x".repeat(EVENT_BYTES_MAX - 98)), out("v", &"x".repeat(62_000))];
-    desk.finish("a", &run, Ok(emitted));
-    desk.publish(out("u", "3"));
-    desk.let_go();
-    desk.pass(10);
-    assert_eq!(desk.events("v").len(), 2);
-    assert_eq!(desk.ok("a").event.body.payload.as_str(), "2");
-    assert_eq!(desk.ok("a").event.body.payload.as_str(), "3");
+    harness.finish("a", &run, Ok(emitted));
+    harness.publish(out("u", "3"));
+    harness.let_go();
+    harness.pass(10);
+    assert_eq!(harness.events("v").len(), 2);
+    assert_eq!(harness.ok("a").event.body.payload.as_str(), "2");
+    assert_eq!(harness.ok("a").event.body.payload.as_str(), "3");
 }
 
 #[test]
 fn claims_fit_however_many_events_may_be_in_hand() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let config = WorkerConfig { event_claim_limit: 1_000_000, ..config() };
-    desk.publish(out("t", "1"));
-    desk.publish(out("u", "2"));
-    desk.join("a", config, vec![handler("m:h", "t"), handler("m:i", "u")], Vec::new());
-    assert_eq!(desk.pass_working(100), 2);
+    harness.publish(out("t", "1"));
+    harness.publish(out("u", "2"));
+    harness.join("a", config, vec![handler("m:h", "t"), handler("m:i", "u")], Vec::new());
+    assert_eq!(harness.pass_working(100), 2);
 }
 
 #[test]
 fn a_commit_fits_together_with_the_claim_it_moves_on() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
-    desk.publish(out("t", "1"));
-    let run = desk.take("a");
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
+    harness.publish(out("t", "1"));
+    let run = harness.take("a");
     // The claim stores the error, which is six times as long in JSON.
-    desk.finish("a", &run, failed(&"\0".repeat(4096)));
-    desk.pass(1000);
-    let run = desk.take("a");
+    harness.finish("a", &run, failed(&"\0".repeat(4096)));
+    harness.pass(1000);
+    let run = harness.take("a");
     let commit = |fields: usize| StateChanges {
         event: Some(out("u", "1")),
         ..ensure("x", &format!(r#"{{"a":"{}"}}"#, "x".repeat(fields)))
@@ -178,29 +179,29 @@ fn a_commit_fits_together_with_the_claim_it_moves_on() {
     let mut sizes = (0..100).map(|step| BATCH_BYTES_MAX / 2 - step * 250);
     let (mut refused, mut done) = (0, false);
     while let Some(size) = sizes.next().filter(|_| !done) {
-        match desk.commit_run("a", &run, commit(size)) {
+        match harness.commit_run("a", &run, commit(size)) {
             Err(CommitError::TooLarge { .. }) => refused += 1,
             committed => done = committed.is_ok(),
         }
     }
     assert!(done && refused > 40, "{refused}");
-    desk.finish("a", &run, Ok(Vec::new()));
-    assert_eq!(desk.endings(), [Ending::Acked]);
+    harness.finish("a", &run, Ok(Vec::new()));
+    assert_eq!(harness.endings(), [Ending::Acked]);
 }
 
 #[test]
 fn errors_are_bounded_whatever_the_setting() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let config = WorkerConfig { error_bytes_max: usize::MAX, event_max_attempts: 2, ..config() };
-    desk.join("a", config, vec![handler("m:h", "t")], Vec::new());
-    desk.publish(out("t", "1"));
+    harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
+    harness.publish(out("t", "1"));
     for _ in 0..2 {
-        let run = desk.take("a");
-        desk.finish("a", &run, failed(&"\0".repeat(13 << 20)));
-        desk.pass(2000);
+        let run = harness.take("a");
+        harness.finish("a", &run, failed(&"\0".repeat(13 << 20)));
+        harness.pass(2000);
     }
-    assert_eq!(desk.endings(), [Ending::DeadLettered]);
-    assert_eq!(letters(&desk)[0].error.len(), ERROR_BYTES_LIMIT);
+    assert_eq!(harness.endings(), [Ending::DeadLettered]);
+    assert_eq!(letters(&harness)[0].error.len(), ERROR_BYTES_LIMIT);
 }
 
 #[test]
@@ -218,50 +219,50 @@ fn appends_to_u(batch: &Batch) -> bool {
 /// A store with a lower limit refuses a batch, nothing of which is written: those concerned are told.
 #[test]
 fn what_a_store_finds_too_large_harms_nobody_else() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let config = WorkerConfig { handler_concurrency: 2, event_max_attempts: 2, ..config() };
-    desk.join("a", config, vec![handler("m:h", "t"), handler("m:i", "t")], Vec::new());
-    desk.publish(out("t", "1"));
-    let (run, other) = (desk.take("a"), desk.take("a"));
-    desk.narrow = appends_to_u;
+    harness.join("a", config, vec![handler("m:h", "t"), handler("m:i", "t")], Vec::new());
+    harness.publish(out("t", "1"));
+    let (run, other) = (harness.take("a"), harness.take("a"));
+    harness.narrow = appends_to_u;
     let changes = StateChanges { event: Some(out("u", "1")), ..StateChanges::default() };
-    let refused = desk.commit_run("a", &run, changes);
+    let refused = harness.commit_run("a", &run, changes);
     assert!(matches!(refused, Err(CommitError::TooLarge { limit: 7, .. })), "{refused:?}");
     // Both acknowledgements leave in one flight, with whatever else there is.
-    desk.finish("a", &run, Ok(vec![out("u", "2")]));
-    desk.finish("a", &other, Ok(Vec::new()));
-    desk.publish(out("t", "2"));
-    desk.pass(10);
-    assert_eq!(desk.endings(), [Ending::Acked], "the other one's");
-    assert!(matches!(&desk.notes[0], Note::TooLarge { what, .. } if what.contains("acknowledgement")));
-    assert_eq!(desk.pass_working(10), 2, "the next event");
+    harness.finish("a", &run, Ok(vec![out("u", "2")]));
+    harness.finish("a", &other, Ok(Vec::new()));
+    harness.publish(out("t", "2"));
+    harness.pass(10);
+    assert_eq!(harness.endings(), [Ending::Acked], "the other one's");
+    assert!(matches!(&harness.notes[0], Note::TooLarge { what, .. } if what.contains("acknowledgement")));
+    assert_eq!(harness.pass_working(10), 2, "the next event");
     // The first lease that expired was marked only by its claim; from then on each costs an attempt.
     for attempt in [1, 2] {
-        desk.pass(31_000);
-        let again = desk.take("a");
+        harness.pass(31_000);
+        let again = harness.take("a");
         assert_eq!((again.event.offset, again.attempt), (Offset(1), attempt));
-        desk.finish("a", &again, Ok(vec![out("u", "2")]));
+        harness.finish("a", &again, Ok(vec![out("u", "2")]));
     }
-    desk.pass(31_000);
-    assert!(desk.endings().contains(&Ending::DeadLettered) && desk.stopped.is_empty());
-    assert!(desk.claims().is_empty());
+    harness.pass(31_000);
+    assert!(harness.endings().contains(&Ending::DeadLettered) && harness.stopped.is_empty());
+    assert!(harness.claims().is_empty());
 }
 
 #[test]
 fn claims_a_store_finds_too_large_become_fewer() {
-    let mut desk = Desk::with(vec![handler("m:h", "t")]);
-    desk.pass(2000);
-    desk.narrow = |batch| batch.bytes() > 5000;
+    let mut harness = Harness::with(vec![handler("m:h", "t")]);
+    harness.pass(2000);
+    harness.narrow = |batch| batch.bytes() > 5000;
     for n in 0..50 {
-        desk.publish(out("t", &n.to_string()));
+        harness.publish(out("t", &n.to_string()));
     }
-    assert_eq!(desk.pass_working(60_000), 50);
-    assert!(desk.notes.iter().any(|note| matches!(note, Note::TooLarge { .. })), "{:?}", desk.notes);
+    assert_eq!(harness.pass_working(60_000), 50);
+    assert!(harness.notes.iter().any(|note| matches!(note, Note::TooLarge { .. })), "{:?}", harness.notes);
 }
 
 #[test]
 fn a_fire_or_a_sweep_a_store_finds_too_large_is_told_and_the_rest_goes_on() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let config =
         WorkerConfig { retention_interval_ms: 1000, event_retention_ms: 1, clock_settle_ms: 0, ..config() };
     let schedule = ScheduleSpec {
@@ -272,18 +273,18 @@ fn a_fire_or_a_sweep_a_store_finds_too_large_is_told_and_the_rest_goes_on() {
         jitter_ms: 0,
         event: out("u", "1"),
     };
-    desk.join("a", config, vec![handler("m:h", "t")], vec![schedule]);
-    desk.publish(out("t", "1"));
-    assert_eq!(desk.pass_working(10), 1);
-    desk.narrow = |batch| appends_to_u(batch) || batch.ops.iter().any(|op| matches!(op, Op::Trim { .. }));
-    desk.pass_working(61_000);
+    harness.join("a", config, vec![handler("m:h", "t")], vec![schedule]);
+    harness.publish(out("t", "1"));
+    assert_eq!(harness.pass_working(10), 1);
+    harness.narrow = |batch| appends_to_u(batch) || batch.ops.iter().any(|op| matches!(op, Op::Trim { .. }));
+    harness.pass_working(61_000);
     for expected in ["schedule", "retention"] {
         let told = |note: &Note| matches!(note, Note::TooLarge { what, .. } if what.contains(expected));
-        assert!(desk.notes.iter().any(told), "{expected}: {:?}", desk.notes);
+        assert!(harness.notes.iter().any(told), "{expected}: {:?}", harness.notes);
     }
-    desk.publish(out("t", "2"));
-    assert_eq!(desk.pass_working(10), 1);
-    desk.narrow = |_| false;
-    desk.pass_working(10_000);
-    assert!(desk.notes.iter().any(|note| matches!(note, Note::Fired { .. })), "it fires when it can");
+    harness.publish(out("t", "2"));
+    assert_eq!(harness.pass_working(10), 1);
+    harness.narrow = |_| false;
+    harness.pass_working(10_000);
+    assert!(harness.notes.iter().any(|note| matches!(note, Note::Fired { .. })), "it fires when it can");
 }

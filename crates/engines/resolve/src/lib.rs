@@ -1,7 +1,7 @@
 //! The engine inside a commit: decides which events a claim takes and what a reconcile changes, once for all adapters.
 //!
-//! A batch may hold symbolic operations, which say what is wanted and not which rows change. An adapter resolves them on its
-//! open transaction: the functions here read through [`TxView`], which the adapter implements, and return plain puts and
+//! A batch may hold symbolic operations, which say what is wanted and not which rows change. An adapter resolves them on
+//! its open transaction: the functions here read through [`TxView`], which the adapter implements, and return plain puts and
 //! deletes, which the adapter applies.
 //!
 //! Appends are not here: their offsets belong to the adapter. Start with [`claim`].

@@ -10,54 +10,32 @@
 //! Start with [`Router`]: `install` manifests, `handle` inputs, `turn` until idle, drain the effects, wait until
 //! `next_deadline`.
 
+mod capabilities;
 mod counters;
-mod deadlines;
-mod drops;
-mod effect;
-mod emit;
-mod events;
-mod firing;
-mod input;
-mod lanes;
+mod interface;
 mod limits;
-mod lineage;
-mod look;
-mod make;
-mod manifest;
-mod manifest_describe;
-mod manifest_json;
-mod note;
-mod observe;
-mod outcome;
-mod own;
-mod pending;
-mod route;
+mod reports;
 mod router;
+mod routing;
 mod sabotage;
-mod schema;
-mod schema_refs;
 mod stop;
-mod supervise;
-mod table;
-mod tame;
-mod template;
-mod timer_queue;
-mod timers;
-mod trace;
+mod timing;
 
+pub use capabilities::manifest::{Branch, BusTopic, CAPABILITY_NAME_BYTES_MAX, Manifest};
+pub use capabilities::manifest_json::{
+    BRANCHES_MAX, BUS_TOPICS_MAX, MANIFEST_BYTES_MAX, ManifestError, SUBSCRIBES_MAX,
+};
+pub use capabilities::schema::{Schema, SchemaError};
+pub use capabilities::table::BootError;
 pub use counters::{Counters, Gauges};
-pub use effect::{Effect, Settled};
-pub use input::{By, CapabilityId, ConnId, DeliveryId, Input, NotVouched, Receipt, Token};
+pub use interface::effect::{Effect, Settled};
+pub use interface::input::{By, CapabilityId, ConnId, DeliveryId, Input, NotVouched, Receipt, Token};
+pub use interface::note::Note;
 pub use limits::RouterLimits;
-pub use look::Takes;
-pub use manifest::{Branch, BusTopic, CAPABILITY_NAME_BYTES_MAX, Manifest};
-pub use manifest_json::{BRANCHES_MAX, BUS_TOPICS_MAX, MANIFEST_BYTES_MAX, ManifestError, SUBSCRIBES_MAX};
-pub use note::Note;
+pub use reports::queries::Takes;
+pub use reports::trace::{Party, Step, TraceQuery, TraceRecord};
 pub use router::Router;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;
-pub use schema::{Schema, SchemaError};
-pub use table::BootError;
-pub use template::scheduled;
-pub use timers::TIMER_PREFIX;
-pub use trace::{Party, Step, TraceQuery, TraceRecord};
+pub use timing::template::scheduled;
+pub use timing::timers::TIMER_PREFIX;

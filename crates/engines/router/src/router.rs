@@ -6,24 +6,24 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_model::{Boot, Mono, Namespaces, Now, OsFault, OsId, OsMessage};
 
+use crate::capabilities::manifest::Manifest;
+use crate::capabilities::table::{BootError, Table};
 use crate::counters::{Counters, Gauges};
-use crate::deadlines::Deadlines;
-use crate::drops::Drops;
-use crate::effect::Effect;
-use crate::emit::Speech;
-use crate::events::{EventAuthor, WaitingEvents};
-use crate::input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt};
-use crate::lanes::{Lane, Lanes, Microtask, Task};
+use crate::interface::effect::Effect;
+use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt};
+use crate::interface::note::{Audience, Note};
 use crate::limits::RouterLimits;
-use crate::make::{self, Asked, Ids};
-use crate::manifest::Manifest;
-use crate::note::{Audience, Note};
-use crate::own::{self, Own};
-use crate::pending::{PendingTable, Requester};
+use crate::reports::messages::{self, Asked, Ids};
+use crate::reports::trace::{Party, Realm, Step, Trace, TraceQuery, TraceRecord, realm_of};
+use crate::routing::drops::Drops;
+use crate::routing::emit::Emission;
+use crate::routing::events::{EventAuthor, WaitingEvents};
+use crate::routing::lanes::{Lane, Lanes, Microtask, Task};
+use crate::routing::pending::{PendingTable, Requester};
 use crate::sabotage::Sabotage;
-use crate::table::{BootError, Table};
-use crate::timers::{TimerMessage, Timers};
-use crate::trace::{Party, Realm, Step, Trace, TraceQuery, TraceRecord, realm_of};
+use crate::timing::builtin::{self, Own};
+use crate::timing::deadlines::Deadlines;
+use crate::timing::timers::{TimerMessage, Timers};
 
 /// The message of the 503 error that clients get while the loop is stopping.
 pub(crate) const SHUTTING_DOWN: &str = "Kernel shutting down";
@@ -101,7 +101,7 @@ impl Router {
     /// The shell draws `nonce`. No two processes may have the same one, because ids are derived from it.
     pub fn new(limits: RouterLimits, nonce: u64) -> Router {
         let mut table = Table::default();
-        let own = own::install(&mut table);
+        let own = builtin::install(&mut table);
         Router {
             ids: Ids::new(nonce),
             table,
@@ -139,7 +139,7 @@ impl Router {
         come: Vec<Manifest>,
     ) -> Result<Vec<CapabilityId>, BootError> {
         // The limit is for the caller's capabilities: the table also holds the engine's own two.
-        let ids = self.table.replace(gone, come, self.limits.capabilities_max + own::OWN)?;
+        let ids = self.table.replace(gone, come, self.limits.capabilities_max + builtin::OWN)?;
         for id in &ids {
             let capability = self.table.name_of(*id).to_string();
             self.note(Note::CapabilityUp { capability }, Audience::Subscribers, None);
@@ -176,7 +176,7 @@ impl Router {
             Input::Close { conn } => self.close(conn),
             Input::Client { conn, message } => self.client(now, conn, message),
             Input::Emit { from, during, message, wait, vouched } => {
-                self.emit(now, Speech { from, during, message, wait, vouched });
+                self.emit(now, Emission { from, during, message, wait, vouched });
             }
             Input::BadEmit { from, during, fault } => self.bad_emit(now, from, during, &fault),
             Input::Handed { from, delivery } => self.handed(from, delivery),
@@ -303,7 +303,7 @@ impl Router {
             user_lane,
             in_mailboxes: self.deliveries.len(),
             timers: self.timers.len(),
-            capabilities: self.directory().count() - own::OWN,
+            capabilities: self.directory().count() - builtin::OWN,
             unhealthy: self.table.all().filter(|(_, one)| one.unhealthy.is_some()).count(),
         }
     }
@@ -400,7 +400,7 @@ impl Router {
             Requester::Gone | Requester::Actor { .. } => None,
         };
         self.traced(now, self.party(requester), Step::Refused { code: fault.code }, realm, request);
-        let message = make::error(&mut self.ids, now, &Asked::of(request), fault);
+        let message = messages::error(&mut self.ids, now, &Asked::of(request), fault);
         self.give(requester, message);
     }
 

@@ -2,11 +2,11 @@
 
 use millrace_model::{Now, OsFault};
 
-use crate::effect::Effect;
-use crate::lanes::Task;
-use crate::make::{self, Asked};
-use crate::pending::Requester;
+use crate::interface::effect::Effect;
+use crate::reports::messages::{self, Asked};
 use crate::router::{Router, SHUTTING_DOWN, Stop};
+use crate::routing::lanes::Task;
+use crate::routing::pending::Requester;
 
 impl Router {
     /// Ends the grace period: every client that still waits gets a 503 error.
@@ -31,7 +31,7 @@ impl Router {
             // A timer keeps its row and fires again in the next process.
             if let Requester::Client(_) = pending.requester {
                 let asked = Asked { id, ty: pending.ty, correlation: pending.correlation };
-                let message = make::error(&mut self.ids, now, &asked, &fault);
+                let message = messages::error(&mut self.ids, now, &asked, &fault);
                 self.give(pending.requester, message);
             }
         }

@@ -198,7 +198,7 @@ pub mod os {
     pub use millrace_kernel::{
         BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
         Children, Context, Guard, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault,
-        OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketPlace, become_guarded, default_path,
+        OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketFile, become_guarded, default_path,
     };
 }
 

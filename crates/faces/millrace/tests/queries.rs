@@ -1,10 +1,10 @@
 //! Compares queries with a naive model: random state, random filters, and queries of the past with a replay.
 
-mod desk;
+mod harness;
 
 use std::collections::BTreeMap;
 
-use desk::Desk;
+use harness::Harness;
 use millrace::{Entity, Filter, StateCommit, Stateful, Stored};
 use millrace_session::Declared;
 use proptest::prelude::*;
@@ -154,7 +154,7 @@ fn the_past_is_the_same_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();
     let options = millrace_store_sqlite::SqliteOptions::default();
     let store = millrace_store_sqlite::SqliteStore::open(&folder.path().join("state.db"), options).unwrap();
-    let mut desk = Desk::on(std::sync::Arc::new(store));
+    let mut harness = Harness::on(std::sync::Arc::new(store));
     let item = |id: String, n| Act::Ensure(Item { id, n, x: 0.5, tag: None, on: true });
     let mut groups: Vec<Vec<Act>> = Vec::new();
     for round in 0..4 {
@@ -163,10 +163,10 @@ fn the_past_is_the_same_on_sqlite() {
         let gone = (0..700).filter(|n| n % 11 == round).map(|n| Act::Retract(format!("a/{n}.é-")));
         groups.push(ids.chain(gone).collect());
     }
-    let worlds = play(&mut desk, &groups);
+    let worlds = play(&mut harness, &groups);
     assert_eq!(worlds.len(), 5);
     for (commit, world) in &worlds {
-        let query = desk.state.query::<Item>().as_of(*commit);
+        let query = harness.state.query::<Item>().as_of(*commit);
         assert_eq!(values(query.collect().unwrap()), in_key_order(world));
         let paged: usize = query.pages(100).map(|page| page.unwrap().len()).sum();
         assert_eq!(paged, world.len());
@@ -178,24 +178,24 @@ fn the_past_is_the_same_on_sqlite() {
 type World = BTreeMap<String, Item>;
 
 /// Commits one group of acts at a time. Returns the expected state after each commit that was made.
-fn play(desk: &mut Desk, groups: &[Vec<Act>]) -> Vec<(StateCommit, World)> {
+fn play(harness: &mut Harness, groups: &[Vec<Act>]) -> Vec<(StateCommit, World)> {
     let mut worlds = vec![(StateCommit(0), World::new())];
     for group in groups {
         let mut world = worlds.last().map(|(_, world)| world.clone()).unwrap_or_default();
         for act in group {
             match act {
                 Act::Ensure(item) => {
-                    desk.ensure(item.clone());
+                    harness.ensure(item.clone());
                     world.insert(item.id.clone(), item.clone());
                 }
                 Act::Retract(id) => {
-                    desk.declare(Declared::without_entity::<Item>(id).expect("the key is fine"));
+                    harness.declare(Declared::without_entity::<Item>(id).expect("the key is fine"));
                     world.remove(id);
                 }
             }
         }
         let changed = worlds.last().is_some_and(|(_, before)| *before != world);
-        let commit = desk.commit();
+        let commit = harness.commit();
         assert_eq!(commit.is_some(), changed, "a commit is made exactly when something changes");
         worlds.extend(commit.map(|commit| (commit, world)));
     }
@@ -223,13 +223,13 @@ proptest! {
         (offset, limit) in (0..4usize, 0..5usize),
         pick in any::<prop::sample::Index>(),
     ) {
-        let mut desk = Desk::new();
-        let worlds = play(&mut desk, &groups);
+        let mut harness = Harness::new();
+        let worlds = play(&mut harness, &groups);
         let (commit, world) = &worlds[pick.index(worlds.len())];
         let now = worlds.last().map(|(_, world)| world).unwrap();
         for (world, as_of) in [(world, Some(*commit)), (now, None), (now, Some(StateCommit(u64::MAX)))] {
             let query = || {
-                let query = desk.state.query::<Item>().filter(|_| want.filter());
+                let query = harness.state.query::<Item>().filter(|_| want.filter());
                 as_of.map_or_else(|| query.clone(), |commit| query.clone().as_of(commit))
             };
             let expected: Vec<Item> =
@@ -264,20 +264,20 @@ proptest! {
     fn the_past_is_the_replay_of_what_was_committed(
         groups in proptest::collection::vec(proptest::collection::vec(act(), 0..6), 1..8),
     ) {
-        let mut desk = Desk::new();
-        let worlds = play(&mut desk, &groups);
+        let mut harness = Harness::new();
+        let worlds = play(&mut harness, &groups);
         for (commit, world) in &worlds {
-            prop_assert_eq!(values(desk.state.query::<Item>().as_of(*commit).collect().unwrap()), in_key_order(world));
+            prop_assert_eq!(values(harness.state.query::<Item>().as_of(*commit).collect().unwrap()), in_key_order(world));
             for id in ["a", "b", "c", "a/", "-", ".a", "a-"] {
-                let found = desk.state.get_as_of::<Item>(id, *commit).unwrap().map(Stored::into_inner);
+                let found = harness.state.get_as_of::<Item>(id, *commit).unwrap().map(Stored::into_inner);
                 prop_assert_eq!(found.as_ref(), world.get(id));
-                let versions = desk.state.history::<Item>(id, StateCommit(0)).unwrap();
+                let versions = harness.state.history::<Item>(id, StateCommit(0)).unwrap();
                 let last = versions.iter().rfind(|version| version.commit <= *commit);
                 let told = last.and_then(|version| version.decode::<Item>().unwrap());
                 prop_assert_eq!(told.as_ref(), world.get(id));
             }
         }
-        let listed = desk.state.list_commits(1000, StateCommit(0)).unwrap();
+        let listed = harness.state.list_commits(1000, StateCommit(0)).unwrap();
         prop_assert_eq!(listed.len(), worlds.len() - 1);
     }
 }

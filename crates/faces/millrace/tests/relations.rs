@@ -2,12 +2,12 @@
 //! rows read.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod desk;
+mod harness;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use desk::Desk;
+use harness::Harness;
 use millrace::{Entity, Query, Relation, StateError, Stored};
 use millrace_session::Declared;
 use millrace_session::model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
@@ -69,20 +69,21 @@ fn members() -> Vec<Member> {
     .collect()
 }
 
-fn desk() -> Desk {
-    let mut desk = Desk::new();
-    fill(&mut desk);
-    desk
+fn harness() -> Harness {
+    let mut harness = Harness::new();
+    fill(&mut harness);
+    harness
 }
 
-fn fill(desk: &mut Desk) {
-    desk.ensure(members());
+fn fill(harness: &mut Harness) {
+    harness.ensure(members());
     // Some endpoints do not exist.
-    desk.ensure(
+    harness.ensure(
         USERS.iter().skip(1).enumerate().map(|(at, id)| User { id: (*id).into(), age: at as u32 * 10 }),
     );
-    desk.ensure(ORGS.iter().take(3).map(|id| Org { id: *id, city: (id % 2 == 1).then(|| format!("c{id}")) }));
-    desk.commit().unwrap();
+    harness
+        .ensure(ORGS.iter().take(3).map(|id| Org { id: *id, city: (id % 2 == 1).then(|| format!("c{id}")) }));
+    harness.commit().unwrap();
 }
 
 fn found(query: &Query<Member>) -> Vec<Member> {
@@ -102,13 +103,13 @@ fn naive(wanted: impl Fn(&Member) -> bool) -> Vec<Member> {
 
 #[test]
 fn relations_are_found_by_either_end_and_by_both() {
-    let mut desk = desk();
-    let before = desk.state.head().unwrap();
+    let mut harness = harness();
+    let before = harness.state.head().unwrap();
     // Changes after `before` must not affect queries of the past.
-    desk.declare(Declared::without_relation::<Member>("b", 1, "").unwrap());
-    desk.ensure(Member { user: "new".into(), org: 1, role: "guest".into(), paid: 0 });
-    desk.commit().unwrap();
-    let past = || desk.state.query::<Member>().as_of(before);
+    harness.declare(Declared::without_relation::<Member>("b", 1, "").unwrap());
+    harness.ensure(Member { user: "new".into(), org: 1, role: "guest".into(), paid: 0 });
+    harness.commit().unwrap();
+    let past = || harness.state.query::<Member>().as_of(before);
     assert!(!naive(|member| member.user == "b" && member.org == 1).is_empty(), "the retracted one counts");
     for user in USERS {
         let expected = naive(|member| member.user == user);
@@ -136,16 +137,16 @@ fn relations_are_found_by_either_end_and_by_both() {
         assert_eq!(found(&either), naive(|member| member.org == org || member.user == "a"));
         assert_eq!(found(&past().filter(|f| f.org.ne(org))), naive(|member| member.org != org));
     }
-    let now = found(&desk.state.query::<Member>().right(1));
+    let now = found(&harness.state.query::<Member>().right(1));
     assert!(now.iter().any(|member| member.user == "new") && now.iter().all(|member| member.user != "b"));
     assert_eq!(found(&past().filter(|f| f.user.eq("a") & f.user.eq("b"))), []);
-    assert_eq!(desk.state.query::<User>().filter(|f| f.id.eq("a-b")).count().unwrap(), 1);
+    assert_eq!(harness.state.query::<User>().filter(|f| f.id.eq("a-b")).count().unwrap(), 1);
 }
 
 #[test]
 fn relations_are_found_by_the_entities_at_their_ends() {
-    let desk = desk();
-    let all = || desk.state.query::<Member>();
+    let harness = harness();
+    let all = || harness.state.query::<Member>();
     let age = |member: &Member| USERS.iter().skip(1).position(|id| *id == member.user).map(|at| at * 10);
     assert_eq!(
         found(&all().left_where(|f| f.age.ge(20))),
@@ -178,18 +179,18 @@ fn relations_are_found_by_the_entities_at_their_ends() {
 #[test]
 fn a_filter_on_a_key_reads_only_the_rows_it_names() {
     let store = Arc::new(Counting::default());
-    let mut desk = Desk::on(store.clone());
+    let mut harness = Harness::on(store.clone());
     let many = |user: u64| {
         (0..20).map(move |org| Member { user: format!("u{user}"), org, role: "r".into(), paid: 1 })
     };
-    desk.ensure((0..50).flat_map(many));
-    desk.commit().unwrap();
+    harness.ensure((0..50).flat_map(many));
+    harness.commit().unwrap();
     let read = |query: Query<Member>| {
         store.heads.store(0, Ordering::Relaxed);
         let count = query.count().unwrap();
         (count, store.heads.load(Ordering::Relaxed))
     };
-    let all = || desk.state.query::<Member>();
+    let all = || harness.state.query::<Member>();
     assert_eq!(read(all()), (1000, 1000));
     assert_eq!(read(all().filter(|f| f.user.eq("u41"))), (20, 20));
     assert_eq!(read(all().left("u41")), (20, 20));
@@ -200,7 +201,7 @@ fn a_filter_on_a_key_reads_only_the_rows_it_names() {
 
 #[test]
 fn an_instance_key_is_given_by_those_who_declare_one_and_by_nobody_else() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let empty = Visit { user: "a".into(), org: 1, day: String::new() };
     let error = millrace::IntoIntents::into_intents(empty).unwrap_err();
     assert!(matches!(&error, StateError::EmptyKey { role: "instance key", .. }), "{error}");
@@ -210,17 +211,17 @@ fn an_instance_key_is_given_by_those_who_declare_one_and_by_nobody_else() {
     let error = Declared::without_relation::<Member>("a", 1, "mon").unwrap_err();
     assert!(error.to_string().contains("`Member` declares no instance key"), "{error}");
 
-    desk.ensure(Visit { user: "a".into(), org: 1, day: "mon".into() });
-    desk.commit().unwrap();
-    desk.declare(Declared::without_relation::<Visit>("a", 1, "mon").unwrap());
-    desk.commit().unwrap();
-    assert_eq!(desk.state.query::<Visit>().count().unwrap(), 0);
+    harness.ensure(Visit { user: "a".into(), org: 1, day: "mon".into() });
+    harness.commit().unwrap();
+    harness.declare(Declared::without_relation::<Visit>("a", 1, "mon").unwrap());
+    harness.commit().unwrap();
+    assert_eq!(harness.state.query::<Visit>().count().unwrap(), 0);
 }
 
 #[test]
 fn rows_are_counted_and_summed_by_value() {
-    let desk = desk();
-    let all = || desk.state.query::<Member>();
+    let harness = harness();
+    let all = || harness.state.query::<Member>();
     let sum = |role: &str| {
         let mine = members().into_iter().filter(|member| member.role == role);
         mine.map(|member| i128::from(member.paid)).sum::<i128>()
@@ -239,19 +240,19 @@ fn rows_are_counted_and_summed_by_value() {
     expected.sort_unstable();
     assert_eq!(orgs, expected);
     // Null is a value, and comes first.
-    let cities = desk.state.query::<Org>().group_by(|f| f.city).count().unwrap();
+    let cities = harness.state.query::<Org>().group_by(|f| f.city).count().unwrap();
     assert_eq!(cities, [(None, 1), (Some("c1".to_owned()), 1), (Some("c11".to_owned()), 1)]);
-    assert_eq!(desk.state.query::<Visit>().group_by(|f| f.day).count().unwrap(), []);
+    assert_eq!(harness.state.query::<Visit>().group_by(|f| f.day).count().unwrap(), []);
 }
 
 #[test]
 fn too_many_values_are_an_error_and_not_a_cut() {
-    let mut desk = Desk::new();
-    desk.ensure((0..=10_000).map(|id| Org { id, city: None }));
-    desk.commit().unwrap();
-    let error = desk.state.query::<Org>().group_by(|f| f.id).count().unwrap_err();
+    let mut harness = Harness::new();
+    harness.ensure((0..=10_000).map(|id| Org { id, city: None }));
+    harness.commit().unwrap();
+    let error = harness.state.query::<Org>().group_by(|f| f.id).count().unwrap_err();
     assert!(matches!(error, StateError::TooManyGroups { field: "id", limit: 10_000 }), "{error}");
-    let some = desk.state.query::<Org>().filter(|f| f.id.ge(1)).group_by(|f| f.id).count().unwrap();
+    let some = harness.state.query::<Org>().filter(|f| f.id.ge(1)).group_by(|f| f.id).count().unwrap();
     assert_eq!(some.len(), 10_000);
 }
 

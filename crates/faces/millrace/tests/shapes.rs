@@ -2,9 +2,9 @@
 //! matters.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod desk;
+mod harness;
 
-use desk::Desk;
+use harness::Harness;
 use millrace::{Entity, Session, SessionError, StateError, Stateful};
 use millrace_session::model::{Op, SchemaRow, Space, keys};
 use serde::{Deserialize, Serialize};
@@ -231,21 +231,21 @@ fn a_field_that_must_be_there_is_still_drift() {
 
 #[test]
 fn a_store_of_an_older_version_goes_on_and_learns_the_shapes() {
-    let mut desk = Desk::new();
+    let mut harness = Harness::new();
     let schema = first::Order::schema();
     let legacy = SchemaRow { version: 1, fields: schema.fields.clone(), ..SchemaRow::default() };
-    let key = keys::state_type(desk.state.namespace(), first::Order::KIND, first::Order::TYPE);
+    let key = keys::state_type(harness.state.namespace(), first::Order::KIND, first::Order::TYPE);
     let text = String::from_utf8(legacy.encode().to_vec()).unwrap();
     assert!(!text.contains("shapes") && !text.contains("added") && !text.contains("optional"), "{text}");
     let put = Op::Put { space: Space::Schemas, key, value: legacy.encode() };
-    desk.write(Vec::new(), vec![put]).unwrap();
-    desk.ensure(first::order(1));
-    assert!(desk.commit().is_some());
-    let learnt = desk.state.schema_versions::<first::Order>().unwrap().pop().unwrap();
+    harness.write(Vec::new(), vec![put]).unwrap();
+    harness.ensure(first::order(1));
+    assert!(harness.commit().is_some());
+    let learnt = harness.state.schema_versions::<first::Order>().unwrap().pop().unwrap();
     assert_eq!((&learnt.fields, &learnt.shapes, learnt.version), (&schema.fields, &schema.shapes, 1));
-    desk.ensure(first::order(2));
-    assert!(desk.commit().is_some());
-    let mut other = desk.another();
+    harness.ensure(first::order(2));
+    assert!(harness.commit().is_some());
+    let mut other = harness.another();
     let price = nested::Price { cents: 5, currency: "EUR".into() };
     other.ensure(nested::Order { id: "o".into(), price, count: 2 });
     assert!(matches!(other.try_commit(&[]), Err(StateError::SchemaOutdated(_))));

@@ -1,5 +1,6 @@
-//! Accepting connections, each with a place and limits on how long a request may take to arrive and an answer to be
-//! read. Accepting never waits for a place: see `crowd/places.rs` for who has to go when all are taken.
+//! Accepts connections. Each one has a place (`crowd/places.rs`) and limits on how long a request may take to arrive
+//! and a response to be read. Accepting never waits for a place: when all are taken, `crowd/places.rs` chooses the
+//! connection to close.
 
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -23,28 +24,28 @@ use crate::settings::ServerSettings;
 use crate::socket::{PatientSocket, Stream};
 use crate::tls::Certificate;
 
-/// Pause after an accept that failed for want of descriptors or memory: at once it would fail again.
+/// Pause after an accept that failed for want of file descriptors or memory: an immediate retry would fail again.
 const ACCEPT_RETRY_MS: u64 = 100;
-/// How long a connection that was sent away may take to write what is left of its last answer.
+/// How long a connection that was sent away (evicted) may take to write the rest of its last response.
 const LEAVE_MS: u64 = 1000;
-/// Connections that were sent away and have not gone yet: above, accepting waits for them.
+/// Evicted connections that have not closed yet. With more of them, accepting waits until some have closed.
 const LEAVING_MAX: usize = 256;
 
-/// What a connection is read from and written to; an upgrade gets it back.
+/// The stream that a connection is read from and written to; an upgrade to a WebSocket gets it back.
 pub(crate) type Io = TokioIo<PatientSocket>;
 
-/// What every connection needs.
+/// The state that all connections of one listener share.
 pub(crate) struct Accept {
     pub(crate) router: Router,
     pub(crate) tls: Option<Arc<Certificate>>,
     pub(crate) settings: ServerSettings,
     places: Arc<Places>,
-    /// Connections there may be at any moment.
+    /// Open connections of this listener at any moment, evicted ones included.
     sockets_max: usize,
 }
 
 impl Accept {
-    /// With `max` places of their own.
+    /// Creates the state of one listener. Its `max` places are its own: no other listener takes any of them.
     pub(crate) fn new(app: &App, router: Router, tls: Option<Arc<Certificate>>, max: usize) -> Accept {
         let settings = app.settings.clone();
         let (max, waiting_max) = (max.max(1), settings.http_connections_waiting_max);
@@ -62,12 +63,13 @@ impl Accept {
     }
 }
 
-/// With a place, without one, and on their way out.
+/// The connections of a listener together: those with a place, those without one, and evicted ones that have not
+/// closed.
 pub(crate) fn http_sockets_max(max: usize, waiting_max: usize) -> usize {
     max.saturating_add(waiting_max).saturating_add(LEAVING_MAX)
 }
 
-/// Accepts until told to stop, then lets requests in hand finish.
+/// Accepts until told to stop, then waits for the requests in progress.
 pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: watch::Receiver<bool>) {
     let sockets = Arc::new(Semaphore::new(accept.sockets_max));
     let each = Arc::new(accept);
@@ -86,7 +88,8 @@ pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: wat
                 let place = each.places.arrive(CallerKey::of_address(addr.ip()));
                 tokio::spawn(async move {
                     connection(&each, socket, addr, place.clone(), stopping).await;
-                    // Not when it is dropped: a WebSocket that came of it knows its peer, and has a place of its own.
+                    // Explicitly, not when `place` is dropped: a WebSocket that came of this connection keeps its
+                    // `Peer`, which holds the place, and has a seat of its own (`crowd/seats.rs`).
                     place.leave();
                     drop(permit);
                 });
@@ -98,7 +101,7 @@ pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: wat
         }
     }
     drop(listener);
-    // All permits back means that every connection has ended or become a WebSocket.
+    // When all permits are back, every connection has ended or become a WebSocket.
     let _ = sockets.acquire_many(u32::try_from(each.sockets_max).unwrap_or(u32::MAX)).await;
 }
 
@@ -109,7 +112,7 @@ async fn connection(
     place: Arc<Place>,
     stopping: watch::Receiver<bool>,
 ) {
-    // Answers are written whole; without this they would wait for the peer's delayed acknowledgement.
+    // Responses are written whole; without TCP_NODELAY they would wait for the peer's delayed acknowledgement.
     if let Err(error) = socket.set_nodelay(true) {
         tracing::debug!(%error, "TCP_NODELAY could not be set");
     }
@@ -128,7 +131,7 @@ async fn connection(
             let peer = Peer::new(addr, names, place.clone(), each.settings.connection_rate);
             serve(each, Stream::Tls(Box::new(socket)), peer, place, stopping).await;
         }
-        // A stranger's doing, like anything below that is not HTTP.
+        // Only logged at debug level: the peer caused it, like everything below that is not HTTP.
         Ok(Err(error)) => tracing::debug!(%addr, %error, "a TLS handshake failed"),
         Err(_) => tracing::debug!(%addr, "a TLS handshake took too long"),
     }
@@ -158,7 +161,7 @@ async fn serve(
             connection.await
         }
         _ = place.sent_away() => {
-            // Nothing is owed to a connection without a request, however much of one has come.
+            // A connection that never completed a request gets no response, however much of one it has sent.
             if !place.has_served() {
                 return;
             }
@@ -169,13 +172,13 @@ async fn serve(
             }
         }
     };
-    // What goes wrong here is the peer's doing: it vanished, or spoke something else than HTTP.
+    // Errors here are the peer's doing: it vanished, or did not speak HTTP.
     if let Err(error) = ended {
         tracing::debug!(%error, "an HTTP connection ended early");
     }
 }
 
-/// Tells every request which connection it came over, and the connection that it has one.
+/// Tells every request which connection it came over, and tells the connection's place when a request begins and ends.
 struct WithPeer {
     peer: Peer,
     router: TowerToHyperService<Router>,

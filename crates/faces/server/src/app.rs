@@ -1,4 +1,4 @@
-//! What every handler of a request shares.
+//! The state that all handlers of requests share.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub(crate) type SharedApp = Arc<App>;
 
 pub(crate) struct App {
     pub(crate) settings: ServerSettings,
-    /// What holds for topics that do not say.
+    /// The settings of topics that do not set their own.
     pub(crate) topic_defaults: TopicDefaults,
     pub(crate) listen: SocketAddr,
     pub(crate) runtime: Handle,
@@ -31,28 +31,28 @@ pub(crate) struct App {
     pub(crate) os: LoopHandle,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) audit: Audit,
-    /// Changes when tokens were replaced, for connections to look whether theirs still counts.
+    /// Changes when tokens were replaced, so that connections check whether theirs is still valid.
     pub(crate) reloads: watch::Sender<u64>,
     pub(crate) trail: Trail,
-    /// WebSockets whose caller is known, or need not be.
+    /// Seats of WebSockets whose caller is known, or need not be known.
     pub(crate) seats: Arc<Seats>,
-    /// WebSockets that have not shown a token yet.
+    /// Seats of WebSockets that have not shown a token yet.
     pub(crate) unauthenticated: Arc<Seats>,
     pub(crate) evictions: Arc<Evictions>,
-    /// For WebSocket frames that are not complete.
+    /// Memory for WebSocket frames that are not complete.
     pub(crate) frames: Arc<Frames>,
-    /// For bodies that are being read.
+    /// Memory for bodies that are being read.
     pub(crate) bodies: Arc<Room>,
-    /// What was last seen of durable handlers.
+    /// The figures of durable handlers, as last read from the store.
     pub(crate) handlers: Figures,
     reads: Semaphore,
-    /// For pages that are being made or wait for their reader.
+    /// Memory for pages that are being made or wait to be read by the client.
     pub(crate) pages: Arc<Room>,
-    /// True once connections are to finish what they have and close.
+    /// True once connections are to finish their work and close.
     pub(crate) closing: watch::Receiver<bool>,
 }
 
-/// What the edges stand around.
+/// The parts of the server that exist before its edges: bus, CQRS loop, store.
 pub(crate) struct Engines {
     pub(crate) runtime: Handle,
     pub(crate) os: LoopHandle,
@@ -96,7 +96,7 @@ impl App {
         }
     }
 
-    /// Asks the engine; a refusal becomes a problem.
+    /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem.
     pub(crate) async fn ask(&self, by: By, request: Request) -> Result<Reply, Refusal> {
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
@@ -122,7 +122,7 @@ impl App {
         }
     }
 
-    /// Reads from the store on a thread that may block.
+    /// Reads from the store on a thread that may block, at most `reads_max` reads at a time.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,

@@ -14,7 +14,7 @@ use crate::crowd::RoomShare;
 use crate::observe::Asker;
 use crate::refusal::{Refusal, crowded};
 
-/// A body and its room in memory. Keep it until the request is answered.
+/// The body of a request and its share of the memory for bodies. Keep it until the request is answered.
 pub(crate) struct BodyText {
     pub(crate) text: String,
     pub(crate) share: RoomShare,
@@ -26,14 +26,14 @@ pub(crate) struct BodyBytes {
     pub(crate) share: RoomShare,
 }
 
-/// The text of a body of at most `bytes_max`. Waits for its room.
+/// Reads a body of at most `bytes_max` as text. Waits for its share of the memory.
 pub(crate) async fn read_text(app: &App, body: Body, bytes_max: usize) -> Result<BodyText, Refusal> {
     let BodyBytes { bytes, share } = read_bytes(app, body, bytes_max).await?;
     Ok(BodyText { text: body_text(&bytes)?.to_owned(), share })
 }
 
 pub(crate) async fn read_bytes(app: &App, body: Body, bytes_max: usize) -> Result<BodyBytes, Refusal> {
-    // A body that does not say how long it is may become as long as it is allowed to.
+    // A body without a length may become as long as is allowed.
     let expected = body.size_hint().upper().unwrap_or(bytes_max as u64);
     if expected > bytes_max as u64 {
         return Err(too_large(bytes_max));
@@ -70,7 +70,7 @@ pub(crate) async fn read_bytes(app: &App, body: Body, bytes_max: usize) -> Resul
     }
 }
 
-/// Each piece is accounted for before the next one is read.
+/// Reads the whole body. Each piece is accounted for before the next one is read.
 async fn collect(body: Body, bytes_max: usize, share: &RoomShare) -> Result<Bytes, Refusal> {
     let mut body = Limited::new(body, bytes_max);
     let mut whole = BytesMut::new();
@@ -81,7 +81,7 @@ async fn collect(body: Body, bytes_max: usize, share: &RoomShare) -> Result<Byte
         })?;
         let Ok(data) = frame.into_data() else { continue };
         if whole.is_empty() && body.is_end_stream() {
-            // All of it in one piece: nothing is copied.
+            // The body came in one piece: nothing is copied.
             Asker::wait_for(share.fill(data.len())).await?;
             share.settle(data.len());
             return Ok(data);

@@ -1,4 +1,4 @@
-//! The door in: frames and bodies become requests of the engine.
+//! Translates frames and bodies into requests of the engine.
 
 use millrace_bus as bus;
 use millrace_bus::Request;
@@ -6,7 +6,8 @@ use millrace_model::{Namespace, TopicKey, TopicName};
 use millrace_wire as wire;
 use millrace_wire::ClientRequest;
 
-/// Turns a connection's topic names into keys. Most frames of a connection name the same topic as the one before.
+/// Turns a connection's topic names into keys. Remembers the last one: most frames name the same topic as the frame
+/// before.
 #[derive(Debug)]
 pub(crate) struct Topics {
     namespace: Namespace,
@@ -30,7 +31,8 @@ impl Topics {
     }
 }
 
-/// `None` for what the edge answers itself. `confirm`: the client wants to hear that it is done.
+/// Returns `None` for a frame that the edge answers itself. `confirm`: the client wants to be told that the request was
+/// carried out.
 pub(crate) fn request(topics: &mut Topics, frame: ClientRequest, confirm: bool) -> Option<Request> {
     Some(match frame {
         ClientRequest::Publish(publish) => Request::Publish(bus::Publish {

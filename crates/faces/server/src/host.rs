@@ -1,4 +1,4 @@
-//! Under which names this server may be called.
+//! Checks the `Host` header: under which names this server may be called.
 //!
 //! A web page can point a name of its own at 127.0.0.1 (DNS rebinding): its requests then carry no foreign origin, and
 //! only the `Host` they name gives them away. So unless access is open anyway, `Host` must be a name that is known to
@@ -13,7 +13,7 @@ use millrace_wire::ErrorCode;
 use crate::refusal::Refusal;
 use crate::settings::ServerSettings;
 
-/// Requests without the header are welcome: no browser sends one.
+/// Accepts requests without the header: no browser sends such a request.
 pub(crate) fn check(headers: &HeaderMap, listen: IpAddr, settings: &ServerSettings) -> Result<(), Refusal> {
     if settings.insecure || !settings.tokens.is_empty() {
         return Ok(());
@@ -35,7 +35,7 @@ pub(crate) fn check(headers: &HeaderMap, listen: IpAddr, settings: &ServerSettin
     }
 }
 
-/// Ports do not matter: a tunnel may end on another one.
+/// Whether `authority` names this server. The port does not matter: a tunnel may end on another one.
 fn is_ours(authority: &str, listen: IpAddr, allowed: &[String]) -> bool {
     let name = host_of(authority);
     if let Ok(ip) = name.parse::<IpAddr>() {
@@ -54,7 +54,7 @@ fn is_ours(authority: &str, listen: IpAddr, allowed: &[String]) -> bool {
         })
 }
 
-/// Without port, brackets and the dot that ends a full name.
+/// The host without its port, its brackets and the dot that ends a full name.
 fn host_of(authority: &str) -> &str {
     if let Some((inside, _)) = authority.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return inside;

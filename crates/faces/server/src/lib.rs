@@ -1,11 +1,11 @@
 //! The network edges of the bus: WebSocket and HTTP on one port.
 //!
-//! Edges parse, check and translate; they decide nothing. A frame becomes a request of the engine (`from_wire`), an
-//! answer or delivery becomes a frame (`to_wire`), and everything in between is bounds: how many connections, how
-//! large a frame, how much may wait for a slow reader, how long a silent peer is believed to be there.
+//! Edges parse, check and translate; they decide nothing. `from_wire` turns a frame into a request of the engine,
+//! `to_wire` turns an answer or delivery into a frame. The rest of the crate enforces bounds: how many connections, how
+//! large a frame, how much may wait for a slow reader, after how much silence a peer counts as gone.
 //!
-//! What it does not do: no decisions (the engine makes them), no JSON shapes (the wire crate has them), no threads of
-//! the store (the runtime has them), no command line.
+//! Not here: decisions (the engine makes them), JSON shapes (the wire crate has them), threads of the store (the
+//! runtime has them), the command line.
 //!
 //! Start with [`Server::start`].
 
@@ -14,6 +14,7 @@ mod access;
 mod app;
 mod body;
 mod crowd;
+mod drain_body;
 mod from_wire;
 mod host;
 mod http;
@@ -29,7 +30,6 @@ mod settings;
 mod socket;
 mod tls;
 mod to_wire;
-mod unread;
 mod ws;
 
 pub use access::{
@@ -38,7 +38,7 @@ pub use access::{
 pub use http::openapi::document as openapi;
 pub use millrace_kernel::{
     Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
-    MemoryLimits, PlaceError, SocketPlace, become_guarded, default_path,
+    MemoryLimits, PlaceError, SocketFile, become_guarded, default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};

@@ -1,9 +1,9 @@
-//! Who may call from a browser: a web page must not reach a local broker by accident.
+//! Checks the `Origin` header of requests from browsers: a web page must not reach a local broker by accident.
 //!
-//! Browsers name the page's origin on every upgrade and on every request that could do harm. An origin of this very
-//! host is welcome, others only if a setting names them; those also get the CORS headers without which a browser
-//! would hide the answer from them. Programs send no `Origin` and are not concerned. Which host is «this» one is said
-//! in `host.rs`.
+//! Browsers name the page's origin on every upgrade and on every request that could do harm. The origin of this very
+//! host is accepted, other origins only if a setting names them. Those also get the CORS headers without which a
+//! browser would hide the response from the page. Other programs send no `Origin` and are not affected. `host.rs` says
+//! which names count as this host.
 
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
@@ -39,7 +39,8 @@ pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: 
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::VARY, HeaderValue::from_static("origin"));
-    // Where the next page begins, and when to come again: a page sees no header that is not named here.
+    // The headers that say where the next page begins and when to retry: a web page sees no header that is not named
+    // here.
     headers.insert(
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
         HeaderValue::from_static("millrace-next, retry-after"),
@@ -55,8 +56,8 @@ pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: 
     response
 }
 
-/// Which headers a page may send: ours, and those attributes of a CloudEvent that it asks for. The names of extensions are
-/// their authors', so no list could hold them.
+/// The headers that a page may send: ours, and those attributes of a CloudEvent that it asks for. Extensions may have
+/// any name, so no list could hold them.
 fn allowed_headers(headers: &HeaderMap) -> HeaderValue {
     let asked = headers
         .get_all(header::ACCESS_CONTROL_REQUEST_HEADERS)
@@ -75,7 +76,7 @@ fn allowed_headers(headers: &HeaderMap) -> HeaderValue {
     HeaderValue::from_str(&all).unwrap_or(HeaderValue::from_static("content-type"))
 }
 
-/// The scheme does not matter: a proxy may speak TLS for us.
+/// Compares origin and host. The scheme does not matter: a proxy may speak TLS for us.
 fn is_same_host(origin: &HeaderValue, headers: &HeaderMap) -> bool {
     let authority = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());

@@ -1,4 +1,4 @@
-//! The CQRS loop beside the bus: what it gets of the store, of the bus and of access control.
+//! Connects the CQRS loop to the server: to the store, the bus and access control.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
@@ -8,8 +8,8 @@ use bytes::Bytes;
 use millrace_broker::Handle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_kernel::{
-    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen, Shelf,
-    TokenError, Vouch, Watch, bus as bus_capability, memory,
+    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen,
+    TokenError, ValueCache, Vouch, Watch, bus as bus_capability, memory,
 };
 use millrace_model::{
     EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
@@ -27,15 +27,15 @@ use crate::server::ServeError;
 use crate::settings::ServerSettings;
 use crate::to_wire;
 
-/// Records of the trace in one commit: the rest waits for the next.
+/// Records of the trace in one commit: the rest waits for the next commit.
 const TRACE_RECORDS_PER_COMMIT_MAX: usize = 1000;
-/// Of the grace of a stop this much is left for the bus, or a quarter of it if that is less.
+/// The part of a stop's grace that is left for the bus, or a quarter of the grace if that is less.
 const BUS_GRACE_MS_MAX: u64 = 1000;
 
-/// Beyond its grace the loop takes this long at most: its last answers are taken or not, its actors have ended or not.
+/// How much longer than its grace the loop may take, at most, to write its last answers and to end its actors.
 const END_MS_MAX: u64 = 4000;
 
-/// Starts the loop with everything built in.
+/// Starts the loop with its built-in capabilities.
 pub(crate) async fn start(
     settings: &ServerSettings,
     store: &Arc<dyn Store>,
@@ -44,7 +44,7 @@ pub(crate) async fn start(
     hears: &Hears,
 ) -> Result<(LoopHandle, mpsc::Receiver<Asked>), ServeError> {
     let (at, handle, limits) = (store.clone(), bus.clone(), settings.memory.clone());
-    let read = move || Ok::<_, StoreError>((timers(&*at)?, Shelf::load(&*at, handle, limits)?));
+    let read = move || Ok::<_, StoreError>((timers(&*at)?, ValueCache::load(&*at, handle, limits)?));
     let read = tokio::task::spawn_blocking(read).await;
     let (timers, shelf) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
     let runtime = tokio::runtime::Handle::current();
@@ -66,7 +66,7 @@ pub(crate) async fn start(
     Ok(LoopHandle::start(parts, built_in).await?)
 }
 
-/// Starts the child processes of the configuration. One that cannot be started fails all of it.
+/// Starts the child processes of the configuration. Fails if one of them cannot be started.
 pub(crate) async fn children(settings: &ServerSettings, os: &LoopHandle) -> Result<Children, ServeError> {
     let limits = ChildLimits {
         line_bytes_max: settings.os.line_bytes_max,
@@ -78,7 +78,8 @@ pub(crate) async fn children(settings: &ServerSettings, os: &LoopHandle) -> Resu
     Ok(children)
 }
 
-/// Records go to the topic of the trace of their namespace, many in one commit. The task ends with the loop.
+/// Starts a task that writes trace records to the trace topic of their namespace, many in one commit. The task ends
+/// with the loop.
 fn keep_trace(bus: Handle, waiting_max: usize) -> mpsc::Sender<(Namespace, JsonText)> {
     let (records_in, mut records) = mpsc::channel(waiting_max.max(1));
     tokio::spawn(async move {
@@ -105,17 +106,17 @@ fn keep_trace(bus: Handle, waiting_max: usize) -> mpsc::Sender<(Namespace, JsonT
     records_in
 }
 
-/// How long the loop may take of a stop's grace.
+/// How much of a stop's grace the loop may use.
 pub(crate) fn grace(grace_ms: u64) -> Duration {
     Duration::from_millis(grace_ms - BUS_GRACE_MS_MAX.min(grace_ms / 4))
 }
 
-/// How long its end is waited for: a handler on its thread that never returns must not keep the process alive.
+/// How long the loop's end is waited for: a handler on its thread that never returns must not keep the process alive.
 pub(crate) fn patience(grace_ms: u64) -> Duration {
     grace(grace_ms) + Duration::from_millis(END_MS_MAX)
 }
 
-/// Through the one writer, like everything that is durable.
+/// Commits the loop's rows through the bus, whose writer is the only one of the store.
 fn commit(bus: Handle) -> Commit {
     Arc::new(move |ops: Vec<Op>| {
         let bus = bus.clone();
@@ -132,14 +133,14 @@ fn commit(bus: Handle) -> Commit {
 
 fn timers(store: &dyn Store) -> Result<Vec<(String, Bytes)>, StoreError> {
     let mut found = Vec::new();
-    // The row of the loop's elapsed time is the only one that begins with its key.
+    // `ROUTER_ELAPSED` is the key of one row, the loop's elapsed time; no other key begins with it.
     for prefix in [TIMER_PREFIX, keys::ROUTER_ELAPSED] {
         each_row(store, Space::Kv, KeyRange::prefix(prefix), |row| found.push((row.key, row.value)))?;
     }
     Ok(found)
 }
 
-/// A token of the bus counts for the loop if it has the scope.
+/// Finds the grant of a token. A token of the bus is valid for the loop if it has the scope `os`.
 fn grant(tokens: &Tokens, token: &str) -> Result<Arc<Grant>, TokenError> {
     let grant = tokens.find(token).map_err(|not_accepted| match not_accepted {
         NotAccepted::Unknown => TokenError::Unknown,
@@ -160,7 +161,8 @@ fn check_token(tokens: Arc<Tokens>) -> CheckToken {
     })
 }
 
-/// A timer acts with what its agent may do when it is due, by whichever of the agent's tokens is good then.
+/// Decides whether a due timer may still send: a timer has the rights that its agent has when it is due, by any of the
+/// agent's tokens that is valid then.
 fn vouch(tokens: Arc<Tokens>) -> Vouch {
     Arc::new(move |by, message| tokens.stand_for(&by.agent, message))
 }
@@ -171,10 +173,11 @@ impl App {
     }
 }
 
-/// Whoever keeps the audit: it is there after the loop, which it holds, and before anybody can come in.
+/// The [`App`], which keeps the audit. Set after the loop has started, because the app holds the loop, and before
+/// anybody can connect.
 pub(crate) type Hears = Arc<OnceLock<Weak<App>>>;
 
-/// What happens to commands of the loop is written down like what happens at the bus's own edges.
+/// Reports commands of the loop to the audit, like requests at the bus's own edges.
 fn watch(hears: &Hears) -> Watch {
     let hears = hears.clone();
     Arc::new(move |seen| {

@@ -1,4 +1,4 @@
-//! What a request says outside its body: names in the path, parameters behind the question mark.
+//! Parameters of a request outside its body: names in the path and the query string.
 
 use std::collections::HashMap;
 use std::ops::RangeInclusive;
@@ -11,7 +11,7 @@ use millrace_wire::ErrorCode;
 
 use crate::refusal::Refusal;
 
-/// The parameters of a request. One that stands twice means its last value.
+/// The query parameters of a request. If a name is given twice, the last value counts.
 #[derive(Debug)]
 pub(crate) struct Params(HashMap<String, String>);
 
@@ -41,7 +41,7 @@ impl Params {
         })
     }
 
-    /// False unless it is `true`.
+    /// Returns false if the parameter is absent or `false`, true if it is `true`; refuses anything else.
     pub(crate) fn flag(&self, name: &str) -> Result<bool, Refusal> {
         match self.text(name) {
             None | Some("false") => Ok(false),
@@ -72,7 +72,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Params {
     }
 }
 
-/// The topic a path names, in the namespace the query names.
+/// The topic named in the path, in the namespace named in the query.
 #[derive(Debug)]
 pub(crate) struct AtTopic {
     pub(crate) topic: TopicKey,
@@ -90,7 +90,7 @@ impl<S: Send + Sync> FromRequestParts<S> for AtTopic {
     }
 }
 
-/// The group of a topic a path names.
+/// The group and topic named in the path.
 #[derive(Debug)]
 pub(crate) struct AtGroup {
     pub(crate) topic: TopicKey,

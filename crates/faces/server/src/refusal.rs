@@ -1,4 +1,4 @@
-//! A request that is turned down: RFC 9457 problem details.
+//! A refused request: RFC 9457 problem details.
 
 use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -11,10 +11,10 @@ use crate::access::{Reason, TooSoon};
 use crate::crowd::SentAway;
 use crate::to_wire;
 
-/// When to come again after a crowd; nobody knows how long one lasts.
+/// When to retry if the server is overloaded; nobody knows how long that lasts.
 const RETRY_AFTER_SECONDS: u64 = 1;
 
-/// Boxed, because it travels in the error side of every handler's result.
+/// A refusal as a response. Boxed, because it is the error type of every handler's result.
 #[derive(Debug)]
 pub(crate) struct Refusal(Box<Answer>);
 
@@ -22,9 +22,9 @@ pub(crate) struct Refusal(Box<Answer>);
 struct Answer {
     problem: Problem,
     header: Option<(HeaderName, HeaderValue)>,
-    /// For the audit, where it is not what the caller is told.
+    /// The reason for the audit, if it differs from what the caller is told.
     why: Option<Reason>,
-    /// Which event of a batch does not match the schema.
+    /// The index of the event in a batch that does not match the schema.
     mismatch: Option<usize>,
 }
 
@@ -42,13 +42,13 @@ impl Refusal {
         self.0.problem.code == code.as_str()
     }
 
-    /// What the status asks for beside itself: a challenge, a time to wait.
+    /// Adds a header that belongs to the status: a challenge, or a time to wait.
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
         self.0.header = Some((name, value));
         self
     }
 
-    /// A replay was cut short: says what was done before and where to go on, so that nothing is lost or doubled.
+    /// Adds to a replay that was cut short what was done before and where to go on, so that nothing is lost or doubled.
     pub(crate) fn in_replay(mut self, replayed: u64, duplicates: u64, next: Offset) -> Refusal {
         let problem = &mut self.0.problem;
         problem.detail += &format!(" (letters replayed before this: {replayed}; go on at offset {next})");
@@ -56,7 +56,7 @@ impl Refusal {
         self
     }
 
-    /// The engine's own refusal.
+    /// Makes the response for a refusal of the engine.
     pub(crate) fn of(error: &BusError) -> Refusal {
         let mut refusal = Refusal::from(to_wire::problem(error));
         if let BusError::Hidden { why, .. } = error {
@@ -68,12 +68,12 @@ impl Refusal {
         refusal
     }
 
-    /// The place in its batch of the event that does not match the topic's schema, if that is what it is about.
+    /// If the refusal is about an event that does not match the topic's schema: its index in the batch.
     pub(crate) fn schema_mismatch(&self) -> Option<usize> {
         self.0.mismatch
     }
 
-    /// Says which stored event it is about.
+    /// Adds which dead letter the refusal is about.
     pub(crate) fn at(mut self, partition: Partition, offset: Offset) -> Refusal {
         let problem = &mut self.0.problem;
         (problem.partition, problem.offset) = (Some(partition), Some(offset));
@@ -83,7 +83,7 @@ impl Refusal {
         self
     }
 
-    /// The engine answered something that no answer to this request can be.
+    /// The engine gave a reply that does not fit the request.
     pub(crate) fn unexpected(reply: &Reply) -> Refusal {
         tracing::error!(?reply, "an answer does not fit its request");
         let refusal = Refusal::new(ErrorCode::StorageFailed, "the server failed to answer");
@@ -117,7 +117,7 @@ impl From<SentAway> for Refusal {
     }
 }
 
-/// The server is short of something. Trying again later helps.
+/// A refusal because the server is short of something. A retry later may succeed.
 pub(crate) fn crowded(detail: impl Into<String>) -> Refusal {
     Refusal::new(ErrorCode::LimitReached, detail)
         .status(StatusCode::SERVICE_UNAVAILABLE)

@@ -1,5 +1,5 @@
-//! Replacing tokens, certificate and child processes while the server runs. All of it is checked first, so a mistake
-//! changes nothing.
+//! Replaces tokens, certificate and child processes while the server runs. Everything is checked first, so a mistake in
+//! the configuration changes nothing.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::tls::{Certificate, TlsError};
 pub enum ReloadError {
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
-    /// A file that lost its tokens by mistake must not let everybody in.
+    /// A configuration file that lost its tokens by mistake must not let everybody in.
     #[error("there are no tokens any more, which would open everything: restart the server if this is meant")]
     Opens,
     #[error("there were no tokens before: restart the server to ask everybody for one")]
@@ -26,7 +26,7 @@ pub enum ReloadError {
     Switches,
 }
 
-/// What is to be from now on.
+/// The configuration from now on.
 #[derive(Clone, Debug)]
 pub struct Reload {
     pub tokens: Vec<TokenSettings>,
@@ -34,16 +34,16 @@ pub struct Reload {
     pub capabilities: Vec<ChildSettings>,
 }
 
-/// What became of it.
+/// The outcome of a reload.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reloaded {
     pub tokens: usize,
-    /// Tokens that were taken away or changed. Connections that came in with one are closed.
+    /// Tokens that were removed or changed. Connections that authenticated with one are closed.
     pub revoked: usize,
     pub capabilities: Changed,
 }
 
-/// Outlives no server: without one it changes nothing that anybody sees.
+/// Reloads the configuration of a running server. Has no effect once the server has stopped.
 #[derive(Clone)]
 pub struct Reloader {
     app: SharedApp,
@@ -66,7 +66,7 @@ impl Reloader {
         Reloader { app, tls, children }
     }
 
-    /// One at a time. Reads files and starts processes.
+    /// Reloads; one reload runs at a time. Reads files and starts processes.
     pub async fn reload(&self, to: Reload) -> Result<Reloaded, ReloadError> {
         let mut children = self.children.lock().await;
         match (self.app.tokens.is_open(), to.tokens.is_empty()) {
@@ -79,7 +79,7 @@ impl Reloader {
             (None, None) => None,
             _ => return Err(ReloadError::Switches),
         };
-        // The last that can fail.
+        // The last step that can fail.
         let capabilities = children.become_these(to.capabilities).await?;
         if let Some((shown, certificate)) = certificate {
             shown.replace(certificate);

@@ -1,4 +1,4 @@
-//! Which path leads where.
+//! The routes of the HTTP interface.
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
@@ -9,7 +9,7 @@ use millrace_wire::ErrorCode;
 use crate::app::SharedApp;
 use crate::http::{dead_letters, events, groups, metrics, openapi, schemas, topics, watch};
 use crate::refusal::Refusal;
-use crate::{access, origin, unread, ws};
+use crate::{access, drain_body, origin, ws};
 
 pub(crate) fn router(app: SharedApp) -> Router {
     let routes = Router::new()
@@ -35,7 +35,7 @@ pub(crate) fn router(app: SharedApp) -> Router {
     checked(routes, app)
 }
 
-/// What is served at the address for probes.
+/// The routes of the separate listener for probes.
 pub(crate) fn probes(app: SharedApp) -> Router {
     let routes = Router::new()
         .route("/metrics", get(metrics::metrics))
@@ -44,7 +44,7 @@ pub(crate) fn probes(app: SharedApp) -> Router {
     checked(routes, app)
 }
 
-/// Everything that stands before the handlers.
+/// Adds the checks that run before every handler.
 fn checked(routes: Router<SharedApp>, app: SharedApp) -> Router {
     routes
         .fallback(unknown_path)
@@ -52,7 +52,7 @@ fn checked(routes: Router<SharedApp>, app: SharedApp) -> Router {
         .layer(from_fn_with_state(app.clone(), access::check))
         .layer(from_fn_with_state(app.clone(), origin::check))
         .layer(from_fn_with_state(app.clone(), access::watch))
-        .layer(from_fn(unread::finish))
+        .layer(from_fn(drain_body::finish))
         .with_state(app)
 }
 

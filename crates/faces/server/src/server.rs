@@ -1,4 +1,4 @@
-//! The server's life: boot, accept, drain.
+//! The lifecycle of the server: start, accept, stop.
 
 use std::io;
 use std::net::SocketAddr;
@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, join_all};
 use millrace_broker::{Broker, Handle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
-    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketPlace,
+    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketFile,
 };
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -31,14 +31,14 @@ use crate::{accept, observe, os, routes};
 pub enum ServeError {
     #[error(transparent)]
     Start(#[from] StartError),
-    /// The store cannot be read: see what it says.
+    /// The store cannot be read; the error of the store says why.
     #[error(transparent)]
     Store(StoreError),
     #[error(transparent)]
     Loop(#[from] LoopError),
     #[error(transparent)]
     Place(#[from] PlaceError),
-    /// A child process that could not be started; it is named.
+    /// A child process could not be started; the error names it.
     #[error(transparent)]
     Capability(millrace_kernel::ReloadError),
     #[error("tls: {0}")]
@@ -47,19 +47,19 @@ pub enum ServeError {
     Listener(io::Error),
     #[error("the engine fell over a bug, please report it: restart the server, nothing confirmed is lost")]
     Fallen,
-    /// Not everything in hand could be finished. Nothing that was confirmed is lost.
+    /// Some work in progress could not be finished. Nothing that was confirmed is lost.
     #[error("the server could not finish what it had in hand within {after_ms} ms")]
     CutShort { after_ms: u64 },
-    /// The grace was over before commits were through. Whoever waited for them was not answered.
+    /// The grace was over before all commits were through. Requests that waited for them got no answer.
     #[error(
         "the server could not write what it had in hand within {after_ms} ms: {batches} batches wait for {waits_for}. Nobody was \
          told that they were written, and nothing confirmed is lost"
     )]
     Unwritten { after_ms: u64, batches: usize, waits_for: String },
-    /// The store's files were moved or removed while the server ran. Everybody who waited was told.
+    /// The store's files were moved or removed while the server ran. Every request that waited was told.
     #[error("the files of the store have lost their names, so the server has stopped: {0}")]
     LostNames(String),
-    /// The store failed while the server ran. Everybody who waited was told, and nothing confirmed is lost.
+    /// The store failed while the server ran. Every request that waited was told, and nothing confirmed is lost.
     #[error(
         "the store failed and this process can write nothing more: {0}; everything confirmed is on disk: look at the \
          disk and start the server again (a supervisor may restart it)"
@@ -67,7 +67,7 @@ pub enum ServeError {
     StorageFailed(String),
 }
 
-/// A server that accepts. Dropping it without [`Server::stop`] is like a crash: nothing confirmed is lost.
+/// A running server. Dropping it without [`Server::stop`] is like a crash: nothing confirmed is lost.
 pub struct Server {
     addr: SocketAddr,
     app: SharedApp,
@@ -76,14 +76,14 @@ pub struct Server {
     closing: watch::Sender<bool>,
     stop_accepting: watch::Sender<bool>,
     accepting: Vec<JoinHandle<()>>,
-    /// What the loop's own commands ask for.
+    /// Requests of the loop's own commands: `Syscall.Shutdown`, `Syscall.Reload`.
     asked: mpsc::Receiver<Asked>,
     on_reload: Option<OnReload>,
-    socket: Option<SocketPlace>,
+    socket: Option<SocketFile>,
     children: Arc<tokio::sync::Mutex<Children>>,
 }
 
-/// Reads the configuration again; says what came of it, or why nothing did.
+/// Reads the configuration again. Returns a text about what changed, or why nothing did.
 type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send>;
 
 impl std::fmt::Debug for Server {
@@ -93,7 +93,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Reads what the engine must know, then accepts. Returns once it does.
+    /// Loads the engine's state from the store, then starts to accept. Returns once the server accepts.
     pub async fn start(
         settings: ServerSettings,
         store: Arc<dyn Store>,
@@ -123,7 +123,7 @@ impl Server {
         let engines = Engines { runtime: runtime.handle(), os, store, topic_defaults };
         let app = Arc::new(App::new(settings, addr, engines, tokens, trail, is_closing));
         observe::start(&app, scribe);
-        // Before timers fire: what they are refused is written down, too.
+        // Before timers fire: their refusals are audited, too.
         let _ = hears.set(Arc::downgrade(&app));
         app.os.begin().await.map_err(|_| ServeError::Fallen)?;
         let (stop_accepting, stopped) = watch::channel(false);
@@ -150,12 +150,12 @@ impl Server {
         self.addr
     }
 
-    /// For embedders and other edges of the same process.
+    /// A handle to the bus, for embedders and other edges of the same process.
     pub fn handle(&self) -> Handle {
         self.runtime.handle().from_anywhere()
     }
 
-    /// Returns what tells how many WebSockets there are, also after the server was handed to [`Server::run_until`].
+    /// Returns a function that counts the open WebSockets, also after [`Server::run_until`] has taken the server.
     pub fn connections(&self) -> impl Fn() -> usize + Send + 'static {
         let app = Arc::downgrade(&self.app);
         move || app.upgrade().map_or(0, |app| app.seats.taken() + app.unauthenticated.taken())
@@ -166,10 +166,10 @@ impl Server {
         &self.app.os
     }
 
-    /// Serves the loop on a Unix socket, which appears under its name when this returns. It is removed with the server.
+    /// Serves the loop on a Unix socket, which has its name when this returns. The socket is removed with the server.
     pub async fn listen_os(
         &mut self,
-        mut place: SocketPlace,
+        mut place: SocketFile,
         listener: std::os::unix::net::UnixListener,
     ) -> Result<(), ServeError> {
         let ended = |ended: LoopEnded| LoopError::from(ChangeError::from(ended));
@@ -179,7 +179,7 @@ impl Server {
         Ok(())
     }
 
-    /// Serves the probes and `/metrics` at an address of their own, where no crowd of others stands.
+    /// Serves the probes and `/metrics` on an address of their own, where other clients cannot crowd them out.
     pub fn listen_probes(&mut self, listener: TcpListener) -> Result<SocketAddr, ServeError> {
         let addr = listener.local_addr().map_err(ServeError::Listener)?;
         let router = routes::probes(self.app.clone());
@@ -189,7 +189,7 @@ impl Server {
         Ok(addr)
     }
 
-    /// What `Syscall.Reload` does; without it, it is refused.
+    /// Sets what `Syscall.Reload` does. Without it the command is refused.
     pub fn on_reload(
         &mut self,
         reload: impl Fn() -> BoxFuture<'static, Result<String, String>> + Send + 'static,
@@ -197,14 +197,14 @@ impl Server {
         self.on_reload = Some(Box::new(reload));
     }
 
-    /// For replacing tokens, certificate and child processes while it runs.
+    /// Returns a handle for replacing tokens, certificate and child processes while the server runs.
     pub fn reloader(&self) -> Reloader {
         Reloader::new(self.app.clone(), self.tls.clone(), self.children.clone())
     }
 
-    /// Serves until `shutdown` is ready, then stops. Also ends if the engine falls over a bug or the store has failed for
-    /// good: a fresh process serves everything that was confirmed, this one can write nothing.
-    /// `Syscall.Shutdown` stops it too.
+    /// Serves until `shutdown` is ready or `Syscall.Shutdown` arrives, then stops. Also ends if the engine fails by a
+    /// bug or the store has failed for good: this process can write nothing more, and a new one serves everything that
+    /// was confirmed.
     pub async fn run_until(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (handle, os) = (self.handle(), self.app.os.clone());
         tokio::select! {
@@ -216,17 +216,18 @@ impl Server {
         }
     }
 
-    /// Stops accepting, lets the engine finish and give back what is leased, writes out what waits, says goodbye.
+    /// Stops accepting, lets the engine finish and release its leases, writes out what is queued, closes the
+    /// connections.
     pub async fn stop(self) -> Result<(), ServeError> {
         let grace_ms = self.app.settings.grace_ms;
         let begun = Instant::now();
         let deadline = begun + Duration::from_millis(grace_ms);
         let _ = self.stop_accepting.send(true);
-        // First the loop: its capabilities still need the bus.
+        // The loop stops first: its capabilities still need the bus.
         let os_stopped = timeout(os::patience(grace_ms), self.app.os.stop(os::grace(grace_ms))).await.is_ok();
         drop(self.socket);
-        // A capability that never answers uses up the loop's part of the grace. The bus must be able to write what it has
-        // all the same, on a slow disk too.
+        // A capability that never answers uses up the loop's part of the grace. The bus must still be able to write
+        // what it has, on a slow disk too.
         let loop_used_its_part = begun.elapsed() >= os::grace(grace_ms);
         let extended = Instant::now() + Duration::from_millis(FLUSH_MS);
         let deadline = if loop_used_its_part { deadline.max(extended) } else { deadline };
@@ -242,18 +243,19 @@ impl Server {
         if let StopOutcome::Unwritten { batches } = stopped
             && health.lost_names().is_none()
         {
-            // The threads that wait for the disk are left behind: ending now is as good as a kill, for which the store
-            // is made.
+            // The threads that wait for the disk are left behind: exiting now is as safe as being killed, which the
+            // store is built to survive.
             let waits_for = health.stall().map_or_else(|| "the store".to_owned(), |stall| stall.waits_for);
             return Err(ServeError::Unwritten { after_ms: millis(begun.elapsed()), batches, waits_for });
         }
-        // The writer may be inside a sync: never leave it behind half done.
+        // The writer may be in the middle of a sync: wait for it.
         let runtime = self.runtime;
         let mut ending = tokio::task::spawn_blocking(move || runtime.end());
         let until = deadline.max(Instant::now() + Duration::from_millis(END_MS));
         let ended = timeout_at(until, &mut ending).await.is_ok();
         if !ended && health.lost_names().is_some() {
-            // What the store holds is being saved. A thread that panicked has logged it.
+            // The store is saving its data, because its files have lost their names. A thread that panicked has logged
+            // it.
             let _ = ending.await;
         }
         match health.storage_failed().map(str::to_owned) {
@@ -271,7 +273,7 @@ fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Until the loop is told to stop the server.
+/// Returns when the loop is told to stop the server. Runs reloads until then.
 async fn asked_to_stop(asked: &mut mpsc::Receiver<Asked>, on_reload: Option<&OnReload>) {
     while let Some(asked) = asked.recv().await {
         match (asked, on_reload) {
@@ -279,18 +281,18 @@ async fn asked_to_stop(asked: &mut mpsc::Receiver<Asked>, on_reload: Option<&OnR
                 tracing::info!("stopping: Syscall.Shutdown");
                 return;
             }
-            // Who asked may have gone: it is done all the same.
+            // The reload is carried out even if its sender has gone.
             (Asked::Reload { done }, Some(reload)) => drop(done.send(reload().await)),
             (Asked::Reload { done }, None) => {
                 drop(done.send(Err("this server has no configuration to read again".to_owned())));
             }
         }
     }
-    // The loop has ended, which whoever waits here notices elsewhere.
+    // The loop has ended, which `run_until` notices by other means.
     std::future::pending::<()>().await;
 }
 
-/// Whoever wrote a list must not believe that it protects anything now.
+/// Warns at the start if topics have access lists and no tokens are configured: such lists protect nothing.
 async fn warn_of_idle_lists(handle: &Handle) {
     if let Ok(Reply::Stats(stats)) = handle.call(Request::Stats).await
         && stats.topics_with_access > 0
@@ -300,7 +302,7 @@ async fn warn_of_idle_lists(handle: &Handle) {
     }
 }
 
-/// The bus gets this long to write what it has and to close connections, even when the loop has used up the grace.
+/// How long the bus has to write what it has and to close connections, even if the loop has used up the grace.
 const FLUSH_MS: u64 = 5000;
-/// The threads get this long to end after that.
+/// How long the threads have to end after that.
 const END_MS: u64 = 1000;

@@ -1,4 +1,4 @@
-//! Every bound of the edges, with its default and the answer when it is reached.
+//! Every bound of the edges, with its default and what happens when it is reached.
 
 use std::path::PathBuf;
 
@@ -14,108 +14,110 @@ use crate::observe::AuditKinds;
 pub struct TlsFiles {
     pub cert: PathBuf,
     pub key: PathBuf,
-    /// The authorities of client certificates; without it none is asked for.
+    /// The authorities of client certificates; without them the server asks for no client certificate.
     pub client_ca: Option<ClientAuthority>,
 }
 
-/// Who signs client certificates, and whether one may come without.
+/// The authorities that sign client certificates, and whether a client needs one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientAuthority {
     pub file: PathBuf,
-    /// A connection without a certificate is accepted, because there are tokens, too.
+    /// A connection without a certificate is accepted, because its requests may bring a token instead.
     pub optional: bool,
 }
 
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Origins besides the server's own host that browsers may come from, as they write them (`https://example.org`);
-    /// `*` lets all in. Others get 403.
+    /// Origins besides the server's own host that browsers may send, as they write them (`https://example.org`); `*`
+    /// allows all. Requests from other origins get 403.
     pub allow_origins: Vec<String>,
-    /// Access without tokens is open on purpose: any `Host` is answered. Otherwise, and as long as there are no tokens, a
-    /// request must name a loopback address, `localhost`, the address listened on or the host of an allowed origin, or
-    /// gets 403.
+    /// Access without tokens is open on purpose: requests with any `Host` are served. Otherwise, and as long as there
+    /// are no tokens, a request must name a loopback address, `localhost`, the address listened on or the host of an
+    /// allowed origin, or gets 403.
     pub insecure: bool,
-    /// Who may come in; none = everybody, for everything. At most [`crate::TOKENS_MAX`].
+    /// The accepted tokens and certificates; with none, everybody may do everything. At most [`crate::TOKENS_MAX`].
     pub tokens: Vec<TokenSettings>,
-    /// Requests of one connection, and of all that bring the same token: `rate_limited`. Acknowledgements, FLOW and
-    /// PING are free, because refusing them would only make more work.
+    /// Rates of requests, for one connection and for all connections with the same token: above them, `rate_limited`.
+    /// Acknowledgements, FLOW and PING are free, because refusing them would only make more work.
     pub connection_rate: Rate,
     pub token_rate: Rate,
-    /// A WebSocket without a token must authenticate within this time: it is closed with 1008.
+    /// A WebSocket without a token must authenticate within this time, or it is closed with 1008.
     pub auth_ms_max: u64,
-    /// With tokens configured, WebSockets that have not authenticated yet. For one more, the oldest is closed with 1013, of
-    /// the address that has most of them.
+    /// With tokens configured: WebSockets that have not authenticated yet. To admit one more, the oldest one of the
+    /// address that has most of them is closed with 1013.
     pub unauthenticated_connections_max: usize,
-    /// One frame of such a WebSocket: `too_large`.
+    /// The largest frame of such a WebSocket: above it, `too_large`.
     pub unauthenticated_frame_bytes_max: usize,
     /// TLS instead of plain text.
     pub tls: Option<TlsFiles>,
-    /// WebSocket connections. For one more, the newest of the caller that has most is closed with 1013, if the newcomer's
-    /// caller has fewer; else the newcomer is refused with 503. With tokens a caller is the token's agent, without tokens
-    /// an address.
+    /// WebSocket connections. To admit one more, the newest of the caller that has most is closed with 1013, if the
+    /// newcomer's caller has fewer; else the newcomer is refused with 503. With tokens a caller is the token's agent,
+    /// without tokens an address.
     pub connections_max: usize,
-    /// HTTP connections at a time. For one more, one that waits for its peer is closed: see `crowd/places.rs`. If all are
-    /// being served, its request waits. A WebSocket stops counting here once it is one.
+    /// HTTP connections with a place. To admit one more, a connection that waits for its peer is closed: see
+    /// `crowd/places.rs`. If all are being served, the newcomer's request waits. A connection that becomes a WebSocket
+    /// no longer counts here.
     pub http_connections_max: usize,
-    /// HTTP connections beyond, whose requests wait for a place; probes are answered here. For one more, the one that
-    /// has waited longest gets 503, of the caller that has most of those.
+    /// HTTP connections beyond those, whose requests wait for a place; probes are answered here. To admit one more, the
+    /// caller that has most of them loses the one that has waited longest, which gets 503.
     pub http_connections_waiting_max: usize,
     /// HTTP connections of the listener for probes, by the same rules.
     pub probe_connections_max: usize,
-    /// The share of one caller of `bodies_bytes_max` and of `pages_bytes_max`: its further bodies and pages wait. A caller
-    /// with more than this share of `http_connections_max` is the first to lose connections.
+    /// The share that one caller may have of `bodies_bytes_max` and of `pages_bytes_max`: its further bodies and pages
+    /// wait. A caller with more than this share of `http_connections_max` is the first to lose connections.
     pub caller_share_percent: usize,
-    /// While others wait, a peer may take this long, and beyond it as long as its bytes take at
-    /// `crowd_bytes_per_second`, to send a body or to take an answer: then it is closed, with 503 where it can be told.
+    /// While others wait, a peer may take this long to send a body or to read a response, and beyond it as long as its
+    /// bytes take at `crowd_bytes_per_second`. Then it is closed, with 503 where it can be told.
     pub crowd_patience_ms: u64,
     pub crowd_bytes_per_second: u64,
-    /// One frame, or the body of a request that is not an array of events: `too_large`.
+    /// The largest frame, or body of a request that is not an array of events: above it, `too_large`.
     pub frame_bytes_max: usize,
-    /// The body of a request with an array of events: `too_large`.
+    /// The largest body of a request with an array of events: above it, `too_large`.
     pub batch_body_bytes_max: usize,
-    /// Bodies being read at a time, all together: more wait, at most `request_read_ms_max` (503 `limit_reached`). A body
-    /// that may become larger than its caller's share of this is read alone.
+    /// Bytes of all bodies being read at a time: more wait, at most `request_read_ms_max` (then 503 `limit_reached`). A
+    /// body that may become larger than its caller's share of this is read alone.
     pub bodies_bytes_max: usize,
-    /// WebSocket frames that have begun and are not complete, together; the caller with most of it loses a connection first.
+    /// Bytes of WebSocket frames that have begun and are not complete, together; above it, the caller with most of them
+    /// loses a connection.
     pub frames_bytes_max: usize,
-    /// The head or the body of a request must have arrived after this long: the connection is closed.
+    /// The head or the body of a request must have arrived after this long, or the connection is closed.
     pub request_read_ms_max: u64,
-    /// An HTTP answer of which the peer takes nothing for this long: the connection is closed.
+    /// If the peer reads nothing of an HTTP response for this long, the connection is closed.
     pub response_write_ms_max: u64,
-    /// Requests of one connection that wait for an answer: reading from it pauses.
+    /// Requests of one connection that wait for an answer: at this many, reading from the connection pauses.
     pub unanswered_max: usize,
-    /// Frames taken from one socket before they are handed over together.
+    /// Frames read from one socket before they are handed to the engine together.
     pub slice_frames_max: usize,
     /// A write that makes no progress for this long ends the connection: its leases go to others.
     pub slow_reader_ms: u64,
-    /// A silent connection is asked for a sign of life this often.
+    /// A silent connection is pinged this often.
     pub ping_ms: u64,
-    /// Signs of life a connection may owe before it counts as gone.
+    /// Pings without an answer after which a connection counts as gone.
     pub pings_missed_max: u32,
-    /// Topics of one page of `GET /topics` and `GET /dead-letters`. A page that is full says where to go on.
+    /// Topics in one page of `GET /topics` and `GET /dead-letters`. A full page says where to go on.
     pub list_max: usize,
-    /// Events and bytes of one page of `GET /topics/{topic}/events`. A page that is cut says where to go on.
+    /// Events and bytes in one page of `GET /topics/{topic}/events`. A page that is cut says where to go on.
     pub page_events_max: usize,
     pub page_bytes_max: usize,
-    /// Pages read at a time: more wait.
+    /// Pages read from the store at a time: more wait.
     pub reads_max: usize,
-    /// Bytes of pages being read, and of pages whose reader has not taken them yet, all together: more wait. A page
-    /// counts twice its bound (events and answer) while it is made and with its own size from then on, until it is
-    /// written or `response_write_ms_max` ends it. Other answers are small; `http_connections_max` bounds them.
+    /// Bytes of pages being read and of pages that their client has not read yet, all together: more wait. A page
+    /// counts twice its bound (events and response) while it is made, then with its own size until it is written or
+    /// `response_write_ms_max` ends it. Other responses are small; `http_connections_max` bounds them.
     pub pages_bytes_max: usize,
     /// Topics with lines of their own in `/metrics`: the rest is summed up under `topic="(other)"`.
     pub topic_labels_max: usize,
-    /// Groups with lines of their own in `/metrics`: the rest is summed up the same way.
+    /// Groups with lines of their own in `/metrics`: the rest is summed up in the same way.
     pub group_labels_max: usize,
-    /// An event of `system.metrics` this often; 0 = never.
+    /// How often an event is published to `system.metrics`; 0 = never.
     pub metrics_interval_ms: u64,
-    /// What is published to `system.bus.audit`; nothing by default.
+    /// The kinds of records published to `system.bus.audit`; none by default.
     pub audit: AuditKinds,
-    /// Records of the audit that wait to be published: more are dropped and counted.
+    /// Audit records that wait to be published: more are dropped and counted.
     pub audit_records_max: usize,
-    /// Keep what the CQRS loop sees in topic `system.router.trace`.
+    /// Whether to record the messages of the CQRS loop in topic `system.router.trace`.
     pub trace_store: bool,
-    /// Records of that trace that wait to be written: more are left out and counted.
+    /// Records of that trace that wait to be written: more are dropped and counted.
     pub trace_records_waiting_max: usize,
     /// How long a stop may take.
     pub grace_ms: u64,
@@ -131,7 +133,7 @@ pub struct ServerSettings {
 }
 
 impl ServerSettings {
-    /// Connections that all bounds together allow at a time: as many file descriptors are needed.
+    /// Connections that all bounds together allow at a time: the process needs as many file descriptors.
     pub fn sockets_max(&self) -> usize {
         let strangers = if self.tokens.is_empty() { 0 } else { self.unauthenticated_connections_max };
         let http = http_sockets_max(self.http_connections_max, self.http_connections_waiting_max);

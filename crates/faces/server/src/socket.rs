@@ -1,4 +1,4 @@
-//! What a connection comes over, plain or TLS, and a socket that does not wait for ever for its peer to read.
+//! The stream below a connection, plain or TLS, and a socket that bounds how long a write waits for its peer.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -13,14 +13,14 @@ use tokio_rustls::server::TlsStream;
 
 use crate::crowd::Place;
 
-/// A connection below HTTP and WebSocket. An enum and not a parameter: an upgrade must name the type it gets back.
+/// A connection below HTTP and WebSocket. An enum and not a type parameter: an upgrade must name the type it gets back.
 #[derive(Debug)]
 pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// The same call to whichever it is.
+/// Forwards a call to the stream, plain or TLS.
 macro_rules! each {
     ($stream:expr, $inner:ident => $call:expr) => {
         match $stream {
@@ -62,16 +62,16 @@ impl AsyncWrite for Stream {
     }
 }
 
-/// Fails a write that made no progress for `patience`. HTTP answers have nobody else to notice: a peer that never
-/// reads would keep its connection, and the answer in memory, for as long as it likes. TLS keeps some of what was
+/// Fails a write that made no progress for `patience`. Nothing else bounds HTTP responses: a peer that never reads
+/// would keep its connection, and the response in memory, for as long as it likes. TLS buffers some of what was
 /// written, so flushing and shutting down may wait for the peer too.
 #[derive(Debug)]
 pub(crate) struct PatientSocket {
     socket: Stream,
     patience: Duration,
-    /// Is told whether the peer takes what is written.
+    /// Is told whether the peer reads the response.
     place: Arc<Place>,
-    /// Runs while a write waits, so sockets that are read cost nothing.
+    /// Runs while a write waits; a socket whose peer reads costs nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
@@ -80,7 +80,7 @@ impl PatientSocket {
         PatientSocket { socket, patience, place, stalled: None }
     }
 
-    /// The socket alone, for a protocol that looks after slow readers itself.
+    /// Returns the bare stream, for a protocol that handles slow readers itself.
     pub(crate) fn into_inner(self) -> Stream {
         self.socket
     }

@@ -1,5 +1,4 @@
-//! TLS: the certificate the server shows and whose client certificates it believes, read at the start and again when it
-//! is told to.
+//! TLS: the server's certificate and the authorities of client certificates, read at the start and on a reload.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,7 +14,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::settings::{ClientAuthority, TlsFiles};
 
-/// The one protocol that is spoken inside.
+/// The only protocol spoken inside TLS.
 const ALPN: &[u8] = b"http/1.1";
 
 #[derive(Debug, thiserror::Error)]
@@ -32,7 +31,7 @@ pub enum TlsError {
     Unusable(#[from] rustls::Error),
 }
 
-/// What new connections are shown; those that are there keep what they saw.
+/// The TLS configuration of new connections. Established connections keep the one they began with.
 pub(crate) struct Certificate(RwLock<TlsAcceptor>);
 
 impl Certificate {
@@ -66,7 +65,7 @@ fn acceptor(files: &TlsFiles) -> Result<TlsAcceptor, TlsError> {
     Ok(TlsAcceptor::from(Arc::new(config)))
 }
 
-/// Checks that a client's certificate was signed by one of the authorities, is in its time and is for clients.
+/// Checks that a client's certificate was signed by one of the authorities, is valid now and is meant for clients.
 fn client_verifier(
     authority: &ClientAuthority,
     provider: Arc<CryptoProvider>,
@@ -83,7 +82,7 @@ fn client_verifier(
     builder.build().map_err(|error| TlsError::Authority { path: path.clone(), reason: error.to_string() })
 }
 
-/// At least one.
+/// Reads the certificates of a file, at least one.
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let certs = CertificateDer::pem_slice_iter(&read(path)?).collect::<Result<Vec<_>, _>>();
     let certs = certs.map_err(|error| bad_pem(path, "certificate", &error))?;

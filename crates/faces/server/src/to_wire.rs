@@ -1,4 +1,4 @@
-//! The door out: answers, deliveries and refusals become frames and bodies.
+//! Translates answers, deliveries and refusals of the engine into frames and bodies.
 
 use millrace_broker::{Item, ShellView};
 use millrace_bus::{self as bus, BusError, BusLimits, OffsetsView, PartitionView, Reply, Stats, TopicView};
@@ -19,15 +19,15 @@ use millrace_wire::{
 pub(crate) struct Waiting {
     pub(crate) rid: Option<Rid>,
     pub(crate) op: &'static str,
-    /// Of the event it publishes.
+    /// The trace of the event that it publishes.
     pub(crate) trace: Option<TraceId>,
-    /// What a refusal of it is about, where the engine's error does not say.
+    /// The topic and group that a refusal is about, used where the engine's error does not name them.
     pub(crate) topic: Option<TopicName>,
     pub(crate) group: Option<Group>,
 }
 
-/// The frame an item becomes. `waiting` is whose answer it is: a request that did not want one leaves no frame
-/// unless it is refused. With `payload_sha256` deliveries carry the digest of their payload.
+/// Returns the frame for an item. `waiting` is the request that it answers; a request that wanted no answer gets no
+/// frame unless it is refused. With `payload_sha256` deliveries carry the digest of their payload.
 pub(crate) fn frame(item: Item, waiting: Option<&Waiting>, payload_sha256: bool) -> Option<String> {
     let mut out = String::new();
     match item {
@@ -56,7 +56,7 @@ pub(crate) fn frame(item: Item, waiting: Option<&Waiting>, payload_sha256: bool)
     (!out.is_empty()).then_some(out)
 }
 
-/// An answer that carries something, as a frame; HTTP answers a publish with the same.
+/// Writes an answer that carries data as a frame; the body of an HTTP response to a publish has the same form.
 pub(crate) fn answer(out: &mut String, reply: &Reply, rid: Option<&Rid>) {
     match reply {
         Reply::Published { topic, id, at, due, durability } => {
@@ -77,7 +77,7 @@ pub(crate) fn answer(out: &mut String, reply: &Reply, rid: Option<&Rid>) {
     }
 }
 
-/// `group` for what is about a group that the error itself does not name.
+/// Makes the error frame. `group` is used for an error that does not name its group.
 fn refused(error: &BusError, group: Option<&Group>) -> FrameError {
     let mut about = about(error);
     about.group = about.group.or_else(|| group.map(|group| group.as_str().into()));
@@ -96,7 +96,7 @@ pub(crate) fn problem(error: &BusError) -> Problem {
         | BusError::SchemaBreaks { .. }
         | BusError::SchemaUncompared { .. } => problem.status(409),
         BusError::TopicExists(_) => problem.status(412),
-        // Sent again it would fare no better.
+        // Not a status for a retry: the same batch would be refused again.
         BusError::BatchTooLong { .. } => problem.status(413),
         BusError::NoSpace(_) => problem.status(507),
         _ => problem,
@@ -120,7 +120,7 @@ pub(crate) fn code(error: &BusError) -> ErrorCode {
     }
 }
 
-/// What is told of a refusal: of a hidden topic, that it is not there.
+/// The error that the caller sees: a hidden topic is reported as unknown.
 fn shown(error: &BusError) -> &BusError {
     match error {
         BusError::Hidden { shown, .. } => shown,
@@ -185,7 +185,7 @@ fn positions(partitions: &[(Partition, Offset)]) -> impl Iterator<Item = Positio
     partitions.iter().map(|(partition, next)| Position { partition: *partition, next: *next })
 }
 
-/// The name inside a key. Keys are made of checked names, so the check cannot fail.
+/// The topic name in a key. Keys are made of checked names, so the check cannot fail.
 pub(crate) fn topic_name(topic: &TopicKey) -> Result<TopicName, NameError> {
     TopicName::new(topic.topic())
 }
@@ -219,7 +219,7 @@ fn checked(range: bus::CheckedRange) -> CheckedDoc {
     CheckedDoc { partition, from, through }
 }
 
-/// For lists, which say only which version is in force: a schema may be longer than everything else together.
+/// The topic as an entry of a list, without its schema: a schema may be longer than all the rest.
 pub(crate) fn topic_in_list(view: TopicView) -> Result<TopicDoc, NameError> {
     let mut doc = topic(view)?;
     doc.config.schema = None;
@@ -273,7 +273,7 @@ pub(crate) fn sought(
     Ok(Sought { topic: topic_name(topic)?, group, partitions: positions(partitions).collect() })
 }
 
-/// Counters are the server's; topics are listed for one namespace only.
+/// Makes the document of `/stats`. Counters are of the whole server; topics are listed for one namespace only.
 pub(crate) fn stats(stats: &Stats, uptime_ms: u64, namespace: &Namespace) -> StatsDoc {
     let counters = &stats.counters;
     let by_topic = stats.by_topic.iter().filter(|(key, _)| key.namespace() == namespace.as_str());
@@ -304,17 +304,17 @@ pub(crate) fn stats(stats: &Stats, uptime_ms: u64, namespace: &Namespace) -> Sta
     }
 }
 
-/// How many names a document of metrics may hold; the rest is summed up.
+/// How many topics and groups a document of metrics may name; the rest is summed up.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Labels {
     pub(crate) topics: usize,
     pub(crate) groups: usize,
 }
 
-/// Stands for all names past a bound; no real one can be this.
+/// Stands for all names past a bound; no legal name looks like this.
 pub(crate) const OTHER: &str = "(other)";
 
-/// Without refusals, which the edge counts.
+/// Makes the document for `system.metrics`, without refusals, which the edge counts.
 pub(crate) fn metrics(stats: &Stats, shell: &ShellView, namespace: &Namespace, labels: Labels) -> MetricsDoc {
     let mut doc = MetricsDoc {
         stats: self::stats(stats, shell.uptime_ms, namespace),

@@ -18,14 +18,14 @@ use tokio_tungstenite::tungstenite::Message;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::{Data, OpCode};
 use tokio_tungstenite::tungstenite::protocol::frame::{Frame, FrameHeader};
 
-/// Publishes about 8 MiB, two pages.
+/// Publishes about 8 MiB, which is two pages.
 async fn fill(addr: SocketAddr) {
     let events: Vec<_> = (0..10).map(|_| json!({"payload": "x".repeat(800 << 10)})).collect();
     let answer = http(addr, "POST", "/topics/t/events", &serde_json::to_string(&events).unwrap()).await;
     assert_eq!(answer.status, 200, "{answer:?}");
 }
 
-/// Asks for pages and never reads one. The small buffer keeps the system from reading for it.
+/// Requests pages and never reads one. The small buffer keeps the operating system from receiving them in its place.
 async fn stalled(addr: SocketAddr, requests: usize, buffer: u32) -> TcpStream {
     let socket = TcpSocket::new_v4().unwrap();
     socket.set_recv_buffer_size(buffer).unwrap();
@@ -44,7 +44,7 @@ async fn clients_that_never_read_their_answer_are_let_go() {
     fill(addr).await;
     let one = stalled(addr, 8, 4096).await;
     let two = stalled(addr, 8, 4096).await;
-    // Their first answers are on their way, and there they stay.
+    // The first responses are on their way, and are never read.
     one.readable().await.unwrap();
     two.readable().await.unwrap();
     assert_eq!(http(addr, "GET", "/healthz", "").await.status, 200);
@@ -70,7 +70,7 @@ async fn a_client_that_reads_slowly_gets_everything() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_that_nobody_takes_are_bounded_together() {
-    // Room for one page that is being made, not for another one beside it.
+    // Memory for one page that is being made, not for another one beside it.
     let settings = ServerSettings {
         pages_bytes_max: 10 << 20,
         response_write_ms_max: 3_600_000,
@@ -84,14 +84,14 @@ async fn pages_that_nobody_takes_are_bounded_together() {
     held.readable().await.unwrap();
     let page = || async move { http(addr, "GET", "/topics/t/events?limit=1", "").await.status };
     let waiting = tokio::spawn(page());
-    // The server goes on meanwhile.
+    // Meanwhile the server serves others.
     for _ in 0..20 {
         assert_eq!(http(addr, "GET", "/healthz", "").await.status, 200);
     }
     assert!(!waiting.is_finished(), "a page was made although its share was taken");
     drop(held);
     assert_eq!(waiting.await.unwrap(), 200);
-    // The same reader again, with nobody in the way: all shares came back.
+    // The same request again, without a stalled reader: all shares came back.
     assert_eq!(page().await, 200);
     server.stop().await.unwrap();
 }
@@ -110,7 +110,7 @@ async fn a_body_of_unknown_length_is_read_whatever_the_bound_on_all_bodies() {
     let bytes = tokio::time::timeout(PATIENCE, socket.read(&mut answer)).await.unwrap().unwrap();
     let answer = String::from_utf8_lossy(&answer[..bytes]);
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
-    // Its share came back whole: the next one may have all of it, too.
+    // The body's share came back whole: the next body may have all of it, too.
     let events = json!([{"payload": "x".repeat(800 << 10)}]).to_string();
     assert_eq!(http(addr, "POST", "/topics/t/events", &events).await.status, 200);
     server.stop().await.unwrap();
@@ -123,7 +123,8 @@ const UPGRADE: [(&str, &str); 4] = [
     ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ];
 
-/// The status of a request that names `host`, as a browser under DNS rebinding would send it.
+/// Returns status and text of the response to a request that names `host`, as a browser under DNS rebinding would send
+/// it.
 async fn as_host(addr: SocketAddr, path: &str, host: &str, headers: &[(&str, &str)]) -> (u16, String) {
     let mut socket = TcpStream::connect(addr).await.unwrap();
     let mut head = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\norigin: http://{host}\r\n");
@@ -165,7 +166,7 @@ async fn a_host_that_is_not_this_server_is_refused_at_both_doors() {
     assert_eq!(as_host(server.addr(), "/topics", "any.example", &[]).await.0, 200);
     server.stop().await.unwrap();
 
-    // With tokens the name does not matter: who has none is a stranger under any.
+    // With tokens the name of the host does not matter: a page without a token is refused under any name.
     let token = TokenSettings {
         proof: Proof::Token(TokenDigest::of("secret")),
         agent: Actor::new("a").unwrap(),
@@ -201,7 +202,7 @@ async fn a_message_too_large_in_pieces_gets_its_error_too() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_oversize_sender_that_never_stops_does_not_hold_up_a_stop() {
-    // It would be waited for that long.
+    // A stop would wait for an oversize sender as long as this grace.
     let settings = ServerSettings { grace_ms: 3_600_000, ..ServerSettings::default() };
     let server = start_with(settings, BusLimits::default()).await;
     let (mut answers, mut socket) = TcpStream::connect(server.addr()).await.unwrap().into_split();
@@ -211,7 +212,7 @@ async fn an_oversize_sender_that_never_stops_does_not_hold_up_a_stop() {
     }
     socket.write_all((head + "\r\n").as_bytes()).await.unwrap();
     let sender = tokio::spawn(async move {
-        // A text frame that says it has 1 TiB.
+        // The header of a text frame that announces 1 TiB.
         let mut frame = vec![0x81, 0xff];
         frame.extend_from_slice(&(1_u64 << 40).to_be_bytes());
         frame.extend_from_slice(&[0; 4]);

@@ -1,4 +1,4 @@
-//! The HTTP edge: every endpoint, and a table of ways to be wrong.
+//! The HTTP edge: every endpoint, and a table of invalid requests.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -234,7 +234,7 @@ async fn a_failed_store_is_told_to_everyone() {
     assert!(server.stop().await.is_err());
 }
 
-/// A disk that is full from some moment on.
+/// A store whose commits fail from some moment on, as on a full disk.
 struct Failing {
     store: MemoryStore,
     fails: AtomicBool,

@@ -1,4 +1,4 @@
-//! What bounds peers in plain text bounds them over TLS too.
+//! The bounds that hold for peers in plain text hold over TLS too.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -47,7 +47,7 @@ impl Desk {
         self.server.addr()
     }
 
-    /// The small buffer keeps the system from reading for a peer that does not.
+    /// A small `buffer` keeps the operating system from receiving in place of a peer that does not read.
     async fn connect(&self, buffer: Option<u32>) -> TlsStream<TcpStream> {
         let mut roots = RootCertStore::empty();
         roots.add(self.cert.clone()).unwrap();
@@ -66,7 +66,7 @@ impl Desk {
         timeout(PATIENCE, connecting).await.unwrap().unwrap()
     }
 
-    /// The status of one request.
+    /// Sends one request and returns the status of its response.
     async fn request(&self, method: &str, path: &str, body: &str) -> u16 {
         let mut stream = self.connect(None).await;
         let head =
@@ -89,7 +89,7 @@ async fn a_frame_too_large_gets_its_error_and_a_goodbye_its_answer() {
         panic!("no text");
     };
     assert_eq!(serde_json::from_str::<Value>(&text).unwrap()["type"], "PONG");
-    // Sent whole before anything is read: the answer must survive that.
+    // The frame is sent whole before anything is read: the answer must survive that.
     timeout(PATIENCE, socket.send(Message::Text("x".repeat(16 << 20).into()))).await.unwrap().unwrap();
     let Message::Text(text) = timeout(PATIENCE, socket.next()).await.unwrap().unwrap().unwrap() else {
         panic!("no text");
@@ -122,7 +122,7 @@ async fn clients_that_never_read_their_answer_are_let_go() {
         let mut stream = desk.connect(Some(4096)).await;
         stream.write_all(request.as_bytes()).await.unwrap();
         stream.flush().await.unwrap();
-        // The first answer is on its way, and there it stays.
+        // The first response is on its way, and is never read.
         stream.read_exact(&mut [0]).await.unwrap();
         held.push(stream);
     }

@@ -1,4 +1,4 @@
-//! The WebSocket edge: every frame once, every way to be wrong once.
+//! The WebSocket edge: every frame once, every kind of mistake once.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod support;
@@ -131,7 +131,7 @@ async fn a_frame_that_is_not_utf_8_closes_with_1007() {
         head.push(socket.read_u8().await.unwrap());
     }
     assert!(head.starts_with(b"HTTP/1.1 101"), "{}", String::from_utf8_lossy(&head));
-    // One masked text frame of one byte 0xff, with a mask of zeroes.
+    // A masked text frame with the single byte 0xff and a mask of zeroes.
     socket.write_all(&[0x81, 0x81, 0, 0, 0, 0, 0xff]).await.unwrap();
     let mut frame = [0; 4];
     tokio::time::timeout(PATIENCE, socket.read_exact(&mut frame)).await.unwrap().unwrap();
@@ -175,7 +175,7 @@ async fn a_reader_that_does_not_read_is_dropped_and_its_leases_go_to_others() {
 async fn a_silent_peer_is_pinged_and_dropped_but_a_quiet_one_stays() {
     let settings = ServerSettings { ping_ms: 100, pings_missed_max: 2, ..ServerSettings::default() };
     let server = start_with(settings, BusLimits::default()).await;
-    // Never polled, so its library never answers a ping.
+    // This client is never polled, so its library never answers a ping.
     let silent = Client::connect(server.addr()).await;
     let mut quiet = Client::connect(server.addr()).await;
     let listening = async { while let Some(Ok(Message::Ping(_))) = quiet.socket.next().await {} };

@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     });
     handlers.on(&OpKey::named("shop.order", "price"), price)?;
 
-    // Values as they are. `answer` continues by `resume` or `tail`, as the operation's kind demands.
+    // Values as they are, without Rust types. `answer` continues by `resume` or `tail`, as the operation's kind
+    // demands.
     let tax = handler_fn(|call| {
         let cents = call.args().first().and_then(|cents| cents.as_i64()).unwrap_or(0);
         Ok(call.answer(cents * 19 / 100))

@@ -60,7 +60,7 @@ impl Call {
         std::mem::take(&mut self.args)
     }
 
-    /// Bytes that a reply may take, its frame included.
+    /// How many bytes a reply may have, its frame included.
     pub fn buffer_bytes(&self) -> u32 {
         self.buffer_bytes
     }
@@ -114,8 +114,8 @@ impl Call {
         self.tools.sleeps.sleep(self.id, self.tools.clock.after_ms(ms))
     }
 
-    /// Keeps a virtual clock from moving until the hold is dropped. For handlers that wait for something real, such as a
-    /// file: without a hold, a virtual clock moves on as soon as no handler has anything to do. Nothing else changes.
+    /// Keeps a virtual clock from moving until the hold is dropped. For handlers that wait for something real, such as
+    /// a file: without a hold, a virtual clock moves on as soon as no handler has anything to do. Nothing else changes.
     pub fn hold_clock(&self) -> ClockHold {
         self.tools.clock.hold()
     }

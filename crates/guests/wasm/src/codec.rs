@@ -1,5 +1,5 @@
-//! The two wire generations behind one seam: [`Codec`] turns arguments, replies, requests and results into bytes and
-//! back. Nothing above this folder knows which generation a module speaks, except for the shapes of its functions.
+//! The two wire generations behind one interface: [`Codec`] turns arguments, replies, requests and results into bytes
+//! and back. Nothing above this folder knows which generation a module speaks, except for the shapes of its functions.
 
 pub(crate) mod abi;
 #[cfg(test)]
@@ -40,7 +40,7 @@ impl fmt::Display for Generation {
     }
 }
 
-/// A payload or status that breaks the protocol. The run fails; the instance goes on.
+/// A payload or status that breaks the protocol. The run fails; the instance stays usable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProtocolError {
     #[error("unexpected effect status {0}")]
@@ -93,7 +93,7 @@ pub(crate) struct EffectRequest {
 
 /// The bytes of one wire generation.
 pub(crate) trait Codec: fmt::Debug + Send + Sync {
-    /// Appends what the entry of `export` is called with.
+    /// Appends the input of the entry of `export`: its encoded arguments.
     fn entry(&self, export: &str, args: Vec<Value>, out: &mut Vec<u8>) -> Result<(), ProtocolError>;
 
     /// Reads a request and checks it against the table.
@@ -115,7 +115,7 @@ pub(crate) trait Codec: fmt::Debug + Send + Sync {
     fn end_value(&self, export: &str, value: Value) -> Result<Value, TypeMismatch>;
 }
 
-/// Returns the kind if it is the table's, in the order of checks that both generations share.
+/// Checks that the kind is the table's. Both generations make this check.
 fn check_kind(op: &EffectOp, kind: ResumeKind) -> Result<(), ProtocolError> {
     if op.kind == kind {
         return Ok(());

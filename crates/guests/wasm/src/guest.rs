@@ -19,12 +19,12 @@ use crate::value::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct InstanceId(pub(crate) u64);
 
-/// The instances of a host: what guests share.
+/// The instances of a host, which its guests share.
 pub(crate) type Instances = BTreeMap<InstanceId, InstanceState>;
 
 pub(crate) struct WasmGuest {
     pub(crate) instance: InstanceId,
-    /// Without the suffix.
+    /// The export's name without the suffix `_effectful`.
     pub(crate) export: Arc<str>,
     pub(crate) entry: GuestEntry,
     pub(crate) limits: RunLimits,
@@ -137,7 +137,7 @@ impl WasmGuest {
             false => Err(ProtocolError::ReplyTooLarge.into()),
         });
         let len = length(&payload);
-        // A reply of any size was encoded; only a buffer's worth of it is kept for the next one.
+        // The encoded reply may have any size; only one that fits the buffer is kept as scratch for the next reply.
         instance.scratch = if fits { payload } else { Vec::new() };
         written?;
         let (at, cap) = (buffer.cast_signed(), capacity.cast_signed());
@@ -161,7 +161,7 @@ impl WasmGuest {
         })
     }
 
-    /// Calls the module once and reads what it left: one continuation step, in one scope for its references.
+    /// Calls the module once and reads its result: one continuation step, in one scope for its references.
     fn step(
         &mut self,
         instance: &mut InstanceState,
@@ -210,7 +210,7 @@ impl WasmGuest {
 
 type Scope<'a> = RootScope<&'a mut Store<Growth>>;
 
-/// The answers of a module's functions about a step.
+/// The results of the module's functions that describe a step.
 struct ReadStep {
     status: i32,
     len: i32,
@@ -241,7 +241,7 @@ fn write(instance: &mut InstanceState, buffer: u32, payload: &[u8]) -> Result<()
     written.map_err(|_| GuestFault::NoRoomForBuffer { buffer_bytes: instance.buffers.bytes })
 }
 
-/// Payloads fit their buffer, whose size is a u32.
+/// The length of a payload, which fits its buffer, whose size is a u32.
 fn length(payload: &[u8]) -> i32 {
     u32::try_from(payload.len()).unwrap_or(u32::MAX).cast_signed()
 }

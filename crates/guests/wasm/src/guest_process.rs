@@ -19,7 +19,7 @@
 //! # }
 //! ```
 //!
-//! What a module looks like:
+//! Requirements for a module:
 //!
 //! - It imports functions of zABI from `env`, with pointers as `i64`. Other imports are refused when it is loaded.
 //! - It exports its `memory` and `main(req: i32, res: i32)`, with or without a result of `i32`. `main` is called with

@@ -20,7 +20,7 @@ pub enum Continuation {
     Tail(Value),
     /// End the run with this value, without continuing the program; for operations of kind `resume`.
     End(Value),
-    /// Anything that is no continuation call. Fails the run; scripts have it to test that.
+    /// Anything that is not a continuation call. Fails the run; scripts use it to test that.
     Plain(Value),
 }
 
@@ -33,7 +33,7 @@ impl Continuation {
         }
     }
 
-    /// `resume`, `tail`, `end` or `plain`, as in scripts and traces.
+    /// The name that scripts and traces use: `resume`, `tail`, `end` or `plain`.
     pub fn name(&self) -> &'static str {
         match self {
             Continuation::Resume(_) => "resume",
@@ -56,7 +56,7 @@ impl Continuation {
 /// The result of a handler: a continuation call, or an error that fails the run.
 pub type HandlerResult = Result<Continuation, HandlerError>;
 
-/// A handler's answer that is not there yet.
+/// A handler's answer that is not ready yet.
 pub type HandlerFuture = Pin<Box<dyn Future<Output = HandlerResult> + Send>>;
 
 /// How a handler answers.
@@ -75,8 +75,8 @@ impl fmt::Debug for Handled {
     }
 }
 
-/// Answers the requests of an operation. Called on the host's thread, which all runs share: a handler that blocks
-/// belongs into `tokio::task::spawn_blocking`, awaited under [`Call::hold_clock`].
+/// Answers the requests of an operation. Called on the host's thread, which all runs share: work that blocks belongs in
+/// `tokio::task::spawn_blocking`, awaited under [`Call::hold_clock`].
 ///
 /// A panic fails the run it happened in.
 pub trait Handler: Send + Sync {

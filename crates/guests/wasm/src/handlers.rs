@@ -34,7 +34,7 @@ pub enum RegisterError {
     UnknownSuffix { suffix: String, known: String },
 }
 
-/// Operations that an error lists at most.
+/// How many operations an error lists at most.
 const LISTED_MAX: usize = 20;
 
 impl OpKey {
@@ -42,12 +42,12 @@ impl OpKey {
         OpKey { effect_id: effect_id.into(), op: OpName::Name(name.into()), signature: None }
     }
 
-    /// By the declaration index inside the effect.
+    /// Names an operation by its declaration index inside the effect.
     pub fn id(effect_id: impl Into<String>, op_id: u32) -> OpKey {
         OpKey { effect_id: effect_id.into(), op: OpName::Id(op_id), signature: None }
     }
 
-    /// Only the instantiation with this signature hash.
+    /// Restricts the key to the instantiation with this signature hash.
     pub fn signature(mut self, hash: u32) -> OpKey {
         self.signature = Some(hash);
         self
@@ -72,8 +72,8 @@ impl fmt::Display for OpKey {
     }
 }
 
-/// The handlers for an instance of a module. Operations without one fail the run that asks for them; modules list
-/// operations they never use, so that is no error before.
+/// The handlers for an instance of a module. An operation without a handler fails the run that asks for it. Registering
+/// none is no error, because modules list operations that they never use.
 #[derive(Clone)]
 pub struct Handlers {
     pub(crate) module: Arc<ModuleInfo>,
@@ -127,7 +127,7 @@ impl Handlers {
     ///
     /// # Errors
     ///
-    /// [`RegisterError::UnknownSuffix`] if there is none.
+    /// [`RegisterError::UnknownSuffix`] if no label ends with the suffix.
     pub fn on_suffix(&mut self, suffix: &str, handler: &Arc<dyn Handler>) -> Result<(), RegisterError> {
         let fits = |op: &&EffectOp| ends_with(&op.path(), suffix);
         let indexes: Vec<u32> = self.module.table.iter().filter(fits).map(|op| op.index).collect();
@@ -156,7 +156,7 @@ impl Handlers {
         }
     }
 
-    /// Replaces every handler by what `wrap` makes of it, for recorders and the like.
+    /// Replaces every handler by the result of `wrap`, for recorders and the like.
     pub fn wrap(
         &mut self,
         mut wrap: impl FnMut(&EffectOp, Option<Arc<dyn Handler>>) -> Option<Arc<dyn Handler>>,

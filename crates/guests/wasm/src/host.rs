@@ -1,4 +1,4 @@
-//! The host: instances of modules on one scheduler, with its own thread.
+//! The host: runs instances of modules on one scheduler, which has a thread of its own.
 
 pub(crate) mod blocking;
 pub(crate) mod clock;
@@ -26,22 +26,22 @@ use crate::instance::{InstanceState, InstantiateError};
 use crate::limits::InstanceLimits;
 use crate::module::{Compiler, LoadError, Module};
 
-/// How a host is to be made.
+/// The settings of a new host.
 pub struct HostOptions {
     pub clock: Clock,
     /// The scheduler's bounds, the fairness budget among them.
     pub limits: RunsLimits,
-    /// Milliseconds of the host's clock after which a tick begins no further step, at least 1. Timers, completions and
-    /// commands are looked at then. A virtual clock does not move within a tick, so its traces do not depend on this.
+    /// Milliseconds of the host's clock after which a tick begins no further step, at least 1. Then timers, completions
+    /// and commands are served. A virtual clock does not move within a tick, so its traces do not depend on this.
     pub tick_ms_max: u64,
-    /// Calls of `fs` that occupy a thread at the same time, as many of `log` and `output`, and as many of `input`; at least 1.
-    /// Further calls wait for their turn; the scheduler goes on meanwhile.
+    /// Calls of `fs` that occupy a thread at the same time, as many of `log` and `output`, and as many of `input`; at
+    /// least 1. Further calls wait for their turn; the scheduler goes on meanwhile.
     pub blocking_calls_max: usize,
     /// Shuffles external completions of the same moment, in an order that follows from the seed.
     pub seed: Option<u64>,
     pub observer: Option<Observer>,
     pub error_sink: Option<ErrorSink>,
-    /// Shares compiled modules with other hosts; `None` makes a new one.
+    /// Shares compiled modules with other hosts; `None` makes a new compiler.
     pub compiler: Option<Compiler>,
 }
 
@@ -60,7 +60,7 @@ impl Default for HostOptions {
     }
 }
 
-/// Why there is no host.
+/// Why a host could not be started.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum HostError {
     #[error("{0}")]
@@ -74,7 +74,7 @@ pub enum HostError {
 #[error("the host has stopped")]
 pub struct HostStopped;
 
-/// Runs effect programs: see the crate's documentation. Clones are the same host. Runs that are under way when the last
+/// Runs effect programs: see the crate's documentation. Clones are the same host. Runs that are active when the last
 /// host, instance and run handle is dropped are cancelled.
 #[derive(Clone)]
 pub struct Host {
@@ -122,7 +122,7 @@ impl Host {
     }
 
     /// Makes an instance of a module with these handlers. All runs of an instance share its memory; runs that must not
-    /// see one another belong into instances of their own.
+    /// see one another need instances of their own.
     ///
     /// # Errors
     ///
@@ -145,7 +145,7 @@ impl Host {
 
 impl Drop for HostState {
     fn drop(&mut self) {
-        // A host that has stopped already needs no further word.
+        // A host that has stopped already needs no command.
         let _ = self.inbox.push(Command::Stop);
     }
 }

@@ -1,5 +1,5 @@
-//! The only imports that effect modules are given: the functions of `voyd_math`, by which compilers of generation A do
-//! what wasm has no instructions for. They reach nothing outside.
+//! The only imports that effect modules are given: the functions of `voyd_math`, which compilers of generation A use
+//! where wasm has no instructions. They reach nothing outside the module.
 
 use wasmtime::{Extern, Func, Store};
 

@@ -1,8 +1,8 @@
-//! An instance of a module: its store, its functions, and the plan of the host's places in its memory.
+//! An instance of a module: its store, its functions, and the layout of the host's areas in its memory.
 //!
-//! The plan, for buffers of S bytes: `[0, S)` and `[S, 2S)` are left to serialized calls of pure functions, which this
-//! host does not make; the handle table follows at `2S` with four bytes for each operation; buffers of runs come after
-//! it, handed out upwards, the last one given back first.
+//! The layout, for buffers of S bytes: `[0, S)` and `[S, 2S)` are left to serialized calls of pure functions, which
+//! this host does not make; the handle table follows at `2S` with four bytes for each operation; buffers of runs come
+//! after it, allocated upwards, and the buffer that was freed last is reused first.
 
 mod functions;
 mod growth;
@@ -53,7 +53,7 @@ pub(crate) struct InstanceState {
     pub(crate) functions: Functions,
     pub(crate) module: Module,
     pub(crate) buffers: Buffers,
-    /// Reused for every reply.
+    /// A buffer that is reused for every reply.
     pub(crate) scratch: Vec<u8>,
 }
 
@@ -143,7 +143,7 @@ impl InstanceState {
         arm(&mut self.store, limits);
     }
 
-    /// Turns an error of wasmtime into a fault, with whatever can be found out about it.
+    /// Turns an error of wasmtime into a fault, with everything that can be found out about it.
     pub(crate) fn fault(
         &mut self,
         error: &wasmtime::Error,
@@ -207,7 +207,7 @@ fn fault_of(
     }
 }
 
-/// Tells code of the module that failed apart from a module that was refused before any of it ran.
+/// Distinguishes a failure of the module's code from a module that was refused before any of it ran.
 fn not_instantiated(error: &wasmtime::Error, limits: &RunLimits) -> InstantiateError {
     let code_ran = error.is::<wasmtime::Trap>() || error.is::<wasmtime::WasmBacktrace>();
     match code_ran {

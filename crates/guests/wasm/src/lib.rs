@@ -1,9 +1,9 @@
-//! The wasm host of effect runs: WebAssembly programs that ask for effects, one at a time, answered by handlers that the
-//! host grants.
+//! The wasm host of effect runs: WebAssembly programs that ask for effects, one at a time, answered by handlers that
+//! the host grants.
 //!
 //! [`Host::load`] reads a module, [`Module::handlers`] takes its handlers, [`Host::instantiate`] makes an instance, and
-//! [`Instance::start`] starts a run, whose [`RunHandle`] tells the outcome and cancels it. All runs of a host share one
-//! scheduler (`millrace-runs`) on one thread; a guest that does not yield is stopped by [`RunLimits`].
+//! [`Instance::start`] starts a run, whose [`RunHandle`] returns the outcome and can cancel it. All runs of a host
+//! share one scheduler (`millrace-runs`) on one thread; [`RunLimits`] stops a guest that does not yield.
 //!
 //! Programs have no access to anything but their handlers. The crate knows two wire generations (see [`Generation`]),
 //! detected from the module; handlers are the same for both.

@@ -1,5 +1,5 @@
-//! Every bound of the wasm host, with its default and the answer when it is reached. The scheduler's own bounds are in
-//! [`millrace_runs::RunsLimits`].
+//! Every bound of the wasm host, with its default and what happens when it is reached. The scheduler's own bounds are
+//! in [`millrace_runs::RunsLimits`].
 
 use crate::codec::Generation;
 
@@ -18,7 +18,8 @@ pub struct InstanceLimits {
     /// Wasm instructions, about, of the module's start function, and as many of `init_effects`. An instance that needs
     /// more is not made.
     pub step_fuel_max: u64,
-    /// Real time of the module's start function, and as much of `init_effects`. An instance that needs more is not made.
+    /// Real time of the module's start function, and as much of `init_effects`. An instance that needs more is not
+    /// made.
     pub step_wall_ms_max: u64,
 }
 

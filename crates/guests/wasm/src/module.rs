@@ -20,7 +20,7 @@ use crate::table::{self, EFFECT_TABLE_SECTION, EffectOp, TableError};
 /// A module, binary or text, may be this long; a longer one is refused.
 pub const MODULE_BYTES_MAX: usize = 64 << 20;
 
-/// Compiled modules kept in memory. The one that was loaded first is forgotten first; its users keep it.
+/// Compiled modules kept in memory. The one that was loaded first is dropped first; its users keep it.
 pub const CACHED_MODULES_MAX: usize = 64;
 
 /// Exports that every effect module has.
@@ -54,8 +54,8 @@ pub enum LoadError {
 
 /// Compiles modules and keeps the compiled code in memory, by the hash of the module's bytes. Clones share the cache.
 ///
-/// There is no cache on disk: reading native code back is something wasmtime cannot check, so it would need `unsafe`
-/// and a folder that nobody else can write to.
+/// There is no cache on disk: wasmtime cannot verify native code that is read back, so a cache would need `unsafe` and
+/// a folder that nobody else can write to.
 #[derive(Clone)]
 pub struct Compiler(Arc<CompilerState>);
 
@@ -88,7 +88,7 @@ pub(crate) enum ModuleCodec {
 }
 
 impl ModuleCodec {
-    /// The seam: everything but the shapes of the functions goes through it.
+    /// The interface that everything but the shapes of the functions goes through.
     pub(crate) fn seam(&self) -> &dyn Codec {
         match self {
             ModuleCodec::A(codec) => codec,
@@ -221,7 +221,7 @@ impl Module {
     }
 }
 
-/// Splits an export's name into the one without and the one with the suffix; a name that has it is not given another.
+/// Returns an export's name without and with the suffix; a name that already has it does not get another.
 pub(crate) fn export_names(name: &str) -> (&str, String) {
     let bare = name.strip_suffix(EFFECTFUL_SUFFIX).unwrap_or(name);
     (bare, format!("{bare}{EFFECTFUL_SUFFIX}"))
@@ -253,7 +253,7 @@ impl fmt::Debug for Module {
 mod tests {
     use super::*;
 
-    /// The smallest module of generation A, told apart from others by a number.
+    /// The smallest module of generation A, made distinct by a number.
     fn text(number: usize) -> String {
         let functions = ["init_effects", "effect_status", "effect_len", "effect_cont", "resume_effectful"];
         let functions: String = functions.iter().map(|name| format!("(func (export \"{name}\"))")).collect();

@@ -1,4 +1,4 @@
-//! Exports that ask for no effects: called with plain numbers, done in one step.
+//! Exports that ask for no effects: called with plain numbers, finished in one step.
 
 use wasmtime::{FuncType, Val, ValType};
 
@@ -48,7 +48,7 @@ fn schema(ty: &ValType) -> Option<Schema> {
     }
 }
 
-/// The value has been fitted to the schema, so the other cases do not occur.
+/// Converts a value to a wasm value. The value has been fitted to the schema, so the other cases do not occur.
 fn to_wasm(schema: &Schema, value: &Value) -> Val {
     let integer = value.as_i64().unwrap_or_default();
     let float = value.as_f64().unwrap_or_default();

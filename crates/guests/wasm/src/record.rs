@@ -1,4 +1,4 @@
-//! Recordings: everything that handlers said and modules asked, as lines of JSON. `replay.rs` reads them back.
+//! Recordings: every answer of handlers and every request of modules, as lines of JSON. `replay.rs` reads them back.
 //!
 //! The first line is `{"recording":2,"module":SHA256,"settings":{...}}`, with the settings that decide how the runs go
 //! (`record/settings.rs`); version 1 had none. Each further line is one [`TraceEvent`] with its run, its values as in
@@ -32,7 +32,7 @@ use crate::value::Value;
 const VERSION: u64 = 2;
 /// Recordings of this version have no settings, and do not mark runs that the clock ended.
 const VERSION_WITHOUT_SETTINGS: u64 = 1;
-/// Bytes of a recording that is read whole: a longer one is refused by those who read files.
+/// Bytes of a recording that is read whole: programs that read files refuse a longer one.
 pub const RECORDING_BYTES_MAX: usize = 1 << 30;
 /// Events of a recording that is read: a longer one is refused.
 pub const RECORDING_EVENTS_MAX: usize = 10_000_000;
@@ -43,7 +43,7 @@ pub fn is_recording_head(line: &str) -> bool {
     head.is_some_and(|head| head.get("recording").is_some_and(Json::is_u64))
 }
 
-/// Writes events as they happen. The file is whole up to the last event that was written.
+/// Writes events as they happen. The file is complete up to the last event that was written.
 #[derive(Debug)]
 pub struct Recorder<W> {
     out: W,
@@ -54,14 +54,14 @@ impl<W: Write> Recorder<W> {
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn new(mut out: W, module_sha256: &str, settings: &RecordingSettings) -> io::Result<Recorder<W>> {
         let settings = settings.to_json();
         line(&mut out, &json!({ "recording": VERSION, "module": module_sha256, "settings": settings }))?;
         Ok(Recorder { out })
     }
 
-    /// The writer, with everything that it was given.
+    /// The writer, to which everything so far was written.
     pub fn writer(&self) -> &W {
         &self.out
     }
@@ -70,17 +70,17 @@ impl<W: Write> Recorder<W> {
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn add(&mut self, event: &TraceEvent) -> io::Result<()> {
         line(&mut self.out, &to_json(event))
     }
 
-    /// Writes out the events that a buffer holds. To be called before anybody hears of these events by other ways, and
+    /// Writes out the events that a buffer holds. Call it before anybody can learn of these events in another way, and
     /// whenever there is nothing else to do: a crash loses what is buffered.
     ///
     /// # Errors
     ///
-    /// Those of the writer.
+    /// Errors of the writer.
     pub fn flush(&mut self) -> io::Result<()> {
         self.out.flush()
     }
@@ -116,7 +116,7 @@ pub(crate) fn to_json(event: &TraceEvent) -> Json {
     }
 }
 
-/// A recording that was read whole, and whose events can follow one another.
+/// A complete recording, whose events can follow one another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recording {
     module_sha256: String,
@@ -125,7 +125,7 @@ pub struct Recording {
     events: Vec<(usize, TraceEvent)>,
 }
 
-/// A text that is no recording.
+/// Why a text is not a recording.
 #[derive(Debug, thiserror::Error)]
 pub enum RecordingError {
     #[error("line 1 is no head of a recording, such as {{\"recording\":{VERSION},\"module\":\"...\"}}")]
@@ -146,7 +146,7 @@ pub enum RecordingError {
     TooLong,
 }
 
-/// What is wrong with one line.
+/// A mistake in one line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EventProblem {
     #[error("it must be an object with \"run\" and one of start, call, woke, reply, cancel or outcome")]
@@ -212,7 +212,7 @@ impl Recording {
     }
 }
 
-/// Finds runs that the clock ended by the text of their failure, as version 1 has nothing else.
+/// Finds runs that the clock ended by the text of their failure: version 1 has no other mark.
 fn mark_timed(event: &mut TraceEvent) {
     if let TraceKind::Outcome { kind, value, timed } = &mut event.what {
         let text = value.as_str().filter(|_| kind == "failed").unwrap_or_default();

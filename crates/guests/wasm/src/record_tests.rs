@@ -1,4 +1,4 @@
-//! Recordings that were written are read back; what is no recording is refused by its line.
+//! Recordings that were written are read back; other texts are refused with the number of the wrong line.
 
 use super::*;
 use crate::host::clock::Clock;

@@ -1,5 +1,5 @@
-//! Replays of recordings: handlers are answered from the file, in the order of the steps that the modules made, and the
-//! first thing that differs is reported with both sides.
+//! Replays of recordings: handlers answer from the file, in the order of the steps that the modules made. The first
+//! difference is reported with both sides.
 //!
 //! A replay walks along the recorded events. Steps of modules, which end in a call or an outcome, are released one at a
 //! time and compared with the recording, so runs that share an instance see its memory as it was. Everything else is
@@ -18,17 +18,17 @@ use crate::tagged::to_tagged;
 use crate::trace::{TraceEvent, TraceKind};
 use crate::value::Value;
 
-/// What the driver of a replay has to do next.
+/// The next action for the driver of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplayAction {
-    /// Tell of an event that no module has a part in.
+    /// Report an event that no module takes part in.
     Repeat(TraceEvent),
     /// Start a run: its first step is the next recorded one.
     Start { run: String, export: String, args: Vec<Value> },
     /// Answer the call that this run waits for: the step that follows is the next recorded one.
     Answer { run: String, reply: RecordedReply },
-    /// Tell of the outcome of a run that makes no further step. If the replay has started it, it is to be cancelled, and
-    /// what it says of that is not part of the replay.
+    /// Report the outcome of a run that makes no further step. If the replay has started the run, the driver cancels
+    /// it, and the events of that cancellation are not part of the replay.
     End { run: String, outcome: TraceEvent },
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Divergence {
     }
 }
 
-/// How a replay ended.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplayEnd {
     /// Everything that was recorded happened again, and every run has ended.
@@ -87,14 +87,14 @@ enum ReplayRun {
         export: String,
         args: Vec<Value>,
     },
-    /// The module has taken steps. With the reply to its last call, once that was recorded.
+    /// The module has taken steps. Holds the reply to its last call, once that was recorded.
     Started {
         reply: Option<RecordedReply>,
     },
     Ended,
 }
 
-/// A recording and how far its replay has got.
+/// A recording and the progress of its replay.
 #[derive(Debug)]
 pub struct Replay {
     events: Vec<(usize, TraceEvent)>,
@@ -132,7 +132,7 @@ impl Replay {
         Ok(())
     }
 
-    /// The next thing to do; `None` while a step is under way, and at the end.
+    /// The next action; `None` while a step is in progress, and at the end.
     pub fn next_action(&mut self) -> Option<ReplayAction> {
         if self.is_stepping {
             return None;
@@ -166,7 +166,7 @@ impl Replay {
         match self.runs.insert(run.clone(), ReplayRun::Started { reply: None }) {
             Some(ReplayRun::New { export, args }) => ReplayAction::Start { run, export, args },
             Some(ReplayRun::Started { reply: Some(reply) }) => ReplayAction::Answer { run, reply },
-            // No recording that was read has this: the run would wait, or have ended.
+            // No valid recording leads here: the run would be waiting, or have ended.
             Some(ReplayRun::Started { reply: None } | ReplayRun::Ended) | None => {
                 let reply = RecordedReply::throw("the recording has no reply to this call");
                 ReplayAction::Answer { run, reply }
@@ -174,8 +174,8 @@ impl Replay {
         }
     }
 
-    /// The text with which the run failed because this call had no handler, if the recording has that next. A replay has
-    /// handlers for all operations, so it must fail the call itself.
+    /// The text with which the run failed because this call had no handler, if that is the next recorded event. A
+    /// replay has handlers for all operations, so it must fail the call itself.
     pub fn unhandled(&self, run: &str, op: &str) -> Option<&str> {
         let (_, next) = self.events.get(self.at)?;
         let TraceKind::Outcome { kind, value, .. } = &next.what else { return None };
@@ -184,7 +184,7 @@ impl Replay {
         (label == op || label.strip_prefix(op).is_some_and(|kind| kind.starts_with(" ("))).then_some(text)
     }
 
-    /// How the replay ended, if everything that was recorded has happened again.
+    /// The result of the replay, if everything that was recorded has happened again.
     pub fn end(&self) -> Option<ReplayEnd> {
         if self.at < self.events.len() {
             return None;
@@ -196,7 +196,7 @@ impl Replay {
         Some(if runs.is_empty() { ReplayEnd::Whole } else { ReplayEnd::CutOff { line, runs } })
     }
 
-    /// A difference at the next recorded event, which is not one of a module.
+    /// Makes a divergence at the next recorded event, for an event that does not come from a module.
     pub(crate) fn differs(&self, replayed: String) -> Divergence {
         let next = self.events.get(self.at);
         Divergence {
@@ -207,7 +207,7 @@ impl Replay {
     }
 }
 
-/// Equal for events that say the same, also where a value is not equal to itself (NaN).
+/// A form in which events that say the same are equal, also where a value is not equal to itself (NaN).
 fn compared(event: &TraceEvent) -> serde_json::Value {
     let mut json = to_json(event);
     if let Some(fields) = json.as_object_mut() {

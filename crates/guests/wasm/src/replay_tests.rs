@@ -1,4 +1,4 @@
-//! Recordings answered again, and the divergences that are reported.
+//! Replays of recordings, and the divergences that are reported.
 
 use super::*;
 use crate::host::clock::Clock;
@@ -48,7 +48,7 @@ fn replay(events: &[TraceEvent]) -> Replay {
     Replay::new(Recording::parse(std::str::from_utf8(&text).unwrap()).unwrap())
 }
 
-/// What the replay does until a module has to take a step.
+/// The actions of the replay until a module has to take a step.
 fn actions(replay: &mut Replay) -> Vec<ReplayAction> {
     std::iter::from_fn(|| replay.next_action()).collect()
 }
@@ -153,7 +153,7 @@ fn a_run_that_was_cancelled_before_its_first_step_is_not_started() {
 
 #[test]
 fn a_run_that_the_clock_ended_makes_no_step_for_it() {
-    // While it waited, between a reply and the next step, and before the first step.
+    // The clock ended the run while it waited, between a reply and the next step, and before the first step.
     for before in [vec![call("run_1", 1)], vec![call("run_1", 1), reply("run_1", 2)], vec![]] {
         let late = timed("run_1", "too late");
         let mut replay = replay(&[&[start("run_1")], &before[..], std::slice::from_ref(&late)].concat());

@@ -1,4 +1,4 @@
-//! Replays on a host: the runs of a recording are started and answered from it.
+//! Replays on a host: starts the runs of a recording and answers their calls from it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,11 +20,12 @@ use crate::script::ScriptAction;
 use crate::trace::{TraceEvent, TraceKind};
 use crate::value::Value;
 
-/// A step of a replay may take this many times the real time that it had when it was recorded. Runs that the time of a
-/// step has ended are not run again, so the limit only keeps a replay of an edited recording from going on for ever.
+/// A step of a replay may take this many times the real time that was allowed when it was recorded. Runs that ended
+/// because a step took too long are not run again, so the limit only keeps a replay of an edited recording from going
+/// on for ever.
 const STEP_TIME_FACTOR: u64 = 10;
 
-/// Starts a run for a replay, on the instance that the program of the recording had.
+/// Starts a run for a replay, on an instance of the recorded program.
 pub type StartRun = Box<dyn FnMut(RunStart) -> Result<RunHandle, StartError> + Send>;
 
 /// A message of a replay. Messages come in the order of the recording, and the end is the last of them.
@@ -49,11 +50,11 @@ pub struct Replayer(Arc<Mutex<ReplayerState>>);
 struct ReplayerState {
     replay: Replay,
     limits: RunLimits,
-    /// `None` before the start, and after the end: the host is not kept alive by its own handlers.
+    /// `None` before the start and after the end, so that the handlers of a host do not keep it alive.
     start: Option<StartRun>,
     /// `None` after the end.
     sink: Option<ReplaySink>,
-    /// Runs of the host that take part, by the number they have there; their names are those of the recording.
+    /// The host's runs that take part, by their number there; the names are those of the recording.
     names: BTreeMap<RunNumber, String>,
     handles: BTreeMap<String, RunHandle>,
     /// The calls that wait for their answers, by run: at most one each.
@@ -88,7 +89,7 @@ impl Replayer {
         })
     }
 
-    /// Begins the replay. `limits` are those that the runs had; time is not measured again.
+    /// Begins the replay. `limits` are those of the recorded runs; time is not measured again.
     pub fn start(&self, limits: &RunLimits, start: StartRun) {
         let mut state = self.lock();
         state.limits = RunLimits {
@@ -153,7 +154,7 @@ impl ReplayerState {
         }
     }
 
-    /// Does what the recording has next, until a module has to take a step.
+    /// Carries out the next actions of the recording, until a module has to take a step.
     fn go_on(&mut self) {
         while let Some(action) = self.replay.next_action() {
             match action {
@@ -166,7 +167,7 @@ impl ReplayerState {
                 }
                 ReplayAction::Answer { run, reply } => {
                     if let Some(waiting) = self.waiting.remove(&run) {
-                        // The run waits for it: nothing but this replay ends runs.
+                        // The run is waiting for the reply: nothing but this replay ends runs.
                         let _ = waiting.send(reply);
                     }
                 }
@@ -190,7 +191,7 @@ impl ReplayerState {
         Ok(())
     }
 
-    /// Cancels a run of the host, if there is one. The host obeys before it begins another step.
+    /// Cancels a run of the host, if there is one. The host carries that out before it begins another step.
     fn cancel(&mut self, run: &str) {
         if let Some(handle) = self.handles.remove(run) {
             self.names.remove(&handle.id());

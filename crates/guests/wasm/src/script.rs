@@ -1,11 +1,11 @@
-//! Handlers without code: a script says what each call of an operation is answered.
+//! Handlers without code: a script lists the replies to the calls of each operation.
 //!
 //! ```json
 //! {"handlers": {"Ask::number": [{"do": "resume", "value": {"arg": 0, "mul": 2}}, {"do": "end", "value": 7, "after_ms": 10}]}}
 //! ```
 //!
-//! A handler is found by the end of an operation's label. Its replies are used in the order of the calls, over all runs;
-//! the last one repeats. A reply's value is a value as in `tagged.rs`, or a formula of the call's arguments:
+//! A handler is found by the end of an operation's label. Its replies are used in the order of the calls, over all
+//! runs; the last one repeats. A reply's value is a value as in `tagged.rs`, or a formula of the call's arguments:
 //! `{"arg": k, "mul": m, "add": a, "plus_arg": j}` is `arg_k * m + a + arg_j`.
 
 use serde_json::{Map, Value as Json};
@@ -16,11 +16,11 @@ use crate::value::Value;
 /// Replies in one script: a larger one is refused.
 pub const SCRIPT_REPLIES_MAX: usize = 1 << 20;
 
-/// A key that is none of these is an error: a typing mistake would silently be left out.
+/// Any other key is an error: a misspelled key would otherwise be ignored silently.
 const REPLY_KEYS: [&str; 4] = ["do", "value", "after_ms", "error"];
 const FORMULA_KEYS: [&str; 4] = ["arg", "mul", "add", "plus_arg"];
 
-/// What a scripted handler does when it is called.
+/// The action of a scripted handler when it is called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ScriptAction {
     Resume,
@@ -64,7 +64,7 @@ pub enum ScriptError {
     TooLong,
 }
 
-/// What is wrong with one reply.
+/// A mistake in one reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyProblem {
     #[error("a reply must be an object such as {{\"do\":\"resume\",\"value\":1}}, not {0}")]
@@ -84,7 +84,7 @@ pub enum ReplyProblem {
     Value(#[from] TaggedError),
 }
 
-/// A formula that a call's arguments do not fit: the handler fails with this text.
+/// The formula does not fit the arguments of a call: the handler fails with this text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FormulaError {
     #[error("the script asks for argument {index}, but the call has {count} (counted from 0)")]
@@ -95,7 +95,7 @@ pub enum FormulaError {
     Overflow,
 }
 
-/// One reply of a script to one call.
+/// A reply of a script to one call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ScriptReply {
     pub action: ScriptAction,
@@ -125,7 +125,7 @@ enum Number {
     Float(f64),
 }
 
-/// The handlers of one script and how far each has got.
+/// The handlers of one script and the progress of each.
 #[derive(Clone, Debug, Default)]
 pub struct Script {
     handlers: Vec<ScriptHandler>,
@@ -163,7 +163,7 @@ impl Script {
         self.handlers.iter().map(|handler| handler.suffix.as_str())
     }
 
-    /// The handler for an operation with this label: of several that match its end, the longest.
+    /// The handler for an operation with this label: of several that match its end, the one with the longest name.
     pub fn find(&self, label: &str) -> Option<usize> {
         let matching =
             self.handlers.iter().enumerate().filter(|(_, handler)| label_ends_with(label, &handler.suffix));
@@ -179,7 +179,7 @@ impl Script {
     }
 }
 
-/// `Effect::op` for the label `module::Effect.op`: as scripts and traces name an operation.
+/// The name of an operation in scripts and traces: `Effect::op` for the label `module::Effect.op`.
 pub fn short_label(label: &str) -> String {
     let public = public_label(label);
     let parts: Vec<&str> = public.rsplitn(3, "::").collect();

@@ -1,4 +1,4 @@
-//! Scripts of the contract: what they accept, and the replies they make.
+//! Scripts: what they accept, and the replies they make.
 
 use super::*;
 

@@ -11,7 +11,7 @@ use crate::script::{Script, ScriptAction, ScriptReply};
 use crate::value::Value;
 
 impl Script {
-    /// Answers the operations that the script names, replacing the handlers they have. Replies are counted over all hosts
+    /// Registers the script's handlers, replacing those that its operations have. Replies are counted over all hosts
     /// and instances that get their handlers from the same call.
     ///
     /// Returns the script's names that no operation of the module ends with.

@@ -1,4 +1,4 @@
-//! Custom sections of a wasm binary. `wasmtime` does not expose them, so the bytes are walked here; nothing is copied.
+//! Custom sections of a wasm binary. `wasmtime` does not expose them, so this file parses the bytes; nothing is copied.
 
 /// Why the bytes are no wasm module.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use millrace_runs::{Operation, ResumeKind};
 
-/// Where compilers put the table.
+/// The custom section in which compilers put the table.
 pub const EFFECT_TABLE_SECTION: &str = "__voyd_effect_table";
 
-/// Names of a table whose strings do not overlap take at most the section's own size. Tables that let many names
-/// point into one string may use up to this many times the section; beyond it they are refused.
+/// How many times the section's size its names may take together. Names that do not overlap take at most the section's
+/// own size; a table that lets many names point into one string may need more. Beyond this factor it is refused.
 const NAME_BYTES_FACTOR: usize = 4;
 
 const HEADER_BYTES: usize = 8;
@@ -41,14 +41,14 @@ pub struct EffectOp {
     /// Position in the table: how requests name the operation.
     pub index: u32,
     pub effect_id: Arc<str>,
-    /// FNV-1a 64 of the effect id, as the table says it.
+    /// FNV-1a 64 of the effect id, as the table states it.
     pub effect_hash: u64,
     /// Declaration index inside the effect. Instantiations of a generic operation share it.
     pub op_id: u32,
     pub kind: ResumeKind,
-    /// Opaque; tells instantiations of a generic operation apart.
+    /// An opaque number that distinguishes instantiations of a generic operation.
     pub signature: u32,
-    /// As in error texts: `src::module::Effect.op`.
+    /// The name in error texts: `src::module::Effect.op`.
     pub label: Arc<str>,
     /// Only in tables of version 3.
     pub operation_id: Option<Arc<str>>,

@@ -1,7 +1,7 @@
 //! Values as JSON that keeps every type apart, for scripts and recordings.
 //!
-//! Plain JSON means what it says: whole numbers are integers, other numbers `f64`, objects records. What plain JSON cannot
-//! say is an object with one tag: `{"i64":"5"}`, `{"f64":2}` (or `"NaN"`, `"Infinity"`, `"-Infinity"`), `{"f32":0.5}`,
+//! Plain JSON means what it says: whole numbers are integers, other numbers `f64`, objects records. Other values are
+//! objects with one tag: `{"i64":"5"}`, `{"f64":2}` (or `"NaN"`, `"Infinity"`, `"-Infinity"`), `{"f32":0.5}`,
 //! `{"bytes":"00ff"}` in hexadecimal, and `{"map":[[key,value],...]}` for keys that are no strings and for records that
 //! would read as a tag. Values nested deeper than [`LEVELS_MAX`] are written as `{"msgpack":"91c0"}`, the bytes of
 //! their MsgPack: a tag takes several levels of JSON for one of a value, and readers of JSON stop at 128.
@@ -13,10 +13,10 @@ use crate::value::Value;
 
 const TAGS: [&str; 6] = ["i64", "f64", "f32", "bytes", "map", "msgpack"];
 
-/// Levels of a value that are written as JSON: at three levels of JSON each, 128 are not reached.
+/// Levels of a value that are written as JSON: each takes up to three levels of JSON, which stays below 128.
 const LEVELS_MAX: usize = 32;
 
-/// JSON that is no value.
+/// JSON that is not a value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{{\"{tag}\":{found}}} is no value: {expected}")]
 pub struct TaggedError {
@@ -25,7 +25,7 @@ pub struct TaggedError {
     pub expected: &'static str,
 }
 
-/// A whole number that no value can hold. JSON readers would make a float of it, which is another number.
+/// A whole number that no value can hold. A JSON reader would turn it into a float, which is another number.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{number} is beyond 64 bits: whole numbers go from -9223372036854775808 to 18446744073709551615; a float of about \
@@ -73,7 +73,7 @@ pub fn check_numbers(text: &str) -> Result<(), NumberError> {
     Ok(())
 }
 
-/// Bytes of the JSON string at the start of a text, with both quotes.
+/// The length of the JSON string at the start of a text, with both quotes.
 fn string_len(bytes: &[u8]) -> usize {
     let mut at = 1;
     while let Some(byte) = bytes.get(at) {
@@ -101,7 +101,7 @@ fn tagged_at(value: &Value, level: usize) -> Json {
     let to_tagged = |value: &Value| tagged_at(value, level + 1);
     match value {
         Value::F32(number) => json!({ "f32": float(f64::from(*number)) }),
-        // A fraction reads back as it is.
+        // A fraction is read back as the same number.
         Value::F64(number) if number.is_finite() && number.fract() != 0.0 => json!(number),
         Value::F64(number) => json!({ "f64": float(*number) }),
         Value::Bin(bytes) => json!({ "bytes": hex(bytes) }),
@@ -120,14 +120,15 @@ fn tagged_at(value: &Value, level: usize) -> Json {
     }
 }
 
-/// `None` for values deeper than MsgPack allows, which no module can send or receive.
+/// Returns `None` for values deeper than MsgPack allows, which no module can send or receive.
 fn as_msgpack(value: &Value) -> Option<Json> {
     let mut bytes = Vec::new();
     msgpack::write(&mut bytes, value).ok()?;
     Some(json!({ "msgpack": hex(&bytes) }))
 }
 
-/// Whether an object can say the same: names that are strings, none twice and in an order that JSON keeps, no tag.
+/// Whether a JSON object can represent the map: the keys are strings, sorted and without duplicates, and do not form a
+/// tag.
 fn is_plain_record(entries: &[(Value, Value)]) -> bool {
     let names: Option<Vec<&str>> = entries.iter().map(|(key, _)| key.as_str()).collect();
     names.is_some_and(|names| {

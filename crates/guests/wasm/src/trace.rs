@@ -1,4 +1,4 @@
-//! What happened in the runs of a host, in order: for people (`millrace run --trace`), for recordings and for tests.
+//! The events in the runs of a host, in order: for people (`millrace run --trace`), for recordings and for tests.
 
 use millrace_runs::RunError;
 use serde_json::{Value as Json, json};
@@ -10,10 +10,10 @@ use crate::host::outcome::EffectOutcome;
 use crate::script::{ScriptAction, short_label};
 use crate::value::Value;
 
-/// One thing that happened in a run.
+/// An event of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TraceEvent {
-    /// As outcomes name it: `run_1`.
+    /// The run's name, as in outcomes: `run_1`.
     pub run: String,
     pub what: TraceKind,
 }
@@ -24,22 +24,22 @@ pub enum TraceKind {
     Start { export: String, args: Vec<Value> },
     /// The module asked for an effect; `op` is the operation's label.
     Call { op: String, args: Vec<Value> },
-    /// The handler went on after it had waited.
+    /// The handler went on after a wait.
     Woke { op: String },
-    /// The handler answered; `error` is the text of one that failed.
+    /// The handler answered; `error` is the text of a handler that failed.
     Reply { op: String, action: ScriptAction, value: Value, error: Option<String> },
-    /// The run was to be cancelled; one that had ended already is not. The reason is in the outcome.
+    /// Somebody asked to cancel the run. Not accepted if the run had ended already. The reason is in the outcome.
     Cancel { accepted: bool },
-    /// How the run ended: `kind` is `value`, `failed` or `cancelled`, and `value` the result, the text of the error or the
-    /// reason. `timed` marks a run that the clock ended, by its deadline or by the time of a step: the same program
-    /// would end elsewhere on another day.
+    /// The run ended: `kind` is `value`, `failed` or `cancelled`, and `value` the result, the text of the error or the
+    /// reason. `timed` marks a run that the clock ended, by its deadline or by the time limit of a step: the same
+    /// program would end elsewhere on another day.
     Outcome { kind: String, value: Value, timed: bool },
 }
 
 impl From<RunEvent<'_>> for TraceEvent {
     fn from(event: RunEvent<'_>) -> TraceEvent {
         let (run, what) = match event {
-            // The arguments are encoded by then: those who record them know them.
+            // The arguments are encoded by then; recorders that need them add them.
             RunEvent::Started { run, export } => {
                 (run, TraceKind::Start { export: export.to_owned(), args: Vec::new() })
             }
@@ -67,7 +67,7 @@ fn reply_of(op: &str, reply: &HandlerResult) -> TraceKind {
 }
 
 impl TraceKind {
-    /// How a run ended.
+    /// The event for the end of a run.
     pub fn of_outcome(outcome: &EffectOutcome) -> TraceKind {
         let value = match outcome {
             EffectOutcome::Value(value) => value.clone(),
@@ -102,7 +102,7 @@ impl TraceEvent {
         size_of::<TraceEvent>() + self.run.len() + content
     }
 
-    /// The event as `--trace` prints it; `None` for what is not part of a trace.
+    /// The line that `--trace` prints for the event; `None` for an event that is not part of a trace.
     pub fn trace_line(&self) -> Option<Json> {
         Some(match &self.what {
             TraceKind::Start { .. } => return None,

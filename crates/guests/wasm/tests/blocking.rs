@@ -1,4 +1,4 @@
-//! Default capabilities that block a thread: never the scheduler's, except under a virtual clock.
+//! Default capabilities that block a thread: never the scheduler's own, except under a virtual clock.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -85,7 +85,7 @@ fn blocking_calls_beyond_the_bound_wait_for_their_turn() {
     let first = streams[0].start("main", vec![]).unwrap();
     begins.recv().unwrap();
     let second = streams[1].start("main", vec![]).unwrap();
-    // The scheduler has taken the second call when a run that came after it has ended.
+    // When a run that was started later has ended, the scheduler has taken the second call.
     assert_eq!(value(run(&fixture.instance(&sum_module(Generation::A, 3), doubling))), 6);
     for _ in 0..2 {
         go.send(()).unwrap();

@@ -1,4 +1,4 @@
-//! Default capabilities in the shapes of both generations, without a module: what a request is answered.
+//! Default capabilities in the shapes of both generations, without a module: the answer to each request.
 
 #![allow(clippy::unwrap_used, clippy::needless_pass_by_value)]
 
@@ -193,7 +193,7 @@ fn what_may_block_is_not_done_by_the_thread_that_asks() {
     assert!(std::fs::read_dir(folder.path()).unwrap().next().is_none(), "nothing was done yet");
 }
 
-/// Where a program's output went.
+/// Collects a program's output.
 #[derive(Clone, Default)]
 struct Written(Arc<Mutex<Vec<u8>>>);
 
@@ -236,7 +236,7 @@ fn input_and_output_have_their_records() {
     );
 }
 
-/// Answers like a bus with one event, and notes what it was asked.
+/// A bus with one event, which notes its requests.
 #[derive(Default)]
 struct OneEvent(Mutex<Vec<String>>);
 

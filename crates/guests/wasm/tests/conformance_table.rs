@@ -10,11 +10,11 @@ fn every_test_the_table_names_exists() {
     let named: Vec<(&str, &str)> = table
         .split('`')
         .filter_map(|quoted| quoted.split_once("::"))
-        // The first is the form, explained.
+        // The first name is the explanation of the form.
         .filter(|(file, _)| file.ends_with(".rs") && *file != "path/of/file.rs")
         .collect();
     assert!(named.len() > 60, "only {} are named", named.len());
-    // The table names crates without their floors.
+    // The table names crates without their parent folders (`engines`, `guests`, ...).
     let text_of = |file: &str| {
         let floors = std::fs::read_dir(&crates).unwrap().map(|floor| floor.unwrap().path().join(file));
         floors.filter_map(|path| std::fs::read_to_string(path).ok()).collect::<String>()

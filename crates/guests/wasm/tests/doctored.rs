@@ -1,4 +1,4 @@
-//! Modules that break the protocol, lie about lengths, or never yield: each fails its run, or is refused, with a text
+//! Modules that break the protocol, give false lengths, or never yield: each fails its run, or is refused, with a text
 //! that says why.
 #![allow(clippy::unwrap_used)]
 
@@ -232,7 +232,7 @@ fn a_guest_with_few_but_long_instructions_is_stopped_by_the_clock() {
 
 #[test]
 fn a_guest_that_grows_memory_without_end_gets_no_more_than_its_limit() {
-    // Traps with division by zero once memory.grow has failed: so it did fail.
+    // Traps with a division by zero once memory.grow has failed, which proves that it failed.
     let grow = "(loop $l (br_if $l (i32.ne (memory.grow (i32.const 1)) (i32.const -1)))) \
                 (drop (i32.div_u (i32.const 1) (i32.const 0)))";
     assert_eq!(limited(grow, &RunLimits::default()), "wasm trap: integer divide by zero");
@@ -263,7 +263,7 @@ fn all_memories_of_an_instance_share_one_limit() {
     let mebibytes =
         |count: usize| InstanceLimits { memory_bytes_max: count << 20, ..InstanceLimits::default() };
     let module = growing("memory", "0 65536", 16, 40);
-    // The memory that every module has takes its part.
+    // The memory that every module has uses a part of the limit.
     assert_eq!(grown(&module, &mebibytes(4)), 3);
     assert_eq!(grown(&module, &mebibytes(64)), 40);
 }
@@ -284,7 +284,8 @@ fn all_tables_of_an_instance_share_one_limit() {
 
 #[test]
 fn growth_that_is_refused_is_not_counted() {
-    // Beyond what is declared, beyond what 32 bits address, and in a loop: none of it changes the account.
+    // Growth beyond the declared maximum, growth beyond 32-bit addresses, both in a loop: none of it changes the
+    // account.
     let refused = "(loop $l (drop (memory.grow $x0 (i32.const 9))) (drop (memory.grow $x1 (i32.const 65536))) \
                    (local.set $k (i32.add (local.get $k) (i32.const 1))) \
                    (br_if $l (i32.lt_u (local.get $k) (i32.const 100))))";

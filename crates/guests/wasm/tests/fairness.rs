@@ -1,7 +1,7 @@
-//! Runs whose steps are expensive: others, cancellations and deadlines are served all the same.
+//! Runs whose steps are expensive: other runs, cancellations and deadlines are served all the same.
 //!
-//! Expensive is a handler that takes longer than a tick may last, so that every tick has one of its calls. The tests
-//! count calls: a slow machine has fewer of them in the same time, never more.
+//! Expensive here means a handler that takes longer than a tick may last, so that every tick has one of its calls. The
+//! tests count calls: a slow machine makes fewer of them in the same time, never more.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -23,7 +23,7 @@ const BOTH: [Generation; 2] = [Generation::A, Generation::B];
 /// Longer than the tick of [`short_ticks`].
 const CALL_MS: u64 = 3;
 
-/// What a run waits for, sleeps for and may last in these tests.
+/// The time that runs in these tests wait, sleep, and may last.
 const WAIT_MS: u64 = 30;
 
 /// More calls than fit into [`WAIT_MS`], and far fewer than a tick's budget of steps.
@@ -33,7 +33,7 @@ fn short_ticks() -> Fixture {
     Fixture::with_options(HostOptions { tick_ms_max: 1, ..HostOptions::default() })
 }
 
-/// Answers with a function that may answer at once or later.
+/// A handler from a function that may answer at once or later.
 struct Either<F>(F);
 
 impl<F: Fn(Call) -> Handled + Send + Sync> Handler for Either<F> {
@@ -53,7 +53,7 @@ fn now(call: &Call) -> Handled {
     Handled::Now(Ok(call.answer(0)))
 }
 
-/// A program that asks for ever, each call being expensive, and the number of its calls.
+/// A program that asks for ever, with an expensive handler, and the counter of its calls.
 fn expensive(fixture: &Fixture, generation: Generation) -> (Instance, Arc<AtomicUsize>) {
     let calls = Arc::new(AtomicUsize::new(0));
     let counted = calls.clone();
@@ -171,7 +171,7 @@ fn a_run_that_another_thread_cancels_is_called_at_most_once_more() {
             assert!(run.cancel(None));
             let before = calls.load(SeqCst);
             assert_eq!(run.wait(), EffectOutcome::Cancelled { reason: None });
-            // The one that was about to be made when the run was cancelled.
+            // At most the call that was about to be made when the run was cancelled.
             let after = calls.swap(0, SeqCst) - before;
             assert!(after <= 1, "{after} calls of a cancelled run");
         }

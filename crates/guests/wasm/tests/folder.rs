@@ -1,4 +1,4 @@
-//! The granted folder: nothing a program can spell, and no link it meets, leaves the folder.
+//! The granted folder: no path that a program can write, and no link it meets, leads out of the folder.
 
 #![allow(clippy::unwrap_used)]
 

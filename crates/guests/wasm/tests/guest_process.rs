@@ -1,6 +1,6 @@
-//! Processes of zABI guests through the library: neighbours, stopping from outside, and what is left of a guest.
+//! Processes of zABI guests through the library: neighbours, stopping from outside, and leftovers of a guest.
 
-// In a test a panic is how a failure is said.
+// A test reports a failure by panicking.
 #![allow(clippy::unwrap_used)]
 
 use std::io::{self, Write};
@@ -13,7 +13,7 @@ use millrace_wasm::guest_process::{
 };
 use millrace_zabi::{Grants, ProcessOptions, TcpPolicy};
 
-/// The test has failed, if this passes before what it waits for.
+/// If this time passes before the expected event, the test has failed.
 const NEVER: Duration = Duration::from_secs(120);
 
 /// A guest that opens a loop as handle 3, runs `code`, writes a byte, polls for ever, and writes another byte.
@@ -44,7 +44,7 @@ fn load(text: &str) -> GuestModule {
     GuestCompiler::new().unwrap().load(text.as_bytes()).unwrap()
 }
 
-/// The other end of a guest's output: tells of each write.
+/// The other end of a guest's output: reports each write.
 struct Telling(Sender<Vec<u8>>);
 
 impl Write for Telling {
@@ -89,7 +89,7 @@ fn a_process_that_is_dropped_is_stopped() {
     let (process, output) = start(&load(&guest("")), &GuestLimits::default());
     output.recv_timeout(NEVER).unwrap();
     drop(process);
-    // The output is closed with the guest, and nothing was written to it.
+    // The output is closed with the guest, and nothing more was written to it.
     assert_eq!(output.recv_timeout(NEVER), Err(mpsc::RecvTimeoutError::Disconnected));
 }
 
@@ -187,7 +187,7 @@ const CALLS: [(&str, &str); 13] = [
     ("zi_handle_hflags", "i"),
 ];
 
-/// Every list of arguments that the parameters may have, out of values at the edges of something.
+/// Every combination of arguments for the parameters, out of edge values.
 fn argument_lists(params: &str) -> Vec<String> {
     let numbers = [0, 1, 3, 65_536, -1, i32::MIN].map(|number| format!("(i32.const {number})"));
     let addresses = [0, 64, 65_535, 65_536, 1 << 32, -1, i64::MIN, i64::MAX];

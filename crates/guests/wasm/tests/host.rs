@@ -1,4 +1,4 @@
-//! The host's promises beside the conformance table: buffers, types, registration, diagnostics, instances.
+//! Guarantees of the host beyond the conformance table: buffers, types, registration, diagnostics, instances.
 
 mod support;
 
@@ -48,7 +48,7 @@ fn a_reply_that_exceeds_the_buffer_is_refused_before_it_is_written() {
 #[test]
 fn memory_for_buffers_is_bounded_and_given_back() {
     let fixture = Fixture::virtual_time();
-    // Four pages of memory, and one for the heap of objects, which counts as well.
+    // Four pages of memory, and one page for the heap of objects, which counts as well.
     let limits = InstanceLimits { memory_bytes_max: 5 * 65_536, ..buffers_of(65_536 - 64) };
     let instance = fixture.instance_with(&sum_module(Generation::A, 1), &limits, |handlers| {
         on_async(handlers, "bump", |call| async move {
@@ -77,7 +77,7 @@ fn a_trap_in_the_entry_says_where() {
     let json = report.to_json();
     assert_eq!(json["transition"], serde_json::json!({"point": "effectful_entry", "direction": "host->vm"}));
     assert_eq!((&json["kind"], &json["panic"]), (&"wasm-trap".into(), &"sum is broken".into()));
-    // The text of one panic is not told about the next trap.
+    // The text of one panic must not appear in the report of the next trap.
     let EffectOutcome::Failed(again) = run(&fixture.instance(&trap_on_resume(), answer_one)) else {
         panic!()
     };
@@ -269,7 +269,7 @@ fn a_virtual_clock_waits_for_whoever_holds_it() {
     let instance = fixture.instance(&sum_module(Generation::A, 2), |handlers| {
         on_async(handlers, "bump", |call| async move {
             let hold = call.hold_clock();
-            // Real work on another thread, beside a timer of the other run.
+            // Real work on another thread, while the other run has a timer.
             tokio::task::spawn_blocking(std::thread::yield_now).await.unwrap();
             drop(hold);
             resume(i64::try_from(call.monotonic_ms()).unwrap())
@@ -295,7 +295,7 @@ async fn outcomes_can_be_awaited() {
     assert_eq!(error.to_string(), "Unhandled effect hand::Hand.bump (resume)");
 }
 
-/// Exports beside the protocol's own.
+/// A module with exports besides those of the protocol.
 fn with_fields(fields: &str) -> String {
     Doctored { fields: fields.to_owned(), ..Doctored::body("") }.wat()
 }

@@ -1,4 +1,4 @@
-//! Recordings on a host of their own: what was recorded happens again, and no edited recording makes a replay wait.
+//! Recordings on a real host: recorded events happen again, and no edited recording makes a replay wait.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -35,7 +35,7 @@ fn instance(host: &Host, module: &str, register: impl FnOnce(&mut Handlers)) -> 
     host.instantiate(&module, handlers, &InstanceLimits::default()).unwrap()
 }
 
-/// A recording of these runs of the sum module, whose third call of `tick` fails. The others answer after some time.
+/// Records these runs of the sum module. The third call of `tick` fails; the other calls are answered after some time.
 fn record(compiler: &Compiler, starts: Vec<RunStart>) -> String {
     let recorder = Arc::new(Mutex::new(Recorder::new(Vec::new(), "", &settings()).unwrap()));
     let observer = recorder.clone();
@@ -122,7 +122,7 @@ fn every_recording_with_an_edited_line_is_refused_or_ends() {
         without.remove(at);
         twice.insert(at, lines[at]);
         swapped.swap(at - 1, at);
-        // The last one is cut off after this line.
+        // The last variant is cut off after this line.
         variants.extend([without, twice, swapped, lines[..at].to_vec()]);
     }
     let (mut refused, mut ended) = (0, 0);
@@ -143,7 +143,7 @@ fn a_recording_that_was_cut_off_agrees_as_far_as_it_goes() {
     let compiler = Compiler::new().unwrap();
     let text = record(&compiler, vec![RunStart::new("main", vec![])]);
     let count = text.lines().count();
-    // From the start line alone to everything but the outcome.
+    // Cut at every line, from the start line alone to everything but the outcome.
     for at in 2..count {
         let lines: Vec<&str> = text.lines().take(at).collect();
         let recording = Recording::parse(&format!("{}\n", lines.join("\n"))).unwrap();

@@ -78,7 +78,7 @@ impl OpenHandle for AioHandle {
         self.requests.write(from, &mut submission)
     }
 
-    /// Readable: frames are queued. Writable: any request would be taken.
+    /// Readable: frames are queued. Writable: there is room for any request.
     fn watch_source(&self) -> Option<WatchSource> {
         let state = self.shared.state();
         let readable = if state.output.is_empty() { Readiness::NONE } else { Readiness::READABLE };
@@ -90,7 +90,7 @@ impl OpenHandle for AioHandle {
     }
 }
 
-/// Drops the jobs that no worker has begun. A job that is being executed ends by itself; its result is dropped.
+/// Drops the jobs that no worker has begun. A job in progress runs to its end; its result is dropped.
 impl Drop for AioHandle {
     fn drop(&mut self) {
         self.shared.close();

@@ -1,4 +1,4 @@
-//! `async/default`: futures that the host completes. The host has three selectors to try it with.
+//! `async/default`: futures that the host completes. The host offers three selectors to try them out.
 
 use std::collections::BTreeSet;
 
@@ -22,7 +22,7 @@ const EVENT_FUTURE_FAIL: u16 = 103;
 const EVENT_FUTURE_CANCEL: u16 = 104;
 
 const VERSION: u32 = 1;
-/// The replies and events of one request; a request is taken only if nothing is left unread.
+/// The replies and events of one request; a request is accepted only if nothing is left unread.
 const OUTPUT_BYTES_MAX: usize = 4096;
 
 const KIND: &str = "async";
@@ -70,7 +70,7 @@ impl AsyncHandle {
         AsyncHandle { output, signal, futures: BTreeSet::new(), futures_max }
     }
 
-    /// The error is the message of an error frame.
+    /// Executes a request. The error is the message of an error frame.
     fn execute(&mut self, op: u16, rid: u32, payload: &[u8]) -> Result<(), &'static str> {
         match op {
             OP_LIST if payload.is_empty() => self.list(rid),
@@ -189,7 +189,7 @@ fn decode_invoke(payload: &[u8]) -> Result<Invoke, FieldError> {
     let mut fields = FieldReader::new(payload);
     let (kind, name, selector) = (fields.prefixed()?, fields.prefixed()?, fields.prefixed()?);
     let future_id = fields.u64()?;
-    // The three selectors take no notice of their parameters.
+    // The three selectors ignore their parameters.
     fields.prefixed()?;
     fields.finish()?;
     let is_here = kind == KIND.as_bytes() && name == NAME.as_bytes();

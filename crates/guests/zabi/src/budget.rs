@@ -1,4 +1,4 @@
-//! The bytes that a guest makes the host keep, over all its handles: queues have bounds of their own, but a guest may open
+//! The bytes that the host keeps for a guest, over all its handles: each queue has its own bound, but a guest may open
 //! many.
 
 use std::sync::Arc;
@@ -10,9 +10,10 @@ use crate::bus::BusPort;
 pub(crate) struct ByteBudget {
     used: AtomicUsize,
     bytes_max: usize,
-    /// Something had no room since bytes were given back.
+    /// A request for bytes was refused since bytes were last given back.
     had_no_room: AtomicBool,
-    /// Told when there is room again: events may wait for it. Other capabilities refuse and forget.
+    /// Told when there is room again, because events may wait for it. Other capabilities refuse a request and forget
+    /// it.
     bus: Option<Arc<dyn BusPort>>,
 }
 
@@ -35,7 +36,7 @@ impl ByteBudget {
 }
 
 impl BudgetShare {
-    /// Returns whether so many more bytes may be kept; then they count from now on.
+    /// Takes so many more bytes from the budget. Returns whether they were available.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
         let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.budget.bytes_max);
         let has_grown = self.budget.used.fetch_update(SeqCst, SeqCst, within).is_ok();
@@ -46,7 +47,7 @@ impl BudgetShare {
         has_grown
     }
 
-    /// Gives back what is held beyond `bytes`.
+    /// Gives back the bytes that are held beyond `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: usize) {
         let freed = self.held.saturating_sub(bytes);
         self.held -= freed;

@@ -1,5 +1,5 @@
-//! `event/bus`: publish and subscribe by topic. Who carries the events is behind a port ([`BusPort`]); [`LocalBus`] carries
-//! them between the guests of one program.
+//! `event/bus`: publish and subscribe by topic. A port ([`BusPort`]) hides what carries the events; [`LocalBus`]
+//! carries them between the guests of one program.
 
 mod handle;
 mod local;

@@ -7,7 +7,7 @@ const CAN_OPEN: u32 = 1;
 /// Calls on its handles may block.
 const MAY_BLOCK: u32 = 4;
 
-/// In the order of kind and name, which is the order of the list that a guest sees.
+/// Capabilities in the order of kind and name, which is the order of the list that a guest sees.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Capability {
     AsyncDefault,
@@ -21,13 +21,13 @@ pub enum Capability {
     SysLoop,
 }
 
-/// How an entry of CAPS_LIST looks. The documents and the reference disagree.
+/// The form of an entry of CAPS_LIST. The documents and the reference disagree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CapsListForm {
     /// Kind, name, flags.
     #[default]
     Documented,
-    /// The reference's form: the same, and a description as JSON text, which may be empty.
+    /// The reference's form: the same fields, and a description as JSON text, which may be empty.
     WithDescription,
 }
 
@@ -72,7 +72,7 @@ impl Capability {
         }
     }
 
-    /// The values of the reference.
+    /// The flags, with the values of the reference.
     fn flags(self) -> u32 {
         match self {
             Capability::AsyncDefault | Capability::FileAio | Capability::ProcArgv | Capability::ProcEnv => {
@@ -86,7 +86,7 @@ impl Capability {
         }
     }
 
-    /// The reference's words.
+    /// The description, in the reference's words.
     fn description(self) -> &'static str {
         match self {
             Capability::FileAio => concat!(

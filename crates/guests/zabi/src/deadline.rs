@@ -29,7 +29,7 @@ impl DeadlineTimer {
         Ok(DeadlineTimer { timer, set_to: None })
     }
 
-    /// Has the poller woken at `deadline`, which is later than `now`. Returns the timeout to wait with.
+    /// Makes the poller wake up at `deadline`, which is later than `now`. Returns the timeout to wait with.
     pub(crate) fn timeout(&mut self, _now: MonoNs, deadline: MonoNs) -> io::Result<Option<Duration>> {
         use rustix::time::{Itimerspec, TimerfdTimerFlags, Timespec, timerfd_settime};
 
@@ -58,7 +58,7 @@ impl DeadlineTimer {
         Ok(DeadlineTimer)
     }
 
-    /// kqueue takes nanoseconds.
+    /// Returns the timeout itself: kqueue takes nanoseconds.
     pub(crate) fn timeout(&mut self, now: MonoNs, deadline: MonoNs) -> io::Result<Option<Duration>> {
         Ok(Some(Duration::from_nanos(deadline.0.saturating_sub(now.0))))
     }

@@ -5,7 +5,8 @@ use std::io;
 use millrace_reactor::ErrorCode;
 use rustix::io::Errno;
 
-/// The table for sockets. `EADDRINUSE` is `Again`, as in the reference: the address may be free later.
+/// The error code for an error of a socket. `EADDRINUSE` is `Again`, as in the reference: the address may be free
+/// later.
 pub(crate) fn socket_error(error: &io::Error) -> ErrorCode {
     match Errno::from_io_error(error) {
         Some(Errno::AGAIN) => ErrorCode::Again,
@@ -20,7 +21,7 @@ pub(crate) fn socket_error(error: &io::Error) -> ErrorCode {
     }
 }
 
-/// The table for files.
+/// The error code for an error of a file.
 pub(crate) fn file_error(error: &io::Error) -> ErrorCode {
     match Errno::from_io_error(error) {
         Some(Errno::EXIST | Errno::NOTEMPTY | Errno::INVAL | Errno::ISDIR) => ErrorCode::Invalid,
@@ -30,7 +31,7 @@ pub(crate) fn file_error(error: &io::Error) -> ErrorCode {
         Some(Errno::NOMEM) => ErrorCode::OutOfMemory,
         Some(Errno::AGAIN) => ErrorCode::Again,
         Some(_) => ErrorCode::Io,
-        // Errors without a number are made by `cap-std`: the path would have left the folder.
+        // An error without a number comes from `cap-std`: the path would have left the folder.
         None if error.kind() == io::ErrorKind::PermissionDenied => ErrorCode::Denied,
         None if error.kind() == io::ErrorKind::InvalidInput => ErrorCode::Invalid,
         None => ErrorCode::Io,

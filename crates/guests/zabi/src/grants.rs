@@ -34,63 +34,64 @@ impl Grants {
         Grants::default()
     }
 
-    /// Waiting for handles and timers.
+    /// Grants waiting for handles and timers.
     #[must_use]
     pub fn sys_loop(mut self) -> Grants {
         self.sys_loop = true;
         self
     }
 
-    /// Facts about the machine, its clocks, random bytes.
+    /// Grants facts about the machine, its clocks, and random bytes.
     #[must_use]
     pub fn sys_info(mut self) -> Grants {
         self.sys_info = true;
         self
     }
 
-    /// The arguments that the guest is to see; the first is its name by custom.
+    /// Grants the arguments that the guest is to see; by convention the first is its name.
     #[must_use]
     pub fn proc_argv<T: Into<Vec<u8>>>(mut self, arguments: impl IntoIterator<Item = T>) -> Grants {
         self.argv = Some(arguments.into_iter().map(Into::into).collect());
         self
     }
 
-    /// The environment variables that the guest is to see, each `NAME=VALUE`. Those of the host are not passed on.
+    /// Grants the environment variables that the guest is to see, each `NAME=VALUE`. Those of the host are not passed
+    /// on.
     #[must_use]
     pub fn proc_env<T: Into<Vec<u8>>>(mut self, variables: impl IntoIterator<Item = T>) -> Grants {
         self.env = Some(variables.into_iter().map(Into::into).collect());
         self
     }
 
-    /// Connections to, and listeners on, what the policy allows.
+    /// Grants the connections and listeners that the policy allows.
     #[must_use]
     pub fn net_tcp(mut self, policy: TcpPolicy) -> Grants {
         self.net_tcp = Some(policy);
         self
     }
 
-    /// Serving HTTP on what the list allows.
+    /// Grants serving HTTP on the addresses that the list allows.
     #[must_use]
     pub fn net_http(mut self, listen: NetAllowList) -> Grants {
         self.net_http = Some(listen);
         self
     }
 
-    /// The files beneath a folder, which the guest sees as `/`.
+    /// Grants the files beneath a folder, which the guest sees as `/`.
     #[must_use]
     pub fn file_aio(mut self, root: FileRoot) -> Grants {
         self.file_aio = Some(root);
         self
     }
 
-    /// Publishing to and subscribing on this bus.
+    /// Grants publishing to and subscribing on this bus.
     #[must_use]
     pub fn event_bus(mut self, bus: Arc<dyn BusPort>) -> Grants {
         self.event_bus = Some(bus);
         self
     }
 
-    /// Futures of the host's demonstration selectors.
+    /// Grants futures of the host's demonstration selectors.
     #[must_use]
     pub fn async_default(mut self) -> Grants {
         self.async_default = true;

@@ -1,5 +1,5 @@
-//! The operations of an open handle. Each capability has its own kind of handle; `sys/loop` is the exception (`sys_loop.rs`),
-//! because a loop watches the other handles.
+//! The operations of an open handle. Each capability has its own kind of handle; `sys/loop` is the exception
+//! (`sys_loop.rs`), because a loop watches the other handles.
 
 use std::fmt;
 use std::os::fd::RawFd;
@@ -45,14 +45,15 @@ pub(crate) enum HandleOpError {
     Failed(#[from] ErrorCode),
 }
 
-/// While a method runs, the handle itself is not in the table that it is given.
+/// An open handle. While one of its methods runs, the handle itself is not in the table that the method is given.
 pub(crate) trait OpenHandle: fmt::Debug + Send {
     fn flags(&self) -> HandleFlags;
 
-    /// `to` is not empty. Returns 0 at the end of a byte stream, [`ErrorCode::Again`] if there is nothing to read yet.
+    /// Reads into `to`, which is not empty. Returns 0 at the end of a byte stream, [`ErrorCode::Again`] if there is
+    /// nothing to read yet.
     fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode>;
 
-    /// `from` is not empty. `memory` is where addresses in a request point to.
+    /// Writes `from`, which is not empty. Addresses in a request point into `memory`.
     fn write(
         &mut self,
         from: &[u8],
@@ -60,12 +61,13 @@ pub(crate) trait OpenHandle: fmt::Debug + Send {
         handles: &mut Handles,
     ) -> Result<usize, ErrorCode>;
 
-    /// `None` if the handle cannot be watched.
+    /// Returns `None` if the handle cannot be watched.
     fn watch_source(&self) -> Option<WatchSource> {
         None
     }
 
-    /// Whether a read that returned `count` of `room` bytes has left nothing to read. Only for handles with a descriptor.
+    /// Whether a read that returned `count` of `room` bytes has left nothing to read. Only for handles with a
+    /// descriptor.
     fn is_drained(&self, count: usize, room: usize) -> bool {
         count < room
     }

@@ -1,4 +1,4 @@
-//! The handles of one process, its loops apart: which numbers are open, and opening new ones.
+//! The handles of one process, its loops kept separately: which numbers are open, and opening new ones.
 
 use std::collections::BTreeMap;
 

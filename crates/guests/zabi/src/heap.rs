@@ -1,5 +1,5 @@
-//! The allocator behind `zi_alloc` and `zi_free`. Its books are kept outside the guest's memory: a guest that overwrites
-//! everything it owns cannot mislead the host.
+//! The allocator behind `zi_alloc` and `zi_free`. Its bookkeeping is outside the guest's memory: a guest that
+//! overwrites everything it owns cannot mislead the host.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,7 +32,8 @@ impl GuestHeap {
         }
     }
 
-    /// Returns the address of a new block; `None` if the size is 0, or there is no memory or no room in the books.
+    /// Returns the address of a new block; `None` if the size is 0, there is no memory, or `allocations_max` blocks are
+    /// in use.
     pub(crate) fn alloc(&mut self, size: u32, memory: &mut dyn GuestMemory) -> Option<u64> {
         if size == 0 || self.used.len() >= self.allocations_max {
             return None;

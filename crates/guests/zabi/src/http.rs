@@ -1,7 +1,8 @@
-//! `net/http`, the side of a server: the guest listens, gets an event for each request, and responds.
+//! `net/http`, the server side: the guest listens, gets an event for each request, and responds.
 //!
 //! `hyper` speaks HTTP on a thread of the process's own (`runtime.rs`). A request waits there until the guest has
-//! responded; the connection is closed afterwards. FETCH and MULTIPART are not built: they are answered with an error.
+//! responded; the connection is closed afterwards. FETCH and MULTIPART are not implemented: they are answered with an
+//! error.
 
 mod body;
 mod exchange;
@@ -42,7 +43,7 @@ pub(crate) struct HttpLimits {
     pub(crate) body_chunks_max: usize,
 }
 
-/// Input beyond the body of a response: its header, its fields and names.
+/// Bytes of a response besides its body: its header, its fields and names.
 const HEAD_BYTES_MAX: usize = 65_536 + 4096;
 
 /// An open handle of `net/http`.
@@ -160,8 +161,8 @@ impl OpenHandle for HttpHandle {
         self.exchange.read(to, handles)
     }
 
-    /// Exactly one frame per write. Replies are read before events, so a write is taken while events are unread; -6 if
-    /// a reply has no room.
+    /// Takes exactly one frame per write. Replies are read before events, so a write is accepted while events are
+    /// unread; returns -6 if there is no room for its reply.
     fn write(
         &mut self,
         from: &[u8],
@@ -189,7 +190,7 @@ impl OpenHandle for HttpHandle {
 }
 
 impl HttpHandle {
-    /// A response may be longer than other frames: its body is in it.
+    /// Splits a frame. A response may be longer than other frames, because it contains its body.
     fn frame<'a>(&self, from: &'a [u8]) -> Result<(Header, &'a [u8]), ErrorCode> {
         let (head, payload) = from.split_first_chunk::<HEADER_BYTES>().ok_or(ErrorCode::Invalid)?;
         let header = Header::decode(head).ok_or(ErrorCode::Invalid)?;
@@ -211,7 +212,7 @@ impl Drop for HttpHandle {
     }
 }
 
-/// An address as 16 bytes, IPv4 mapped.
+/// The address as 16 bytes; an IPv4 address is mapped.
 pub(super) fn mapped(ip: IpAddr) -> [u8; 16] {
     match ip {
         IpAddr::V4(ip) => ip.to_ipv6_mapped().octets(),

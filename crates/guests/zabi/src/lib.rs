@@ -1,12 +1,12 @@
 //! The host of zABI 2.5: everything that one guest process needs, whatever the guest runs in.
 //!
-//! A [`Process`] answers the calls of one guest (`zi_read`, `zi_write`, `zi_cap_open`, ...). It owns the guest's handles,
-//! its loops and its capabilities, and releases all of them when it ends. The calls take the guest's memory as an
-//! argument ([`GuestMemory`]), so this crate knows neither wasmtime nor C: a binding translates the arguments of its
-//! imports or functions and hands back the number that the call returns.
+//! A [`Process`] answers the calls of one guest (`zi_read`, `zi_write`, `zi_cap_open`, ...), owns the guest's handles,
+//! loops and capabilities, and releases all of them when it ends. The calls take the guest's memory as an argument
+//! ([`GuestMemory`]), so this crate knows neither wasmtime nor C: a binding translates the arguments of its imports or
+//! functions and hands back the number that the call returns.
 //!
-//! A process may use only what it was granted ([`Grants`]); nothing is granted unless it is named. Every table, queue and
-//! buffer has a bound in [`Limits`].
+//! A process may use only what it was granted ([`Grants`]); nothing is granted unless it is named. Every table, queue
+//! and buffer has a bound in [`Limits`].
 //!
 //! A process belongs to one thread at a time, the one that runs the guest. Other threads reach it through its
 //! [`Interrupter`], which ends a wait in POLL, or the whole guest.

@@ -1,4 +1,4 @@
-//! Every bound of a guest process, with its default and the answer when it is reached.
+//! Every bound of a guest process, with its default and what happens when it is reached.
 
 use millrace_reactor::zcl1::FRAME_BYTES_MAX;
 use millrace_reactor::{HandleLimits, LoopLimits};
@@ -11,13 +11,13 @@ use crate::http::HttpLimits;
 pub struct Limits {
     /// Handles open at once: `zi_cap_open` returns -8; a listener accepts no further connection and returns -8.
     pub handles: HandleLimits,
-    /// Loops open at once: `zi_cap_open` returns -8. Each takes up to three descriptors, and each read or write of a
-    /// handle looks at every loop.
+    /// Loops open at once: `zi_cap_open` returns -8. Each loop takes up to three descriptors, and each read or write of
+    /// a handle updates every loop.
     pub loops_max: usize,
     /// Bounds of each loop.
     pub sys_loop: LoopLimits,
-    /// Bytes that the host keeps for the guest, over all handles: events and completions that it has not read, requests
-    /// that wait for a worker, topics of subscriptions. Each handle answers as if its own bound was reached.
+    /// Bytes that the host keeps for the guest, over all handles: unread events and completions, requests that wait for
+    /// a worker, topics of subscriptions. Each handle responds as if its own bound was reached.
     pub queued_bytes_max: usize,
     /// Events that one call of the operating system's poller returns. More ready handles take more calls, in the same
     /// POLL.
@@ -45,15 +45,15 @@ pub struct Limits {
     pub aio_files_max: usize,
     /// Bytes that waiting requests of one handle are to write: `queue full`.
     pub aio_data_bytes_max: usize,
-    /// Bytes of completions that wait to be read, those of accepted requests included: `queue full`. The
-    /// acknowledgements have room of their own; without it `zi_write` returns -6.
+    /// Bytes of unread completions, including those of accepted requests: `queue full`. Acknowledgements have room of
+    /// their own; without it `zi_write` returns -6.
     pub aio_output_bytes_max: usize,
     /// Bytes of a path: the acknowledgement is the error `path out of bounds`.
     pub aio_path_bytes_max: u32,
     /// Subscriptions of one handle of `event/bus`: an error frame.
     pub bus_subscriptions_max: usize,
-    /// Bytes of events that wait to be read on one handle of `event/bus`. Further events of a bus inside the program are
-    /// lost to this subscriber, and the publisher's count does not include it; those of a server wait there.
+    /// Bytes of unread events on one handle of `event/bus`. On a bus inside the program this subscriber loses further
+    /// events, and the publisher's count does not include it; a server keeps further events until there is room.
     pub bus_output_bytes_max: usize,
     /// How long a request waits for a bus outside the program: an error frame; whether it was executed is not known.
     pub bus_wait_ms_max: u64,
@@ -66,13 +66,13 @@ pub struct Limits {
     /// Requests that wait for the guest's response: the host responds with 503.
     pub http_requests_max: usize,
     /// Bytes of the body of RESPOND_INLINE: `zi_write` returns -2. A request's body is sent inline if its event fits a
-    /// frame, and no more than this; a longer one is a stream. Times the connections, this bounds the memory that bodies
-    /// take.
+    /// frame, and no more than this; a longer one is a stream. Times the connections, this bounds the memory that
+    /// bodies take.
     pub http_body_bytes_max: usize,
     /// Bytes of requests that the guest has not read: the host responds with 503.
     pub http_output_bytes_max: usize,
-    /// Parts of a body that is a stream, each of at most 64 KiB or so, that wait for the client or the guest: `zi_write`
-    /// returns -6; the client is not read from.
+    /// Parts of a body that is a stream, each of at most 64 KiB or so, that wait for the client or the guest:
+    /// `zi_write` returns -6; the client is not read from.
     pub http_body_chunks_max: usize,
 }
 
@@ -100,7 +100,7 @@ impl Limits {
     pub(crate) fn bus(&self) -> BusHandleLimits {
         BusHandleLimits {
             subscriptions_max: self.bus_subscriptions_max,
-            // The longest event fits an empty queue.
+            // The longest event fits into an empty queue.
             output_bytes_max: self.bus_output_bytes_max.max(FRAME_BYTES_MAX),
         }
     }

@@ -14,8 +14,8 @@ impl From<OutOfBounds> for ErrorCode {
     }
 }
 
-/// The memory that a binding provides: linear memory of a wasm instance, or the addresses of a native guest. For a native
-/// guest, address 0 with a length is out of bounds.
+/// The memory that a binding provides: linear memory of a wasm instance, or the addresses of a native guest. For a
+/// native guest, address 0 with a length is out of bounds.
 ///
 /// A range with a length of 0 is inside any memory; its slice is empty.
 pub trait GuestMemory {

@@ -1,11 +1,11 @@
 //! The operating system's poller: epoll or kqueue through `mio`, made level-triggered.
 //!
-//! `mio` is edge-triggered: it reports a descriptor once after each change. What it reported is remembered here, and
-//! reported again in every round until a read or write of the guest shows that it is over. That needs no system call in
-//! the common cases: a read that returned less than there was room for has drained a stream, so that the next byte is a
-//! new edge. Where a read or write leaves it open what is ready now, the descriptor is registered again before the next
-//! round, and the operating system reports it if it is ready. Only the process itself reads and writes its descriptors,
-//! so readiness does not end behind its back.
+//! `mio` is edge-triggered: it reports a descriptor once after each change. This poller remembers what `mio` reported,
+//! and reports it again in every round until a read or write of the guest shows that it is over. That needs no system
+//! call in the common cases: a read that returned fewer bytes than there was room for has drained a stream, so that the
+//! next byte is a new edge. Where a read or write leaves it open what is ready now, the descriptor is registered again
+//! before the next round, and the operating system reports it if it is ready. Only the process itself reads and writes
+//! its descriptors, so readiness does not end without its knowledge.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io;
@@ -19,7 +19,7 @@ use mio::{Events, Interest, Poll, Token, Waker};
 
 use crate::deadline::DeadlineTimer;
 
-/// Handles are below 2^31, so these are free.
+/// Tokens that no handle has: handle numbers are below 2^31.
 const WAKER: Token = Token(usize::MAX);
 pub(crate) const TIMER: Token = Token(usize::MAX - 1);
 
@@ -41,7 +41,7 @@ struct OsSource {
     token: SourceToken,
     interest: Readiness,
     trigger: Trigger,
-    /// The state that was reported last, less what reads and writes have shown to be over.
+    /// The state that was reported last, without what reads and writes have shown to be over.
     state: Readiness,
     /// The peer sends no more: reads that drain the stream do not end readability.
     is_read_closed: bool,
@@ -63,7 +63,7 @@ pub(crate) enum IoEffect {
 }
 
 impl OsPoller {
-    /// Returns the poller and what wakes it up from other threads.
+    /// Returns the poller, and the waker that wakes it up from other threads.
     pub(crate) fn new(events_max: usize) -> io::Result<(OsPoller, Waker)> {
         let poll = Poll::new()?;
         let waker = Waker::new(poll.registry(), WAKER)?;
@@ -86,7 +86,7 @@ impl OsPoller {
         Ok(())
     }
 
-    /// The operating system reports the descriptor once more if it is ready.
+    /// Changes what a descriptor is watched for. The operating system reports it once more if it is ready.
     pub(crate) fn modify(
         &mut self,
         handle: HandleNumber,
@@ -111,7 +111,7 @@ impl OsPoller {
         }
     }
 
-    /// The guest has used a descriptor.
+    /// Records that the guest has used a descriptor.
     pub(crate) fn used(&mut self, handle: HandleNumber, effect: IoEffect) {
         let Some(source) = self.sources.get_mut(&handle) else { return };
         let is_ending =
@@ -130,12 +130,12 @@ impl OsPoller {
         }
     }
 
-    /// Waits until a descriptor is ready, the waker was used, or `deadline` has come; without a deadline for as long as
-    /// it takes. Appends a report for every descriptor that is ready.
+    /// Waits until a descriptor is ready, the waker was used, or `deadline` has come; without a deadline as long as it
+    /// takes. Appends a report for every descriptor that is ready.
     ///
     /// # Errors
     ///
-    /// Those of the operating system. A signal is no error; the round ends without reports.
+    /// Errors of the operating system. A signal is not an error; the round ends without reports.
     pub(crate) fn round(
         &mut self,
         now: MonoNs,
@@ -162,7 +162,8 @@ impl OsPoller {
         Ok(())
     }
 
-    /// A full buffer means that there may be more; each further call finds what the ones before did not.
+    /// Reads the events. A full buffer means that there may be more; each further call finds events that the calls
+    /// before did not.
     fn read_events(&mut self, reports: &mut Vec<Report>) -> io::Result<()> {
         let calls_max = self.sources.len() / self.events.capacity() + 2;
         for _ in 0..calls_max {
@@ -214,7 +215,7 @@ impl OsSource {
             error: event.is_error(),
         };
         self.is_read_closed = os.read_closed;
-        // kqueue reports reading and writing apart, so an event of one must not end the other.
+        // kqueue reports reading and writing separately, so an event of one must not end the other.
         let kept = if cfg!(target_os = "linux") { Readiness::NONE } else { self.state };
         self.state = Readiness::from(os) | kept;
     }
@@ -230,7 +231,8 @@ impl OsSource {
     }
 }
 
-/// Hup and error are always reported; a watch on nothing else asks for readable as well, because something must be asked.
+/// The interest for the operating system. Hup and error are always reported; a watch on nothing else asks for readable
+/// as well, because `mio` needs some interest.
 fn os_interest(interest: Readiness) -> Interest {
     match (interest.contains(Readiness::READABLE), interest.contains(Readiness::WRITABLE)) {
         (true, true) => Interest::READABLE | Interest::WRITABLE,

@@ -7,7 +7,7 @@ use crate::handle::{HandleFlags, OpenHandle};
 use crate::handles::Handles;
 use crate::memory::GuestMemory;
 
-/// `u32 1, u32 count`, then each text as `u32 length, bytes`.
+/// A handle of such a list: `u32 1, u32 count`, then each text as `u32 length, bytes`.
 #[derive(Debug)]
 pub(crate) struct ListHandle {
     bytes: Vec<u8>,

@@ -24,7 +24,7 @@ use crate::streams::{StandardOutput, StandardStreams};
 /// The result of `zi_abi_version`: 2.5.
 pub const ABI_VERSION: u32 = 0x0002_0005;
 
-/// Everything that a process is made of.
+/// The settings of a new process.
 #[derive(Debug)]
 pub struct ProcessOptions {
     /// Names the process in logs.
@@ -32,8 +32,8 @@ pub struct ProcessOptions {
     pub grants: Grants,
     pub streams: StandardStreams,
     pub limits: Limits,
-    /// The first free byte of the guest's memory (`__heap_base`), for `zi_alloc`. `None`: the guest has no allocator of
-    /// the host; `zi_alloc` returns 0 and `zi_free` -7.
+    /// The first free byte of the guest's memory (`__heap_base`), for `zi_alloc`. With `None` the host has no allocator
+    /// for the guest; `zi_alloc` returns 0 and `zi_free` -7.
     pub heap_base: Option<u64>,
     pub caps_list: CapsListForm,
 }
@@ -112,7 +112,7 @@ impl Process {
         }
     }
 
-    /// Returns a handle for other threads, which ends waits of this process, or the process.
+    /// Returns a handle for other threads, which can end waits of this process, or the process.
     pub fn interrupter(&self) -> Interrupter {
         Interrupter(Arc::clone(&self.signals))
     }
@@ -122,8 +122,8 @@ impl Process {
         self.signals.is_ended()
     }
 
-    /// Tells the first free byte of the guest's memory, for a binding that learns it after the process was made. Blocks
-    /// that were given out before are forgotten.
+    /// Sets the first free byte of the guest's memory, for a binding that learns it after the process was made. Blocks
+    /// that were allocated before are forgotten.
     pub fn set_heap_base(&mut self, base: u64) {
         self.heap = Some(GuestHeap::new(base, self.limits.allocations_max));
     }
@@ -170,8 +170,8 @@ impl Process {
         })
     }
 
-    /// Writes a message of the guest to the host's log, as one line. Bytes that are not UTF-8 and control characters are
-    /// made readable.
+    /// Writes a message of the guest to the host's log, as one line. Bytes that are not UTF-8 and control characters
+    /// are made readable.
     pub fn zi_telemetry(
         &mut self,
         memory: &mut dyn GuestMemory,
@@ -205,7 +205,7 @@ impl Process {
         flags.0
     }
 
-    /// Every call begins here.
+    /// Finds the target of a call. Every call with a handle begins here.
     fn target(&self, handle: i32) -> Result<Target, ErrorCode> {
         if self.signals.is_ended() {
             return Err(ErrorCode::Closed);
@@ -216,7 +216,7 @@ impl Process {
             2 => Ok(Target::Output(StandardOutput::Error)),
             _ => {
                 let number = u32::try_from(handle).ok().and_then(HandleNumber::new);
-                // The reference's answer for handles that were never open, or are no longer.
+                // The reference's error for a handle number that was never open, or is no longer.
                 let number = number.ok_or(ErrorCode::NotSupported)?;
                 match self.handles.is_loop(number) {
                     true => Ok(Target::Loop(number)),
@@ -236,7 +236,7 @@ impl Drop for Process {
     }
 }
 
-/// Escapes control characters: no text of a guest looks like a line of somebody else.
+/// Escapes control characters, so that no text of a guest looks like another line of the log.
 fn one_line(text: &str) -> String {
     let mut line = String::with_capacity(text.len());
     for character in text.chars() {
@@ -248,7 +248,7 @@ fn one_line(text: &str) -> String {
     line
 }
 
-/// Returns what the guest gets.
+/// Returns the number for the guest.
 fn returned(result: Result<usize, ErrorCode>) -> i32 {
     match result {
         Ok(count) => i32::try_from(count).unwrap_or(i32::MAX),

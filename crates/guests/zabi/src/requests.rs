@@ -2,8 +2,8 @@
 //!
 //! `sys/info` and `file/aio` read a stream, where a frame may come in pieces and several in one write
 //! ([`RequestStream`]). `event/bus`, `async/default` and `net/http` take exactly one frame per write ([`one_frame`]).
-//! Both follow the rules of `sys/loop` for wrong input: an error frame where op and rid can be made out, a negative code
-//! where not, and the next good frame works.
+//! Both follow the rules of `sys/loop` for wrong input: an error frame where op and rid are readable, a negative code
+//! otherwise, and the next good frame works.
 
 use millrace_reactor::ErrorCode;
 use millrace_reactor::zcl1::{
@@ -11,16 +11,16 @@ use millrace_reactor::zcl1::{
     NotAFrame,
 };
 
-/// Room that a request needs in the queue of replies before it is executed, unless its reply can be longer: the longest
-/// error frame of any capability.
+/// Room that a request needs in the queue of replies before it is executed, unless its reply can be longer: the size of
+/// the longest error frame of any capability.
 pub(crate) const ANSWER_BYTES_MAX: usize = 256;
 
 pub(crate) const UNKNOWN_OP: &str = "unknown op";
 const TRUNCATED: &str = "truncated frame";
 
-/// A capability's answers to its requests.
+/// The capability's part in answering requests.
 pub(crate) trait RequestHandler {
-    /// Checks what the header alone tells: the op, and whether its payload can have this length.
+    /// Checks the header alone: the op, and whether its payload can have this length.
     fn check(&self, op: u16, payload_bytes: usize) -> Result<(), &'static str>;
 
     /// Whether the answer to a request can be queued.
@@ -38,7 +38,7 @@ pub(crate) struct RequestStream {
     reader: FrameReader,
 }
 
-/// The fate of the next bytes of a write.
+/// The result of processing the next bytes of a write.
 enum Step {
     Consumed(usize),
     NoRoom,
@@ -50,8 +50,8 @@ impl RequestStream {
         RequestStream { reader: FrameReader::new(FRAME_BYTES_MAX) }
     }
 
-    /// Executes the requests in `input`. Returns how many bytes were consumed: fewer than there are if the next request
-    /// has no room for its answer.
+    /// Executes the requests in `input`. Returns how many bytes were consumed: fewer than given if there is no room for
+    /// the answer to the next request.
     pub(crate) fn write(
         &mut self,
         input: &[u8],
@@ -90,7 +90,8 @@ impl RequestStream {
         };
         let checked = check(&header, handler);
         let end = self.reader.bytes_to_finish(&header);
-        // An unknown op may have a payload of any length; other faults are answered as soon as the header is known.
+        // An unknown op may have a payload of any length, so its end is awaited; other faults are answered as soon as
+        // the header is known.
         if input.len() < end && matches!(checked, Ok(()) | Err(UNKNOWN_OP)) {
             return self.hold(input);
         }
@@ -111,18 +112,18 @@ impl RequestStream {
         Step::Consumed(input.len())
     }
 
-    /// Whether a new write begins with a request of its own although the frame before it is incomplete: a guest that wrote
-    /// a truncated frame does not lose its next request. The rest of a good frame is never mistaken for a request. A
-    /// header that the magic continues has a wrong field; and a payload begins with a file id or an address, which would
-    /// have to be above 2^48 to look like magic, version and op.
+    /// Whether a new write begins with a request of its own although the frame before it is incomplete: a guest that
+    /// wrote a truncated frame does not lose its next request. The rest of a good frame is never mistaken for a
+    /// request: if the magic continues a header, that header has a wrong field; and a payload begins with a file id or
+    /// an address, which would have to be above 2^48 to look like magic, version and op.
     fn starts_over(&self, input: &[u8], handler: &dyn RequestHandler) -> bool {
         let is_incomplete = self.reader.discard_bytes() > 0 || !self.reader.held().is_empty();
         is_incomplete
             && Frame::decode_first(input).is_ok_and(|(frame, _)| check(&frame.header, handler).is_ok())
     }
 
-    /// Drops a frame that will not be completed and answers it, unless that was done when it was refused. Returns false
-    /// if the answer has no room.
+    /// Drops a frame that will not be completed and answers it, unless it was answered when it was refused. Returns
+    /// false if there is no room for the answer.
     fn abandon_frame(&mut self, handler: &mut dyn RequestHandler) -> bool {
         if self.reader.discard_bytes() == 0 {
             let (op, rid) = op_and_rid(self.reader.held());
@@ -136,7 +137,7 @@ impl RequestStream {
     }
 }
 
-/// Reads a write that must be exactly one frame. A header with a wrong field is returned as it is.
+/// Reads a write that must be exactly one frame. Returns a header with a wrong field as it is.
 ///
 /// # Errors
 ///

@@ -1,5 +1,5 @@
-//! Messages of other threads to a process: that a handle's computed readiness has changed, that a POLL is to end, that the
-//! guest is to end.
+//! Messages from other threads to a process: a handle's computed readiness has changed, a POLL is to end, the guest is
+//! to end.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -8,23 +8,23 @@ use std::thread::Thread;
 
 use mio::Waker;
 
-/// Names a source of computed readiness. Numbers of handles are used again, these are not.
+/// Names a source of computed readiness. Unlike handle numbers, these are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct SignalId(u64);
 
-/// Shared by a process, its loops, the threads of its capabilities and its interrupters.
+/// The signals of a process, shared with its loops, the threads of its capabilities and its interrupters.
 #[derive(Debug, Default)]
 pub(crate) struct Signals {
     next_id: AtomicU64,
     is_poll_interrupted: AtomicBool,
     is_ended: AtomicBool,
-    /// As many as the process has loops.
+    /// The signals of the process's loops, one for each.
     loops: Mutex<Vec<Arc<LoopSignal>>>,
     /// The guest's thread, while it waits for an answer (`wait.rs`).
     waiting: Mutex<Option<Thread>>,
 }
 
-/// Takes the thread out again.
+/// Removes the thread again when dropped.
 #[derive(Debug)]
 pub(crate) struct UnparkAtEnd<'a>(&'a Signals);
 
@@ -32,14 +32,14 @@ pub(crate) struct UnparkAtEnd<'a>(&'a Signals);
 #[derive(Debug)]
 pub(crate) struct LoopSignal {
     waker: Waker,
-    /// The waker was used and the loop has not looked since: using it again would cost a system call for nothing.
+    /// The waker was used and the loop has not looked since: using it again would waste a system call.
     is_woken: AtomicBool,
     has_changes: AtomicBool,
     /// The watched sources, and whether each has changed since the loop looked.
     watched: Mutex<BTreeMap<SignalId, bool>>,
 }
 
-/// Held by a capability whose readiness is computed; told from any thread.
+/// Reports changes of a computed readiness, from any thread. Held by the capability that computes it.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadySignal {
     id: SignalId,
@@ -57,8 +57,8 @@ impl Interrupter {
         self.0.wake_all();
     }
 
-    /// Ends the guest: a call that waits, as POLL does, returns at once, and every call of the guest returns -5 from now
-    /// on. The binding asks [`crate::Process::is_ended`] after each call and stops the guest's code.
+    /// Ends the guest: a call that waits, as POLL does, returns at once, and every call of the guest returns -5 from
+    /// now on. The binding checks [`crate::Process::is_ended`] after each call and stops the guest's code.
     pub fn end(&self) {
         self.0.is_ended.store(true, SeqCst);
         self.0.wake_all();
@@ -90,14 +90,14 @@ impl Signals {
         self.loops().retain(|other| !Arc::ptr_eq(other, signal));
     }
 
-    /// Notes a change that the guest's own thread made: no loop is waiting, so none needs to be woken.
+    /// Records a change that the guest's own thread made: no loop is waiting, so none needs to be woken.
     pub(crate) fn mark(&self, id: SignalId) {
         self.loops().iter().for_each(|signal| {
             signal.mark(id);
         });
     }
 
-    /// Has the thread unparked when the guest is ended, until the returned value is dropped.
+    /// Registers the thread to be unparked when the guest is ended, until the returned value is dropped.
     pub(crate) fn unpark_at_end(&self, thread: Thread) -> UnparkAtEnd<'_> {
         *self.waiting() = Some(thread);
         UnparkAtEnd(self)
@@ -128,7 +128,7 @@ impl ReadySignal {
         self.id
     }
 
-    /// The readiness may have changed: loops that watch the source ask for it, and wake up for that.
+    /// The readiness may have changed: wakes the loops that watch the source, which then ask for it.
     pub(crate) fn changed(&self) {
         for signal in self.signals.loops().iter() {
             if signal.mark(self.id) {
@@ -156,7 +156,7 @@ impl LoopSignal {
         self.watched().remove(&id);
     }
 
-    /// The loop looks now: the next change wakes it again. Called before the changes are read.
+    /// The loop looks now: the next change wakes it again. Must be called before the changes are read.
     pub(crate) fn reset(&self) {
         self.is_woken.store(false, SeqCst);
     }
@@ -171,7 +171,7 @@ impl LoopSignal {
         taken.filter(|(_, is_changed)| *is_changed).map(|(id, _)| id).collect()
     }
 
-    /// Returns whether the loop watches the source.
+    /// Marks the source as changed. Returns whether the loop watches it.
     fn mark(&self, id: SignalId) -> bool {
         let mut watched = self.watched();
         let Some(is_changed) = watched.get_mut(&id) else { return false };

@@ -14,7 +14,7 @@ pub struct StandardStreams {
 }
 
 impl StandardStreams {
-    /// No input, and output that nobody reads.
+    /// No input, and output that is discarded.
     pub fn none() -> StandardStreams {
         StandardStreams {
             input: Box::new(io::empty()),

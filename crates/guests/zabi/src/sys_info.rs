@@ -1,4 +1,4 @@
-//! `sys/info`: what the guest may know about the machine, its clocks, and a seed of random bytes.
+//! `sys/info`: facts about the machine that the guest may know, its clocks, and a seed of random bytes.
 
 mod machine;
 
@@ -21,7 +21,7 @@ const OP_RANDOM_SEED: u16 = 4;
 
 const VERSION: u32 = 1;
 const SEED_BYTES: usize = 32;
-/// The longest reply: INFO with four texts, each cut to this length.
+/// Length to which each of the four texts of INFO, the longest reply, is cut.
 const TEXT_BYTES_MAX: usize = 256;
 const REPLY_BYTES_MAX: usize = 2048;
 
@@ -97,8 +97,8 @@ impl Replies {
     }
 }
 
-/// `u32 1, u32 flags, u32 cpus, u32 page size, os, arch, model, hostname`; a text that is not known is empty and its bit
-/// of the flags is 0.
+/// The payload of INFO: `u32 1, u32 flags, u32 cpus, u32 page size, os, arch, model, hostname`; an unknown text is
+/// empty and its bit of the flags is 0.
 fn info() -> Vec<u8> {
     let texts = [machine::os(), machine::architecture(), machine::model(), machine::hostname()];
     let flags = texts.iter().enumerate().filter(|(_, text)| text.is_some());
@@ -113,8 +113,8 @@ fn info() -> Vec<u8> {
     payload
 }
 
-/// `u32 1, u32 flags, u64 realtime_ns`; flag 1: three load averages in thousandths; flag 2: `u64 total, u64 available,
-/// u32 pressure`, the used part in thousandths.
+/// The payload of STATS: `u32 1, u32 flags, u64 realtime_ns`; flag 1: three load averages in thousandths; flag 2: `u64
+/// total, u64 available, u32 pressure`, the used part in thousandths.
 fn stats() -> Vec<u8> {
     let (load, memory) = (machine::load(), machine::memory());
     let flags = u32::from(load.is_some()) | u32::from(memory.is_some()) << 1;

@@ -26,7 +26,7 @@ pub(crate) struct GuestLoop {
     reports: Vec<Report>,
 }
 
-/// Where the watched handles are registered: with the operating system, or with the signals of their capabilities.
+/// The registrations of the watched handles: with the operating system, or with the signals of their capabilities.
 #[derive(Debug)]
 struct LoopSources {
     os: OsPoller,
@@ -67,7 +67,7 @@ impl GuestLoop {
         }
     }
 
-    /// Waits for the operating system, until the engine's deadline, and tells the engine what was found.
+    /// Waits for the operating system, until the engine's deadline, and tells the engine what is ready.
     fn wait(&mut self, handles: &Handles) {
         let mut reports = std::mem::take(&mut self.reports);
         reports.clear();
@@ -86,7 +86,7 @@ impl GuestLoop {
         }
     }
 
-    /// Tells the engine the state of handles whose capability computes it, as far as it has changed.
+    /// Tells the engine the changed states of handles whose capability computes them.
     fn take_changes(&mut self, handles: &Handles) {
         for id in self.sources.signal.take_changes() {
             let Some(&(handle, token)) = self.sources.computed.get(&id) else { continue };
@@ -137,7 +137,7 @@ impl Poller for Watching<'_> {
                 self.sources.signal.watch(signal);
                 self.sources.computed.insert(signal, (handle, token));
                 self.sources.signal_of.insert(handle, signal);
-                // Read after the signal is watched: a change in between is not lost.
+                // Read after the signal is watched, so that a change in between is not lost.
                 match self.handles.watch_source(handle) {
                     Some(WatchSource::Computed { state, .. }) => Ok(Registration::Computed { now: state }),
                     _ => Err(NotWatchable),

@@ -26,7 +26,7 @@ pub(crate) fn open(
     if !params.is_listener {
         return Ok(Box::new(socket::connect(params, limits)?));
     }
-    // Checked first: a listener that is open and unknown to the guest would help nobody.
+    // Checked first: a listener that is open but unknown to the guest would be useless.
     if let Some(address) = params.bound_port_address {
         memory.bytes_mut(address, 4)?;
     }

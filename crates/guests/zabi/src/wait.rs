@@ -1,4 +1,5 @@
-//! Waits of the guest's thread, inside a call, for the answer of another thread: bounded in time, and ended with the guest.
+//! Waits of the guest's thread, inside a call, for the answer of another thread: bounded in time, and ended with the
+//! guest.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
@@ -10,7 +11,7 @@ use thiserror::Error;
 use crate::clock::mono_now;
 use crate::signals::Signals;
 
-/// Held by a capability whose requests are answered elsewhere. Only the guest's own thread uses it.
+/// Waits for answers. Held by a capability whose requests another thread answers; only the guest's own thread uses it.
 #[derive(Clone, Debug)]
 pub struct Waiter {
     signals: Arc<Signals>,
@@ -28,7 +29,7 @@ pub enum WaitError {
     Abandoned,
 }
 
-/// The way back to a thread that waits. Dropped unused, it ends the wait with [`WaitError::Abandoned`].
+/// Sends the answer to a thread that waits. If it is dropped unused, the wait ends with [`WaitError::Abandoned`].
 #[derive(Debug)]
 pub struct Answer<T> {
     sender: Option<SyncSender<T>>,
@@ -40,7 +41,7 @@ impl Waiter {
         Waiter { signals, wait_ms_max }
     }
 
-    /// Has `ask` pass the question on, then blocks until the answer has come.
+    /// Calls `ask` to pass the question on, then blocks until the answer has come.
     ///
     /// # Errors
     ///
@@ -73,7 +74,7 @@ impl Waiter {
 }
 
 impl<T> Answer<T> {
-    /// Returns false if nobody waits for it any more.
+    /// Sends the answer. Returns false if nobody waits for it any more.
     pub fn send(mut self, answer: T) -> bool {
         // There is room for one answer, and this is the only one.
         self.sender.take().is_some_and(|sender| sender.try_send(answer).is_ok())
@@ -82,7 +83,7 @@ impl<T> Answer<T> {
 
 impl<T> Drop for Answer<T> {
     fn drop(&mut self) {
-        // The channel ends before the thread looks at it.
+        // The channel must end before the thread looks at it.
         self.sender = None;
         self.waiting.unpark();
     }

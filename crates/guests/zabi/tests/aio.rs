@@ -1,4 +1,4 @@
-//! `file/aio`: every operation on real files, acknowledgements, bounds, and the folder that nobody leaves.
+//! `file/aio`: every operation on real files, acknowledgements, bounds, and a folder that no path leaves.
 #![allow(clippy::unwrap_used)]
 
 mod harness;

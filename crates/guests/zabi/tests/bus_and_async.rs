@@ -185,7 +185,7 @@ fn many_handles_do_not_make_the_host_keep_more() {
     assert_eq!(count(publish(&mut guest, speaker, "t", &[1; 50_000])), 1, "what was read has room again");
     assert_eq!(guest.process.zi_end(subscribers[1]), 0);
     assert_eq!(count(publish(&mut guest, speaker, "t", &[1; 50_000])), 1, "what was closed, too");
-    // Topics count as well.
+    // Topics of subscriptions count as well.
     let topic = [texts(&[&[b'x'; 59_000]]), vec![0; 4]].concat();
     assert_eq!(guest.request(speaker, 1, &topic).error().0, "t_event_bus_oom");
 }

@@ -11,7 +11,7 @@ use millrace_zabi::{Grants, HandleLimits, Limits, Process, ProcessOptions, Stand
 
 const BEYOND: u64 = MEMORY_BYTES as u64 - 8;
 
-/// Output that the test can look at.
+/// Output that the test can inspect.
 #[derive(Clone, Default)]
 struct Shared(Arc<Mutex<Vec<u8>>>);
 

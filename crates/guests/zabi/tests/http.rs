@@ -19,7 +19,7 @@ struct Server {
     port: u16,
 }
 
-/// An EV_REQUEST.
+/// The fields of an EV_REQUEST.
 #[derive(Debug)]
 struct Incoming {
     rid: u32,
@@ -284,7 +284,7 @@ fn a_client_that_leaves_is_noticed() {
     const HUP: u32 = 4;
     assert!(server.guest.watch(server.sys_loop, body, HUP, 2).is_ok);
     drop(stream);
-    // The host notices when it cannot write.
+    // The host notices the closed connection when it cannot write.
     while server.guest.ready(server.sys_loop, 1) != [(2, HUP)] {
         server.guest.write(body, &[0; 65_536]);
     }
@@ -350,7 +350,7 @@ fn no_event_is_longer_than_a_frame() {
     for length in [65_000_usize, 65_400, 65_536, 190_000] {
         let body = "b".repeat(length);
         let client = client(server.port, format!("{head}Content-Length: {length}\r\n\r\n{body}"));
-        // `next` reads more at once than a frame may have.
+        // `next` reads more at once than a frame may hold.
         let incoming = server.next();
         let read = match (incoming.body, incoming.stream) {
             (Some(body), _) => body.len(),

@@ -1,5 +1,5 @@
-//! Wrong input at the host, for every capability that takes requests: an error frame or a negative code, and the next good
-//! request works.
+//! Wrong input to the host, for every capability that takes requests: the answer is an error frame or a negative code,
+//! and the next good request works.
 #![allow(clippy::unwrap_used)]
 
 mod harness;
@@ -115,7 +115,7 @@ fn subjects() -> Vec<Subject> {
 }
 
 impl Subject {
-    /// Writes anything. A wait that the bytes may ask for ends at once.
+    /// Writes any bytes. If they contain a POLL, its wait ends at once.
     fn write(&mut self, bytes: &[u8]) -> i32 {
         self.guest.process.interrupter().interrupt_poll();
         self.guest.write(self.handle, bytes)
@@ -136,7 +136,7 @@ impl Subject {
 }
 
 impl Subject {
-    /// The probe of `net/http` opens a listener each time.
+    /// Closes the listeners that the probe of `net/http` opens each time.
     fn close_listeners(&mut self, replies: &[Reply]) {
         for reply in replies.iter().filter(|reply| reply.op == 1 && reply.is_ok) {
             let frame = encode(2, &reply.payload[..4]);
@@ -150,7 +150,7 @@ fn is_answer(reply: &Reply, op: u16, rid: u32) -> bool {
     reply.op == op && reply.rid == rid && reply.is_ok
 }
 
-/// A frame, an answer for it, or a code: never silence without a reason.
+/// Encodes a request with rid 77.
 fn encode(op: u16, payload: &[u8]) -> Vec<u8> {
     Frame::encode(Header::request(op, 77), payload).unwrap()
 }
@@ -224,7 +224,7 @@ fn garbage_and_absurd_lengths_are_refused() {
                 seed ^= seed << 17;
                 bytes.push(seed as u8);
             }
-            // A `Z` alone may be the beginning of a frame.
+            // A `Z` alone could be the beginning of a frame.
             bytes[0] |= 0x80;
             let code = subject.write(&bytes);
             assert!(code < 0, "{}: {code} for {bytes:?}", subject.name);
@@ -234,7 +234,7 @@ fn garbage_and_absurd_lengths_are_refused() {
             let mut wrong = encode(subject.probe.0, &subject.probe.1);
             wrong[20..24].copy_from_slice(&length.to_le_bytes());
             let code = subject.write(&wrong);
-            // A response of HTTP may be longer than a frame of the others; then its bytes are missing.
+            // A response of HTTP may be longer than other frames; then its missing bytes are the error.
             assert!(code == -2 || (subject.name == "http" && code == -1), "{}: {code}", subject.name);
             assert!(subject.works(length), "{}", subject.name);
         }

@@ -14,7 +14,7 @@ fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// Opens one of everything and leaves it open.
+/// Opens one of every kind of handle and leaves them open.
 fn hold_everything(folder: &std::path::Path, port: u16) -> Guest {
     let mut guest = Guest::new(with_files(folder));
     let loops = [guest.open_ok("sys", "loop"), guest.open_ok("sys", "loop")];
@@ -72,7 +72,7 @@ fn a_process_that_ends_releases_descriptors_and_threads() {
     }
     assert_eq!((open_descriptors(), threads()), before);
 
-    // The same by ending each handle.
+    // The same, by ending each handle instead of dropping the process.
     let mut guest = hold_everything(folder.path(), port);
     drop(server.accept().unwrap());
     (3..40).for_each(|handle| {

@@ -22,7 +22,7 @@ fn shut_down_writing(guest: &mut Guest, handle: i32) -> harness::Reply {
     harness::Reply::of(&guest.at(RESPONSE, count as usize))
 }
 
-/// A client in the test: sends, shuts its direction down, and returns everything that came back.
+/// A client in the test: sends, shuts down its sending direction, and returns everything that came back.
 fn client(port: u16, bytes: Vec<u8>) -> thread::JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).unwrap();
@@ -38,7 +38,7 @@ fn client(port: u16, bytes: Vec<u8>) -> thread::JoinHandle<Vec<u8>> {
     })
 }
 
-/// Serves `count` connections until each has ended: every byte goes back.
+/// Echoes every byte on `count` connections until each has ended.
 fn echo(guest: &mut Guest, sys_loop: i32, listener: i32, count: usize) {
     const ID: u64 = 1;
     assert!(guest.watch(sys_loop, listener, READABLE, ID).is_ok);
@@ -133,7 +133,7 @@ fn a_guest_connects_writes_and_shuts_down() {
 
 #[test]
 fn a_refused_connection_is_an_error_of_every_call() {
-    // Bound and not listening: nobody else gets the port meanwhile.
+    // Bound but not listening: nobody else gets the port meanwhile.
     let socket = socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None).unwrap();
     socket.bind(&"127.0.0.1:0".parse::<SocketAddr>().unwrap().into()).unwrap();
     let port = socket.local_addr().unwrap().as_socket().unwrap().port();

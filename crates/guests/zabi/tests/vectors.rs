@@ -1,7 +1,7 @@
 //! The recorded bytes of the reference host, replayed against this host through the calls of zABI.
 //!
-//! Every step must return the recorded codes and bytes, less the volatile ones and the four extra bytes of the reference's
-//! errors. The steps that differ on purpose, because `specs/zabi.md` decides against the reference:
+//! Every step must return the recorded codes and bytes, less the volatile ones and the four extra bytes of the
+//! reference's errors. The steps that differ on purpose, because `specs/zabi.md` decides against the reference:
 //!
 //! | step | this host |
 //! |---|---|
@@ -43,7 +43,7 @@ fn id(step: &Value) -> &str {
     step["id"].as_str().unwrap_or_default()
 }
 
-/// The frames of a recorded response, errors without their four extra bytes.
+/// The frames of a recorded response; error frames without their four extra bytes.
 fn expected_frames(step: &Value) -> Vec<Vec<u8>> {
     let response = bytes(&step["response_hex"]);
     let (mut rest, mut frames) = (response.as_slice(), Vec::new());
@@ -70,7 +70,7 @@ fn without_time(mut frame: Vec<u8>, step: &Value) -> Vec<u8> {
     frame
 }
 
-/// The frames that this host answers where `specs/zabi.md` decides against the reference, and why.
+/// The frames that this host returns where `specs/zabi.md` decides against the reference, and why.
 fn deviation(id: &str) -> Option<(&'static str, Vec<Vec<u8>>)> {
     let error = |op, rid, message| {
         let mut payload = Vec::new();
@@ -136,7 +136,7 @@ fn loop_errors_and_timers() {
         assert_eq!(guest.open_ok("sys", "loop"), 3);
         for step in session(name) {
             match step["action"].as_str() {
-                // The last step of the session; nothing follows that would depend on it.
+                // The last step of the session: no later step depends on it.
                 Some(action) => assert_eq!(action, "sleep 53 ms"),
                 None => replay(&mut guest, &step),
             }
@@ -197,7 +197,7 @@ fn loop_malformed() {
 #[test]
 fn loop_limits() {
     let mut options = ProcessOptions::new("test", everything_here());
-    // The reference's tables.
+    // The sizes of the reference's tables.
     (options.limits.sys_loop.watches_max, options.limits.sys_loop.timers_max) = (1024, 1024);
     let mut guest = Guest::with(options);
     assert_eq!(guest.open_ok("sys", "loop"), 3);
@@ -275,7 +275,7 @@ fn control(guest: &mut Guest, request: &[u8], room: u32) -> Result<Vec<u8>, i32>
 #[test]
 fn core_calls() {
     let folder = tempfile::TempDir::new().unwrap();
-    // The reference's eight; `async/default` is not registered there.
+    // The eight capabilities of the reference; `async/default` is not registered there.
     let grants = Grants::none().sys_loop().sys_info().net_tcp(TcpPolicy::loopback());
     let grants = grants.net_http(NetAllowList::loopback()).event_bus(Arc::new(LocalBus::default()));
     let grants = grants.proc_argv(["x"]).proc_env(["x=y"]).file_aio(FileRoot::open(folder.path()).unwrap());
@@ -325,7 +325,7 @@ fn core_calls() {
         }
     }
     assert_eq!(index, 10);
-    // The documented form: the entries of zi_cap_get, one behind the other.
+    // The documented form: the entries of zi_cap_get, one after the other.
     let mut guest = Guest::new(grants);
     let request = hex("5a434c310100010001000000000000000000000000000000");
     let list = harness::Reply::of(&control(&mut guest, &request, 4096).unwrap());

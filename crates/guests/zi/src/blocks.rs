@@ -1,4 +1,4 @@
-//! The blocks that `zi_alloc` has given out. The list makes `zi_free` of a wrong address an error instead of a crash.
+//! The blocks that `zi_alloc` has allocated. The list makes `zi_free` of a wrong address an error instead of a crash.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};

@@ -3,7 +3,7 @@
 //!
 //! Every function of this module has the contract of `include/zi.h`: a range (an address and a length) that a caller
 //! passes is memory of the program, readable and, where the call writes, writable, and no other thread changes it while
-//! the call runs. The library cannot check that. It checks what can be checked: a range with a length has an address other
+//! the call runs. The library cannot check all of that. The checks it makes: a range with a length has an address other
 //! than 0, and does not go past the end of the address space.
 #![allow(unsafe_code)]
 
@@ -14,7 +14,7 @@ use millrace_zabi::{ABI_VERSION, GuestMemory, OutOfBounds};
 
 use crate::{blocks, calls};
 
-/// Enough for any type of C.
+/// Alignment that is enough for any type of C.
 const BLOCK_ALIGNMENT: usize = 16;
 
 /// The memory of this program, for the length of one call from C.
@@ -33,8 +33,8 @@ impl CallerMemory {
 impl GuestMemory for CallerMemory {
     fn bytes(&self, address: u64, length: u32) -> Result<&[u8], OutOfBounds> {
         let Some((address, length)) = checked_range(address, length)? else { return Ok(&[]) };
-        // SAFETY: the range is not null and does not wrap (`checked_range`). It is readable memory that nobody changes
-        // during the call: the contract of `CallerMemory::new`. The slice does not outlive `self`.
+        // SAFETY: the range is not null and does not wrap (`checked_range`). By the contract of `CallerMemory::new` its
+        // memory is readable and nobody changes it during the call. The slice does not outlive `self`.
         Ok(unsafe { std::slice::from_raw_parts(ptr::with_exposed_provenance(address), length) })
     }
 
@@ -44,13 +44,13 @@ impl GuestMemory for CallerMemory {
         Ok(unsafe { std::slice::from_raw_parts_mut(ptr::with_exposed_provenance_mut(address), length) })
     }
 
-    /// The blocks of `zi_alloc` come from the program's own allocator (`blocks.rs`), not from here.
+    /// Always false: the blocks of `zi_alloc` come from the program's own allocator (`blocks.rs`), not from here.
     fn grow_to(&mut self, _bytes: u64) -> bool {
         false
     }
 }
 
-/// Returns the range as the machine's own numbers; `None` if it is empty.
+/// Returns the range in the machine's own number type; `None` if it is empty.
 fn checked_range(address: u64, length: u32) -> Result<Option<(usize, usize)>, OutOfBounds> {
     if length == 0 {
         return Ok(None);
@@ -90,8 +90,8 @@ impl Drop for Block {
     }
 }
 
-// The safety section of each function below is the contract of this module; `include/zi.h` tells it to C programs.
-// `#[unsafe(no_mangle)]`: the names begin with `zi_`, which is the name space of zABI; no other code defines them.
+// The safety section of each function below is the contract of this module; `include/zi.h` states it for C programs.
+// `#[unsafe(no_mangle)]`: the names begin with `zi_`, the name space of zABI; no other code defines them.
 
 #[unsafe(no_mangle)]
 extern "C" fn zi_abi_version() -> u32 {
@@ -129,8 +129,8 @@ extern "C" fn zi_alloc(bytes: u32) -> u64 {
     blocks::alloc(bytes)
 }
 
-/// Takes any number: an address that is not a block's is an error, so this function is safe, but for later uses of the
-/// block by the C program.
+/// Accepts any number: an address that is not a block's is an error. So this function is safe, except that the C
+/// program must not use the block afterwards.
 #[unsafe(no_mangle)]
 extern "C" fn zi_free(address: u64) -> i32 {
     blocks::free(address)

@@ -1,5 +1,5 @@
-//! The calls of zABI, after `c_calls.rs` has made the caller's addresses a memory: which of them go to the process, and
-//! which do not need a turn at it.
+//! The calls of zABI, after `c_calls.rs` has wrapped the caller's addresses as a memory: decides which calls go to the
+//! process, and which need no turn at it.
 
 use std::io::{self, Write};
 
@@ -44,7 +44,7 @@ pub(crate) fn telemetry(memory: &dyn GuestMemory, topic: Range, message: Range) 
     let line = text(topic)
         .and_then(|topic| Ok(format!("{}\n", json!({ "topic": topic, "message": text(message)? }))));
     returned(line.map(|line| {
-        // The guest is not to fail because nobody reads its log.
+        // The guest must not fail because nobody reads its log.
         let _ = io::stderr().write_all(line.as_bytes());
         0
     }))
@@ -82,7 +82,7 @@ fn standard_write(memory: &dyn GuestMemory, stream: StandardHandle, from: Range)
     stream.write(memory.bytes(from.0, transfer_bytes(from.1))?)
 }
 
-/// The bytes of one transfer over a standard stream: longer ones are short reads and writes.
+/// The bytes of one transfer over a standard stream: a longer one becomes a short read or write.
 fn transfer_bytes(bytes: u32) -> u32 {
     bytes.min(Limits::default().transfer_bytes_max)
 }

@@ -1,5 +1,5 @@
-//! The one process of this program: made at the first call that needs it, never dropped. The operating system releases
-//! everything that it holds when the program ends.
+//! The one process of this program: created at the first call that needs it, never dropped. When the program ends, the
+//! operating system releases everything that it holds.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -20,7 +20,7 @@ struct Host {
     interrupter: Interrupter,
 }
 
-/// Makes a call of the process when it is the calling thread's turn. A POLL of another thread ends early for that.
+/// Makes a call of the process when it is the calling thread's turn. A POLL of another thread ends early to make way.
 pub(crate) fn call<R>(call: impl FnOnce(&mut Process) -> R) -> R {
     let host = HOST.get_or_init(Host::from_environment);
     let turn = host.turns.wait(|| host.interrupter.interrupt_poll());
@@ -35,10 +35,10 @@ impl Host {
     fn from_environment() -> Host {
         let settings = Settings::read(|name| std::env::var_os(name));
         for mistake in &settings.mistakes {
-            // Nobody is left to tell if standard error is closed.
+            // If standard error is closed, there is nobody to tell.
             let _ = writeln!(io::stderr(), "zi: {mistake}");
         }
-        // Fails in a Rust program that logs already, and has then nothing to do.
+        // Fails in a Rust program that has set up logging already; then there is nothing to do.
         let _ = tracing_subscriber::fmt()
             .with_max_level(settings.log_level)
             .with_ansi(false)
@@ -47,7 +47,7 @@ impl Host {
         let arguments = std::env::args_os().next();
         let name = arguments.as_deref().and_then(|first| Path::new(first).file_name());
         let name = name.map_or_else(|| "native".to_owned(), |name| name.to_string_lossy().into_owned());
-        // Handles 0, 1, 2 and `zi_alloc` do not pass the process: see `standard.rs` and `blocks.rs`.
+        // Handles 0, 1, 2 and `zi_alloc` bypass the process: see `standard.rs` and `blocks.rs`.
         let mut options = ProcessOptions::new(name, settings.grants);
         options.caps_list = settings.caps_list;
         let process = Process::new(options);

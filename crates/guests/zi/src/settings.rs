@@ -1,9 +1,9 @@
-//! What the environment variables of the program say about its grants and its log.
+//! Reads the grants and the log level of the program from its environment variables.
 //!
-//! A native guest is code of this program: grants do not confine it. They say which capabilities the library offers, and
-//! where their requests may lead, so that the same guest behaves as it does under a host that confines it. The defaults
-//! and the names of most variables are those of the reference host. A variable that cannot be understood is reported,
-//! and grants nothing.
+//! A native guest is code of this program: grants do not confine it. They say which capabilities the library offers,
+//! and where their requests may lead, so that the same guest behaves as it does under a host that confines it. The
+//! defaults and the names of most variables are those of the reference host. A variable that cannot be understood is
+//! reported, and grants nothing.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -39,7 +39,7 @@ const STOCK: [Capability; 7] = [
 pub(crate) struct Settings {
     pub(crate) grants: Grants,
     pub(crate) caps_list: CapsListForm,
-    /// The messages of the host itself that are written to standard error.
+    /// Which messages of the host itself are written to standard error.
     pub(crate) log_level: LevelFilter,
     pub(crate) mistakes: Vec<SettingError>,
 }

@@ -1,6 +1,6 @@
-//! Handles 0, 1 and 2: the program's own descriptors, without a buffer in between, so that the guest may use them through
-//! C's library too. Reads and writes block as long as the descriptors do, and do not take a turn at the process: a thread
-//! that waits for input holds up no other.
+//! Handles 0, 1 and 2: the program's own descriptors, without a buffer in between, so that the guest may use them
+//! through the C library too. Reads and writes block as long as the descriptors do, and need no turn at the process: a
+//! thread that waits for input blocks no other.
 
 use millrace_zabi::ErrorCode;
 use rustix::io::Errno;

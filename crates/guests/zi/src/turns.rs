@@ -1,8 +1,8 @@
 //! Turns of threads at the process, in the order of their arrival.
 //!
-//! A thread may hold its turn for long: it sits in POLL. So a thread that has to wait hurries the holder, and a thread
-//! whose turn begins while others wait behind it is hurried at once. A plain mutex would not do: the thread that polls
-//! could take it again before the thread that waits has woken up.
+//! A thread may hold its turn for long, because it waits in POLL. So a thread that has to wait hurries the holder, and
+//! a thread whose turn begins while others wait behind it is hurried at once. A plain mutex would not work: the thread
+//! that polls could take it again before the waiting thread has woken up.
 
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
@@ -36,7 +36,7 @@ impl Turns {
             let is_waiting = |queue: &mut Queue| queue.current_ticket != ticket;
             queue = self.turn_ended.wait_while(queue, is_waiting).unwrap_or_else(PoisonError::into_inner);
         }
-        // The threads behind have hurried an earlier holder, perhaps not this one.
+        // The threads behind have hurried an earlier holder, perhaps not this thread.
         if queue.next_ticket > ticket + 1 {
             hurry();
         }

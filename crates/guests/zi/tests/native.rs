@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 const WARNINGS: [&str; 4] = ["-std=c99", "-Wall", "-Wextra", "-Werror"];
-/// A guest that takes longer hangs.
+/// A guest that takes longer counts as hanging.
 const GUEST_TIME_MAX: Duration = Duration::from_secs(60);
 
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +47,7 @@ impl Guest {
                 compiler.arg(libraries().join("libzi.a"));
             }
         }
-        // The libraries of the system are those that docs/guests-native.md names.
+        // The system libraries that docs/guests-native.md names.
         compiler.args(["-lpthread", "-ldl", "-lm"]);
         succeeds(&mut compiler);
         Guest { folder, program }
@@ -109,7 +109,7 @@ fn echo_server() -> (u16, thread::JoinHandle<()>) {
     let server = thread::spawn(move || {
         let (mut stream, _) = listener.accept().unwrap();
         let mut bytes = [0; 256];
-        // In two pieces, so that the guest waits twice.
+        // Sent in two pieces, so that the guest waits twice.
         let count = stream.read(&mut bytes).unwrap();
         stream.write_all(&bytes[..3]).unwrap();
         thread::sleep(Duration::from_millis(20));
@@ -183,7 +183,7 @@ fn a_guest_writes_a_file_and_waits_for_its_completions() {
     };
     written(guest.command().arg("/granted.txt"), "granted.txt");
 
-    // Without ZI_FS_ROOT paths are those of the operating system: relative, with links and dots.
+    // Without ZI_FS_ROOT paths are interpreted by the operating system: relative, with links and dots.
     std::fs::create_dir(folder.join("real")).unwrap();
     std::os::unix::fs::symlink(folder.join("real"), folder.join("link")).unwrap();
     let mut command = guest.command();

@@ -1,5 +1,5 @@
-//! The people around the server. An actor is told what happened to it and answers with deeds; it never touches the
-//! world itself.
+//! The people around the server: publishers, consumers, an admin. An actor is told what happened to it and returns
+//! deeds, which the world carries out; it never touches the world itself.
 
 pub(crate) mod admin;
 pub(crate) mod consumer;
@@ -10,11 +10,11 @@ use millrace_model::{Namespace, Timestamp};
 
 use crate::fault::Fault;
 
-/// Which actor: publishers, consumers and the admin are numbered together.
+/// Names an actor: publishers, consumers and the admin are numbered together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct ActorId(pub usize);
 
-/// Why an actor wanted to be woken. The number is its own.
+/// Why an actor wanted to be woken. Each actor chooses its own numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Note(pub u64);
 
@@ -25,13 +25,13 @@ pub(crate) enum Deed {
     Count(Fault),
 }
 
-/// Where an actor finds what it needs and leaves what it does.
+/// Gives an actor what it needs to know and collects its deeds.
 #[derive(Debug)]
 pub(crate) struct Desk {
     pub wall: Timestamp,
-    /// Whether a server listens.
+    /// Whether a server is running.
     pub up: bool,
-    /// From now on everyone behaves.
+    /// The faults are over: from now on every actor behaves.
     pub calm: bool,
     pub actor: ActorId,
     pub deeds: Vec<(ActorId, Deed)>,
@@ -94,7 +94,7 @@ impl Desk {
         self.next_request
     }
 
-    /// The number of the newest event.
+    /// The number of the event that was made last.
     pub(crate) fn newest_event(&self) -> u64 {
         self.next_event
     }

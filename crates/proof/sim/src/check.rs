@@ -1,4 +1,5 @@
-//! The checkers: one named invariant each. They see everything, change nothing, and accuse only on what is certain.
+//! The checkers: one named invariant each. They see everything, change nothing, and report a violation only if it is
+//! certain.
 
 mod answers;
 mod attempts;
@@ -31,10 +32,10 @@ use crate::facts::Facts;
 use crate::seen::Seen;
 
 pub(crate) trait Checker {
-    /// As it is printed when it is violated.
+    /// The name of the invariant, as a report of its violation prints it.
     fn name(&self) -> &'static str;
 
-    /// The error says what was seen and what would have been right.
+    /// Looks at one contact of the engine. The error says what was seen and what would have been right.
     fn see(&mut self, facts: &Facts, seen: &Seen<'_>) -> Result<(), String>;
 }
 

@@ -1,6 +1,7 @@
-//! The world of workers: several processes on one disk, each with its own engine of durable handlers. They are killed
-//! between any two steps, their commits fail or succeed without an answer, their handlers are slow, fail, commit and
-//! emit, some end their process, the wall clock steps. After the calm everything must have ended exactly once.
+//! The world of workers: several processes on one disk, each with its own engine of durable handlers. Processes are
+//! killed between any two steps. Their commits fail, or succeed without an answer. Their handlers are slow, fail,
+//! commit and emit; some end their process. The wall clock steps. After the calm every event must have ended exactly
+//! once for every handler.
 
 mod commits;
 mod counter;
@@ -28,10 +29,10 @@ use crate::plan::FAR_MS_MAX;
 use crate::schedule::Schedule;
 use crate::trace::Trace;
 
-/// By then everything has ended: many times the longest backoff and lease, and a lease for every crash of every event that
-/// ends its process.
+/// By then everything has ended: many times the longest backoff and lease, plus a lease for every crash that an event
+/// causes by ending its process.
 const CALM_MS_MAX: u64 = 1_000_000;
-/// Wakes in one millisecond that lead to nothing.
+/// How many wakes in one millisecond may lead to nothing.
 const IDLE_WAKES_MAX: u32 = 20;
 
 #[derive(Debug)]
@@ -97,7 +98,7 @@ impl ClaimsWorld {
             calm: false,
             plan,
         };
-        // A minute begins soon.
+        // So that a minute, at which schedules fire, begins soon.
         world.clock.step_wall(38_000);
         for process in 0..world.processes.len() {
             world.processes[process].skew_ms = world.plan.skew(&mut world.dice);
@@ -124,9 +125,9 @@ impl ClaimsWorld {
         self.record.at_the_end(self.seed, &self.plan, self.disk.store())
     }
 
-    /// Everyone is up, nobody has anything to do, nothing is claimed.
+    /// Whether every process runs, none has anything to do, and nothing is claimed.
     fn is_over(&self) -> bool {
-        // Counting everything is dear.
+        // Counting everything is expensive.
         if !self.steps.is_multiple_of(64) {
             return false;
         }
@@ -147,7 +148,7 @@ impl ClaimsWorld {
             Happening::Publish => self.publish()?,
             Happening::Fate => self.fate(),
             Happening::ClockReturns => self.clock_returns(),
-            // Another one has been asked for since, if it does not say so.
+            // A wake that does not match `wake_ms` is void: the process has asked for another one since.
             Happening::Wake { process, life }
                 if self.alive(process, life) && self.processes[process].wake_ms == Some(at_ms) =>
             {
@@ -172,7 +173,7 @@ impl ClaimsWorld {
         process.life == life && process.worker.is_some()
     }
 
-    /// What a process makes of its clock: they need not agree.
+    /// The clock as a process reads it: the processes need not agree.
     fn read_clock(&mut self, at: usize) -> Now {
         let shown = self.clock.shown();
         let process = &mut self.processes[at];
@@ -188,8 +189,8 @@ impl ClaimsWorld {
         if self.processes[at].worker.is_some() {
             return Ok(());
         }
-        // One that starts while the clock is far off takes over what others hold, and fires what is not due: it cannot
-        // know better.
+        // A process that started while the clock is far off would take over claims that others hold and fire schedules
+        // that are not due: it could not know better.
         if self.clock.is_far_off() {
             self.schedule.at(self.clock.world_ms + FAR_MS_MAX, Happening::Start { process: at });
             return Ok(());
@@ -242,7 +243,7 @@ impl ClaimsWorld {
         Ok(())
     }
 
-    /// Ready work that an idle worker has not taken although it must have looked at least once since.
+    /// Finds ready work that an idle worker has not taken although it must have polled at least once since.
     fn nobody_sleeps_over_work(&mut self) -> Result<(), Violation> {
         let (now, world_ms) = (self.clock.now(), self.clock.world_ms);
         let seen_by_all = now.wall.saturating_sub(plan::SKEW_MS_MAX);

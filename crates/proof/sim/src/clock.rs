@@ -5,28 +5,28 @@ use millrace_model::{Mono, Now, SteadyClock, Timestamp};
 use crate::dice::Dice;
 use crate::plan::FAR_MS_MAX;
 
-/// The wall clock's reading when the world begins. Far from zero, so that it can be set back.
+/// The wall clock's time when the world begins. Far from zero, so that it can be set back.
 const WALL_START_MS: u64 = 1_700_000_000_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Clock {
-    /// Since the world began. Never falls.
+    /// Milliseconds since the world began. Never falls.
     pub world_ms: u64,
     wall_shift_ms: i64,
-    /// How far the wall clock is off for a moment, beside small steps that stay.
+    /// How far the wall clock is off for a moment, in addition to small steps that stay.
     far_ms: i64,
-    /// When the server that is running was started: its monotonic time begins there.
+    /// When the running server was started: its monotonic time begins there.
     pub epoch_ms: u64,
 }
 
-/// How far off the wall clock is for a moment, and for how long.
+/// Draws how far off the wall clock will be for a moment, and for how long.
 pub(crate) fn draw_far(dice: &mut Dice) -> (i64, u64) {
     const HOUR_MS: i64 = 3_600_000;
     let far_ms = [48, -48, 31 * 24, -3].map(|hours| hours * HOUR_MS)[dice.below(4) as usize];
     (far_ms, dice.between(100, FAR_MS_MAX))
 }
 
-/// What a process makes of the wall clock, as the real shell does.
+/// Reads the wall clock as the real shell does, doubting large steps.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader(SteadyClock);
 
@@ -45,13 +45,13 @@ impl Clock {
         Clock { world_ms: 0, wall_shift_ms: 0, far_ms: 0, epoch_ms: 0 }
     }
 
-    /// What the clocks would show if the wall clock were not far off just now.
+    /// The time that the clocks would show if the wall clock were not far off at the moment.
     pub(crate) fn now(&self) -> Now {
         let wall = (WALL_START_MS + self.world_ms).saturating_add_signed(self.wall_shift_ms);
         Now { mono: Mono(self.world_ms - self.epoch_ms), wall: Timestamp(wall), steady_since: Mono(0) }
     }
 
-    /// What the clocks show. What a process makes of it is its [`Reader`]'s.
+    /// The time that the clocks show. A process reads it through its [`Reader`].
     pub(crate) fn shown(&self) -> Now {
         let now = self.now();
         Now { wall: Timestamp(now.wall.0.saturating_add_signed(self.far_ms)), ..now }

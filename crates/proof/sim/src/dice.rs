@@ -1,7 +1,7 @@
 //! Randomness from the seed. Every actor throws its own dice, so a change in one does not shift the draws of another.
 
-/// splitmix64: a seed must replay on every machine and with every version of every dependency, which the small
-/// generator of a library does not promise.
+/// A splitmix64 generator. A seed must give the same run on every machine and with every version of every dependency,
+/// which the small generator of a library does not promise.
 #[derive(Clone, Debug)]
 pub(crate) struct Dice(u64);
 
@@ -23,17 +23,17 @@ impl Dice {
         x ^ x >> 31
     }
 
-    /// From 0 up to, but not including, `end`; 0 for an empty range.
+    /// Draws from 0 up to, but not including, `end`; returns 0 for an empty range.
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.draw() % end.max(1)
     }
 
-    /// Both ends included.
+    /// Draws from a range with both ends included.
     pub(crate) fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low) + 1)
     }
 
-    /// True about this many times in a thousand.
+    /// Returns true about this many times in a thousand.
     pub(crate) fn chance(&mut self, permille: u64) -> bool {
         self.below(1000) < permille
     }

@@ -1,4 +1,4 @@
-//! The simulated disk: a memory store behind which commits can vanish or fail.
+//! The simulated disk: a memory store whose commits can vanish or fail.
 //!
 //! The disk keeps every commit it was given. After a power loss some commits that were not synced are gone, always a
 //! suffix: the store is then rebuilt from the commits that are left.
@@ -8,7 +8,7 @@ use millrace_store::{MemoryStore, Store, StoreError};
 
 use crate::dice::Dice;
 
-/// How the server ended, by what its disk keeps.
+/// How the server ended, which decides what its disk keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Stop,
@@ -17,7 +17,7 @@ pub(crate) enum Ending {
 }
 
 impl Ending {
-    /// The weakest durability that survives it.
+    /// The weakest durability that survives this ending.
     pub(crate) fn survives(self) -> Durability {
         match self {
             Ending::Stop => Durability::Memory,
@@ -32,7 +32,7 @@ struct Commit {
     level: Durability,
 }
 
-/// The strongest wish of the batches decides for all of them.
+/// The durability of a commit: the strongest that any of its batches asks for.
 pub(crate) fn level_of(batches: &[Batch]) -> Durability {
     batches.iter().map(|batch| batch.durability).max().unwrap_or_default()
 }
@@ -61,7 +61,8 @@ impl Disk {
         Ok(outcomes)
     }
 
-    /// How many commits are left: all that the ending cannot take, and as many of the others as the dice say.
+    /// Ends the server. Returns how many commits are left: all that survive this ending for certain, and as many of the
+    /// others as the dice say.
     pub(crate) fn end(&mut self, ending: Ending, dice: &mut Dice) -> Result<usize, StoreError> {
         let safe =
             self.commits.iter().rposition(|commit| commit.level >= ending.survives()).map_or(0, |at| at + 1);

@@ -1,4 +1,5 @@
-//! The shared knowledge of the checkers: the ledger, the traffic, the time. Each sees it as it was before what it is shown.
+//! The knowledge that the checkers share: the ledger, the traffic, the time. A checker sees it as it was before the
+//! contact that it is shown.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,9 +17,9 @@ use crate::traffic::{Acked, Conn, Departure, Item, Lease, Traffic};
 pub(crate) struct Facts {
     pub now_ms: u64,
     pub now: Now,
-    /// The latest the wall clock ever showed.
+    /// The latest time that the wall clock ever showed.
     pub wall_max_ms: u64,
-    /// Which server runs, and whether the wall clock was far off when it started.
+    /// The number of the running server, and whether the wall clock was far off when it started.
     pub life: u64,
     pub began_far_off: bool,
     /// Counts the engine's turns.
@@ -28,16 +29,16 @@ pub(crate) struct Facts {
     pub sticky: BTreeSet<Seat>,
     pub ledger: Ledger,
     pub traffic: Traffic,
-    /// As the server that runs now found it.
+    /// The ledger as the running server found it.
     pub ledger_at_start: Ledger,
     /// The engine was told that the store failed, or to stop.
     pub ending: bool,
     pub read_failed_ms: Option<u64>,
-    /// When another process appended to a topic last.
+    /// When another process last appended to a topic.
     pub neighbours_ms: BTreeMap<TopicKey, u64>,
-    /// Every filter a group had since the server was started: the first member of an empty group may change it.
+    /// Every filter that a group had since the server was started: the first member of an empty group may change it.
     filters: BTreeMap<Seat, Vec<Filter>>,
-    /// Every batch on the disk, by commit: what the ledger is rebuilt from after a loss.
+    /// Every batch on the disk, by commit: after a loss the ledger is rebuilt from them.
     commits: Vec<Vec<(Batch, Outcome)>>,
 }
 
@@ -101,13 +102,13 @@ impl Facts {
         own.unwrap_or(self.limits.max_attempts)
     }
 
-    /// Whether the group's filter, now or before it was changed, turns the event away: it may then count as done.
+    /// Whether a filter that the group has or had rejects the event: the event may then count as done.
     pub(crate) fn may_be_filtered(&self, seat: &Seat, event: Option<&Arc<Event>>) -> bool {
         let filters = self.filters.get(seat).map_or(&[][..], Vec::as_slice);
         event.is_some_and(|event| filters.iter().any(|filter| !filter.matches(event)))
     }
 
-    /// Whether every filter that the group ever had turns the event away.
+    /// Whether every filter that the group ever had rejects the event.
     pub(crate) fn must_be_filtered(&self, seat: &Seat, event: &Event) -> bool {
         let filters = self.filters.get(seat).map_or(&[][..], Vec::as_slice);
         !filters.is_empty() && filters.iter().all(|filter| !filter.matches(event))
@@ -152,7 +153,7 @@ impl Facts {
     /// Groups are moved and filters changed when the engine decides it, not when the decision is durable.
     fn decided(&mut self, batch: &Batch) {
         for (spot, row) in cursor_rows(batch) {
-            // A row that says otherwise is that of an ack which came while the move was still being looked up.
+            // Any other row comes from an ack that arrived while the move was still being looked up.
             let anew = row.delivered == row.committed && row.ahead.is_empty();
             if anew && self.traffic.is_moving(&spot.seat) {
                 self.traffic.move_group(&spot);
@@ -209,7 +210,7 @@ impl Facts {
             Request::Flow { credits } => {
                 let credits_max = self.limits.credits_max;
                 let held = &mut self.traffic.conns.entry(conn).or_default().credits;
-                // A FLOW of nothing takes back what is left.
+                // A FLOW of zero takes back what is left.
                 let left = held.filter(|_| *credits > 0).unwrap_or(0);
                 *held = Some(left.saturating_add(*credits).min(credits_max));
             }
@@ -228,17 +229,17 @@ impl Facts {
         else {
             return;
         };
-        // A server that is ending may take the ack or refuse it.
+        // A server that is ending may accept the ack or refuse it.
         let (now_ms, ending) = (self.now_ms, self.ending);
         let Some(items) = self.traffic.items.get_mut(&seat.spot(ack.partition)) else { return };
         let mine = |item: &Item| item.lease.is_some_and(|lease| lease.conn == conn);
-        // An ack of something that is not in flight may be refused as a whole.
+        // An ack of an event that is not in flight may be refused as a whole.
         let named = items.get(&ack.offset).filter(|item| mine(item)).cloned();
         let surely =
             named.as_ref().is_some_and(|item| item.surely_held(now_ms).is_some() && !item.asked_back);
         let lowest = if member.mode == AckMode::Cumulative { Offset::ZERO } else { ack.offset };
         for (offset, item) in items.range_mut(lowest..=ack.offset) {
-            // Of lower ones, those that came before the acked one and were not refused since.
+            // A cumulative ack covers the lower events that were delivered before the acked one and not refused since.
             let meant = *offset == ack.offset
                 || named.as_ref().is_some_and(|named| {
                     item.order < named.order && (item.refused < named.ackable || named.asked_back)
@@ -275,7 +276,7 @@ impl Facts {
             item.answered = true;
             item.refused = order;
         } else {
-            // It may be completed already and be asked back by this, or it may be refused.
+            // The event may be completed already, and this nack asks for it again; or the nack may be refused.
             item.acked = Acked::Maybe;
             item.asked_back = true;
             item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
@@ -298,7 +299,7 @@ impl Facts {
     fn delivered(&mut self, conn: ConnId, group: &Group, event: &Event) {
         let until_ms = self.now_ms + self.ack_timeout_ms(&event.stream.topic);
         let spot = spot_of(group, event);
-        // A topic that is made anew has other settings than the ledger still shows.
+        // A topic that is deleted and made anew has other settings than the ledger still shows.
         let certain = !self.traffic.is_dropping(&event.stream.topic);
         let Some(to) = self.traffic.conns.get_mut(&conn) else { return };
         to.credits = to.credits.map(|credits| credits.saturating_sub(1));

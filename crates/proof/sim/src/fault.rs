@@ -1,15 +1,15 @@
-//! The faults the world knows, and how often each has happened.
+//! The faults of the simulated worlds, and how often each has happened.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Fault {
-    /// The process dies; what the operating system has stays.
+    /// The process dies; data that was handed to the operating system stays.
     Kill,
-    /// The machine dies; only what was synced is sure to stay.
+    /// The machine dies; only synced data is sure to stay.
     PowerLoss,
-    /// A confirmed commit that was not synced is gone after a power loss.
+    /// A power loss took a confirmed commit that was not synced.
     LostCommit,
     CommitFailed,
     CommitSlow,
@@ -19,13 +19,13 @@ pub enum Fault {
     /// The wall clock was off by hours or days for a moment.
     FarStep,
     Disconnect,
-    /// A consumer took an event and never said anything about it.
+    /// A consumer received an event and never acked or nacked it.
     Vanished,
     LateAck,
     DuplicateAck,
     StrayAck,
     Nack,
-    /// A consumer gave an event back that nobody had looked at.
+    /// A consumer gave back an event that it had not looked at.
     GiveBack,
     Congested,
     Unsubscribe,
@@ -37,7 +37,7 @@ pub enum Fault {
     Resent,
     /// Another process committed to the same store.
     Neighbour,
-    /// Retention took events while handlers ran.
+    /// Retention removed events while handlers ran.
     Trimmed,
     /// A handler ended its process.
     HandlerKill,
@@ -45,15 +45,15 @@ pub enum Fault {
     Cancelled,
     /// The engine of effect runs refused a start or an input, or a loop refused a write, because a limit was reached.
     Refused,
-    /// A guest wrote a frame that is wrong, cut or none at all.
+    /// A guest wrote a frame that is wrong or cut, or bytes that are no frame.
     BadFrame,
-    /// A handle of a guest ended; its number may return.
+    /// A handle of a guest ended; its number may be used again.
     HandleEnded,
     /// The poller refused registrations for a while.
     NoSpace,
     /// The engine was told late what the poller had found.
     LateReport,
-    /// A waiting POLL was interrupted, or the next one.
+    /// A waiting POLL was interrupted, or the next one was.
     Interrupted,
 }
 

@@ -1,11 +1,12 @@
-//! What the commits add up to: an own fold of every durable batch, kept apart from the store it is compared with.
+//! The sum of all commits: the simulator's own fold of every durable batch, kept apart from the store it is compared
+//! with.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_model::{
-    Batch, CursorRow, Event, EventId, GroupRow, Offset, Op, Outcome, Partition, Space, Stream, Timestamp,
-    TopicConfig, TopicKey, TopicRow, TryRow,
+    AttemptRow, Batch, CursorRow, Event, EventId, GroupRow, Offset, Op, Outcome, Partition, Space, Stream,
+    Timestamp, TopicConfig, TopicKey, TopicRow,
 };
 
 use crate::place::{Seat, Spot};
@@ -15,7 +16,7 @@ pub(crate) struct Log {
     pub start: Offset,
     pub next: Offset,
     pub last_ts: Timestamp,
-    /// Also what was trimmed: deliveries may still be on their way.
+    /// Includes trimmed events: their deliveries may still be on their way.
     pub events: BTreeMap<Offset, Arc<Event>>,
 }
 
@@ -30,7 +31,7 @@ pub(crate) struct Ledger {
     pub topics: BTreeMap<TopicKey, TopicConfig>,
     pub groups: BTreeMap<Seat, GroupRow>,
     pub cursors: BTreeMap<Spot, CursorRow>,
-    pub tries: BTreeMap<(Spot, Offset), TryRow>,
+    pub tries: BTreeMap<(Spot, Offset), AttemptRow>,
     pub due: BTreeMap<String, bytes::Bytes>,
     pub kv: BTreeMap<String, bytes::Bytes>,
     pub logs: BTreeMap<Stream, Log>,
@@ -68,7 +69,7 @@ impl Ledger {
                 }
                 Op::Put { space, key, value } => self.put(*space, key, value),
                 Op::Delete { space, key } => self.delete(*space, key),
-                // Words of handlers: the bus says none of them.
+                // Operations of durable handlers: the bus uses none of them.
                 Op::PutNew { .. } | Op::Claim(_) | Op::Reconcile(_) => {}
                 Op::Trim { stream, start } => {
                     let log = self.logs.entry(stream.clone()).or_default();
@@ -105,8 +106,8 @@ impl Ledger {
                     self.cursors.insert(spot, row);
                 }
             }
-            Space::Tries => {
-                if let (Some(place), Ok(row)) = (Spot::parse_attempt(key), TryRow::decode(key, value)) {
+            Space::Attempts => {
+                if let (Some(place), Ok(row)) = (Spot::parse_attempt(key), AttemptRow::decode(key, value)) {
                     self.tries.insert(place, row);
                 }
             }
@@ -116,7 +117,7 @@ impl Ledger {
             Space::Kv => {
                 self.kv.insert(key.to_owned(), value.clone());
             }
-            // The rest means nothing to the bus.
+            // The bus does not use the other spaces.
             _ => {}
         }
     }
@@ -130,7 +131,7 @@ impl Ledger {
             Space::Cursors => {
                 Spot::parse(key).map(|spot| self.cursors.remove(&spot));
             }
-            Space::Tries => {
+            Space::Attempts => {
                 Spot::parse_attempt(key).map(|place| self.tries.remove(&place));
             }
             Space::Due => {
@@ -139,7 +140,7 @@ impl Ledger {
             Space::Kv => {
                 self.kv.remove(key);
             }
-            // The rest means nothing to the bus.
+            // The bus does not use the other spaces.
             _ => {}
         }
     }
@@ -187,7 +188,7 @@ pub(crate) fn group_rows(batch: &Batch) -> impl Iterator<Item = (Seat, GroupRow)
     })
 }
 
-/// Done according to a cursor row.
+/// Whether a cursor row counts the offset as done.
 pub(crate) fn is_done(row: &CursorRow, offset: Offset) -> bool {
     offset <= row.committed || row.ahead.iter().any(|bit| row.committed.0 + 1 + bit == offset.0)
 }

@@ -1,16 +1,16 @@
-//! The simulator: the real engines on a faulty store, under a virtual clock, driven by one seed. There are five
-//! worlds: one of the bus and its clients, one of workers with durable handlers, one of the CQRS loop, one of effect
-//! runs, one of `sys/loop` with its guests.
+//! The simulator: the real engines on a faulty store, under a virtual clock, driven by one seed. There are five worlds:
+//! one of the bus and its clients, one of workers with durable handlers, one of the CQRS loop, one of effect runs, one
+//! of `sys/loop` with its guests.
 //!
 //! A seed decides everything: topics, groups, clients, what goes wrong and when. The same seed gives the same run, step
 //! by step, so a failure is a number. No threads, no real time, no unordered maps.
 //!
-//! What it does not do: it does not parse frames, open sockets or write files; those are tested where they live. It
-//! knows the engine only by its inputs and effects.
+//! Not here: parsing frames, opening sockets, writing files; those are tested in their own crates. The simulator knows
+//! an engine only by its inputs and effects.
 //!
 //! Start with [`run`]; the invariants of the bus are in `check`, one file each, those of handlers in `claims/record.rs`
-//! and `claims/verdict.rs`, those of the loop in `router/record.rs`, those of effect runs in
-//! `runs/record.rs`, those of `sys/loop` in `reactor/record.rs` and `reactor/replies.rs`.
+//! and `claims/verdict.rs`, those of the loop in `router/record.rs`, those of effect runs in `runs/record.rs`, those of
+//! `sys/loop` in `reactor/record.rs` and `reactor/replies.rs`.
 
 mod actor;
 mod check;

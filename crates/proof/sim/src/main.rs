@@ -1,4 +1,4 @@
-//! `millrace-sim`: runs seeds, prints a line for each, stops at the first that fails.
+//! `millrace-sim`: runs seeds, prints a line for each, stops at the first failure.
 
 use std::process::ExitCode;
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! Every event of the workload carries its own number, so that it is known again wherever it turns up.
+//! Every event of the workload carries its own number, by which it is recognised everywhere.
 
 use millrace_model::{EventBody, JsonText};
 use serde_json::{Value, json};
@@ -7,12 +7,12 @@ pub(crate) fn payload(number: u64) -> JsonText {
     JsonText::from_stored(format!("{{\"n\":{number}}}").into())
 }
 
-/// `None` for an event that the workload did not make.
+/// Returns `None` for an event that the workload did not make.
 pub(crate) fn number(body: &EventBody) -> Option<u64> {
     body.payload.as_str().strip_prefix("{\"n\":")?.strip_suffix('}')?.parse().ok()
 }
 
-/// Of a topic whose events must not have numbers with this factor.
+/// A schema that forbids events whose number has this factor.
 pub(crate) fn forbidding(factor: u64) -> Value {
     json!({"properties": {"n": {"not": {"multipleOf": factor}}}})
 }

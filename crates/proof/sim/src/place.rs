@@ -4,14 +4,14 @@ use std::fmt;
 
 use millrace_model::{Group, Offset, Partition, Stream, TopicKey};
 
-/// A group on a topic: what a connection subscribes to.
+/// A group on a topic, which is what a connection subscribes to.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Seat {
     pub topic: TopicKey,
     pub group: Group,
 }
 
-/// A group in one partition: what a cursor row is about.
+/// A group in one partition, which is what a cursor row is about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Spot {
     pub seat: Seat,
@@ -23,7 +23,7 @@ impl Seat {
         Spot { seat: self.clone(), partition }
     }
 
-    /// From `namespace/topic/group`.
+    /// Parses `namespace/topic/group`.
     pub(crate) fn parse(key: &str) -> Option<Seat> {
         let (topic, group) = key.rsplit_once('/')?;
         Some(Seat { topic: TopicKey::parse(topic).ok()?, group: Group::new(group).ok()? })
@@ -35,13 +35,13 @@ impl Spot {
         self.seat.topic.stream(self.partition)
     }
 
-    /// From `namespace/topic/group/partition`.
+    /// Parses `namespace/topic/group/partition`.
     pub(crate) fn parse(key: &str) -> Option<Spot> {
         let (seat, partition) = key.rsplit_once('/')?;
         Some(Seat::parse(seat)?.spot(Partition(partition.parse().ok()?)))
     }
 
-    /// From `namespace/topic/group/partition/offset`.
+    /// Parses `namespace/topic/group/partition/offset`.
     pub(crate) fn parse_attempt(key: &str) -> Option<(Spot, Offset)> {
         let (spot, offset) = key.rsplit_once('/')?;
         Some((Spot::parse(spot)?, Offset(u64::from_str_radix(offset, 16).ok()?)))

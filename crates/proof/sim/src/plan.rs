@@ -1,4 +1,4 @@
-//! What a seed decides before the world begins: topics, groups, limits, and how much goes wrong.
+//! The settings that a seed draws before the world begins: topics, groups, limits, and how much goes wrong.
 
 use millrace_bus::{BusLimits, Sabotage};
 use millrace_model::{AckMode, Durability, Filter, Group, TopicConfig, TopicKey};
@@ -6,7 +6,7 @@ use millrace_model::{AckMode, Durability, Filter, Group, TopicConfig, TopicKey};
 use crate::dice::Dice;
 use crate::place::Seat;
 
-/// How long the wall clock is far off, at most. Servers believe it when it lasts longer.
+/// How long the wall clock is far off, at most. Servers believe a step that lasts longer.
 pub(crate) const FAR_MS_MAX: u64 = 1500;
 
 #[derive(Clone, Debug)]
@@ -15,10 +15,10 @@ pub(crate) struct Plan {
     pub topics: Vec<TopicPlan>,
     pub groups: Vec<GroupPlan>,
     pub publishers: u64,
-    /// Between two events of one publisher, at most.
+    /// The longest pause between two events of one publisher.
     pub publish_pause_ms_max: u64,
     pub rates: Rates,
-    /// How often, in permille, the admin changes a schema when it looks around: in some worlds.
+    /// How often, in permille, the admin changes a schema when it looks around; zero in some worlds.
     pub schema_changes: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct GroupPlan {
     pub sticky: bool,
 }
 
-/// All in permille. Server faults are drawn at every tick of the fate, the others whenever there is occasion.
+/// All in permille. Faults of the server are drawn at every tick of the fate, the others whenever they are possible.
 #[derive(Clone, Debug)]
 pub(crate) struct Rates {
     pub kill: u64,
@@ -65,7 +65,7 @@ impl Plan {
     pub(crate) fn draw(seed: u64, sabotage: Option<Sabotage>) -> Plan {
         let mut dice = Dice::new(seed, "plan");
         let mut limits = limits(&mut dice, sabotage);
-        // With dice of their own, so that older seeds tell the story they told.
+        // Separate dice, so that older seeds give the same runs as before.
         let mut waiting = Dice::new(seed, "sticky waiting");
         limits.sticky_waiting_bodies_max = waiting.between(0, 4) as usize;
         if waiting.chance(300) {
@@ -117,7 +117,7 @@ fn topic(dice: &mut Dice, number: u64) -> Option<TopicPlan> {
     config.ack_timeout_ms = dice.chance(500).then(|| dice.between(200, 2000));
     config.retention_ms = match dice.below(20) {
         0..3 => Some(dice.between(500, 5000)),
-        // Longer than any run: nothing may go.
+        // Longer than any run: nothing may be removed.
         3..10 => Some(dice.between(1, 24) * 3_600_000),
         _ => None,
     };
@@ -152,7 +152,8 @@ fn group(dice: &mut Dice, topic: TopicKey, name: &str) -> Option<GroupPlan> {
     })
 }
 
-/// Each kind of fault is absent in some seeds and frequent in others: rare combinations need quiet neighbours.
+/// Each kind of fault is absent in some seeds and frequent in others: a rare combination shows only if other faults are
+/// quiet.
 fn rates(dice: &mut Dice) -> Rates {
     let mut rate = |often: u64| match dice.below(3) {
         0 => 0,

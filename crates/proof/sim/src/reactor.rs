@@ -1,6 +1,7 @@
-//! The world of `sys/loop`: guests with a loop each, on one virtual clock. They watch, arm, cancel, poll with few slots,
-//! write frames that are split, glued, wrong and cut, and read their replies late. Their pollers report late, in part,
-//! in any order and twice; handles end and their numbers return. After the calm every request has had its answer.
+//! The world of `sys/loop`: guests with a loop each, on one virtual clock. Guests watch, arm, cancel, poll with few
+//! slots, write frames that are split, glued, wrong and cut, and read their replies late. Their pollers report late, in
+//! part, in any order and twice; handles end and their numbers are used again. After the calm every request has had its
+//! answer.
 
 mod execute;
 mod guest;
@@ -20,11 +21,11 @@ use crate::fault::{Fault, FaultCounts};
 use crate::schedule::Schedule;
 use crate::trace::Trace;
 
-/// Guests do not compose more while so many bytes wait to be written.
+/// Guests do not compose more while this many items wait to be written.
 const STREAM_ITEMS_MAX: usize = 6;
-/// The shell does not plan further ahead.
+/// The shell plans its next look at most this far ahead.
 const WAIT_NS_MAX: u64 = 1_000_000_000;
-/// Beyond what any guest has left to write.
+/// More writes than any guest needs for what it has left.
 const CALM_WRITES_MAX: u64 = 1000;
 
 #[derive(Debug)]
@@ -36,7 +37,7 @@ enum Happening {
 
 pub(crate) struct ReactorWorld {
     now_ns: u64,
-    /// By nanoseconds.
+    /// Ordered by nanoseconds.
     schedule: Schedule<Happening>,
     dice: Dice,
     guests: Vec<Guest>,
@@ -68,7 +69,7 @@ impl ReactorWorld {
             self.now_ns = at_ns;
             match happening {
                 Happening::Turn(guest) => self.turn(guest)?,
-                // A look that was planned for an earlier moment has taken its place otherwise.
+                // A look that does not match `look_at` was replaced by one planned for an earlier moment.
                 Happening::Look(guest) if self.guests[guest].look_at == Some(at_ns) => {
                     self.guests[guest].look_at = None;
                     self.look(guest)?;
@@ -171,7 +172,7 @@ impl ReactorWorld {
         }
     }
 
-    /// What happens to a guest from outside.
+    /// Draws an event that happens to a guest from outside.
     fn fate(&mut self) -> Result<(), Violation> {
         let at = self.dice.below(self.guests.len() as u64) as usize;
         let (guest, dice) = (&mut self.guests[at], &mut self.dice);
@@ -213,7 +214,7 @@ impl ReactorWorld {
         Ok(())
     }
 
-    /// The guest reads everything, writes what it has left to write, and ends its loop.
+    /// The guest reads everything, writes what it has left, and ends its loop.
     fn calm(&mut self, at: usize) -> Result<(), Violation> {
         self.guests[at].failing_until = 0;
         for _ in 0..CALM_WRITES_MAX {

@@ -1,6 +1,6 @@
-//! The world of the loop: clients that vanish, reuse ids and forge answers; actors that are slow, silent, answer twice,
-//! lie about causes and crash; timers over crashes of the whole process. After the calm every request of a client that
-//! stayed has had exactly one answer, and nothing is left on the books.
+//! The world of the CQRS loop: clients that vanish, reuse ids and forge answers; actors that are slow, silent, answer
+//! twice, lie about causes and crash; timers that outlive crashes of the whole process. After the calm every request of
+//! a client that stayed has had exactly one answer, and no request, message or timer is left over.
 
 mod actor;
 mod client;
@@ -28,7 +28,7 @@ const CALM_MS_MAX: u64 = 600_000;
 const REQUEST_TIMEOUT_MS: u64 = 2_000;
 const SYSTEM_LANE_MAX: usize = 2;
 const MAILBOX_MAX: usize = 6;
-/// So little that it is forgotten often.
+/// So small that the loop often forgets lineages.
 const LINEAGE_MAX: usize = 12;
 
 #[derive(Debug)]
@@ -36,7 +36,7 @@ enum Happening {
     Client {
         client: usize,
     },
-    /// An actor goes on with what it has in hand.
+    /// An actor goes on with the message it is working on.
     Actor {
         life: u64,
         actor: usize,
@@ -59,7 +59,7 @@ pub(crate) struct RouterWorld {
     dice: Dice,
     limits: RouterLimits,
     router: Router,
-    /// Which process of the world this is.
+    /// The number of the running process.
     life: u64,
     rows: BTreeMap<String, Bytes>,
     actors: Vec<Actor>,
@@ -69,7 +69,7 @@ pub(crate) struct RouterWorld {
     record: Record,
     turn_at: Option<u64>,
     turn_ms: u64,
-    /// The host gives the loop no turn before.
+    /// The host gives the loop no turn before this time.
     stalled_ms: u64,
     pub(crate) trace: Trace,
     pub(crate) faults: FaultCounts,
@@ -149,7 +149,7 @@ impl RouterWorld {
             Happening::Stored { life, token, ops, fails } if life == self.life => {
                 self.stored(token, ops, fails);
             }
-            // One that was set earlier than this one has taken its place otherwise.
+            // A turn that does not match `turn_at` was replaced by one planned for an earlier moment.
             Happening::Turn { life } if life == self.life && self.turn_at == Some(at_ms) => {
                 self.turn_at = None;
                 self.turn()?;
@@ -162,7 +162,7 @@ impl RouterWorld {
         Ok(true)
     }
 
-    /// One turn, and how long users have been waiting for theirs.
+    /// Lets the loop take one turn, and records how long users have been waiting for theirs.
     fn turn(&mut self) -> Result<(), Violation> {
         let (waiting, before) = (self.router.gauges().user_lane > 0, self.router.counters().system_turns);
         if self.router.turn(self.clock.now()) {
@@ -172,7 +172,7 @@ impl RouterWorld {
         Ok(())
     }
 
-    /// The host calls back as soon as there is something to do.
+    /// Schedules the next turn, as a host calls back as soon as there is something to do.
     fn wake(&mut self) {
         let gauges = self.router.gauges();
         let busy = gauges.system_lane + gauges.user_lane > 0;
@@ -241,7 +241,7 @@ impl RouterWorld {
         self.go_on(at);
     }
 
-    /// The next in its mailbox, if it is free.
+    /// The actor begins the next message in its mailbox, if it is idle.
     fn go_on(&mut self, at: usize) {
         if let Some(delay_ms) = self.actors[at].begin(&mut self.dice, REQUEST_TIMEOUT_MS) {
             let at_ms = self.clock.world_ms + delay_ms;
@@ -277,7 +277,7 @@ impl RouterWorld {
         Ok(())
     }
 
-    /// Who names true causes, early or late, is not blamed for it.
+    /// An actor that names true causes, early or late, must not be blamed.
     fn blamed(&mut self, capability: &str, why: &str) -> Result<(), Violation> {
         self.note(&format!("{capability} is blamed: {why}"));
         let honest = self.actors.iter().any(|one| one.is_honest() && *one.manifest().name == *capability);
@@ -301,7 +301,8 @@ impl RouterWorld {
         if fails {
             self.faults.add(Fault::CommitFailed);
         }
-        // It is on the disk now and reported later, or both later: a kill in between finds the one or the other.
+        // The rows are on the disk now and reported later, or written and reported later: a kill in between finds
+        // either state.
         let early = !fails && self.dice.chance(500);
         let ops = if early {
             self.apply(ops);
@@ -376,7 +377,8 @@ impl RouterWorld {
     fn reload(&mut self) {
         let at = self.dice.below(self.actors.len() as u64) as usize;
         let Some(old) = self.by_id.iter().find(|(_, actor)| **actor == at).map(|(id, _)| *id) else { return };
-        // Its mailbox goes on under the old number; the world keeps one actor per place, so only an idle one is replaced.
+        // The mailbox of a replaced capability goes on under the old number; the world keeps one actor per place, so
+        // only an idle actor is replaced.
         if !self.actors[at].is_idle() {
             return;
         }

@@ -1,4 +1,4 @@
-//! One seed, from the beginning of its world to the verdict.
+//! Runs one seed, from the beginning of its world to the verdict.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -13,7 +13,7 @@ use crate::runs::{INVARIANTS as RUNS_INVARIANTS, RunsWorld};
 use crate::trace::Trace;
 use crate::world::World;
 
-/// Steps of a seed before the calm, unless told otherwise.
+/// Steps of a seed before the calm, unless an option says otherwise.
 pub const STEPS_DEFAULT: u64 = 4000;
 
 #[derive(Clone, Debug)]
@@ -32,12 +32,12 @@ pub struct Report {
     pub trace_hash: u64,
     pub faults: FaultCounts,
     pub violation: Option<Violation>,
-    /// The last steps before the verdict.
+    /// The last steps before the verdict, as lines of the trace.
     pub tail: Vec<String>,
 }
 
 impl Report {
-    /// What a world leaves behind, whichever it was.
+    /// The report of a world, whichever it was.
     fn of(
         seed: u64,
         steps: u64,
@@ -66,7 +66,7 @@ pub fn run(options: &Options) -> Report {
     Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
-/// A seed of the world of workers.
+/// A seed of the world of workers (`claims.rs`).
 #[derive(Clone, Debug)]
 pub struct ClaimsOptions {
     pub seed: u64,
@@ -82,7 +82,7 @@ pub fn run_claims(options: &ClaimsOptions) -> Report {
     Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
-/// A seed of the world of the loop.
+/// A seed of the world of the CQRS loop (`router.rs`).
 #[derive(Clone, Debug)]
 pub struct RouterOptions {
     pub seed: u64,
@@ -98,7 +98,7 @@ pub fn run_router(options: &RouterOptions) -> Report {
     Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
-/// A seed of the world of effect runs.
+/// A seed of the world of effect runs (`runs.rs`).
 #[derive(Clone, Debug)]
 pub struct RunsOptions {
     pub seed: u64,
@@ -114,7 +114,7 @@ pub fn run_runs(options: &RunsOptions) -> Report {
     Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
-/// A seed of the world of `sys/loop`.
+/// A seed of the world of `sys/loop` (`reactor.rs`).
 #[derive(Clone, Debug)]
 pub struct ReactorOptions {
     pub seed: u64,
@@ -130,7 +130,7 @@ pub fn run_reactor(options: &ReactorOptions) -> Report {
     Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
-/// An engine that panics has failed its seed like any other; the steps that led there are still worth showing.
+/// A panic of the engine fails the seed like a violation, so that the steps that led there are still shown.
 fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);

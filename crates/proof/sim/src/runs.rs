@@ -27,15 +27,15 @@ use crate::trace::Trace;
 const CALM_MS_MAX: u64 = 60_000;
 const BUDGET: usize = 5;
 const RUNS_MAX: usize = 12;
-/// Beyond every seed.
+/// More than any seed makes.
 const GUEST_EVENTS_MAX: usize = 1 << 20;
-/// Calls of the past that late answers name.
+/// How many calls of the past are kept for late answers to name.
 const OLD_CALLS_MAX: usize = 64;
 
 #[derive(Debug)]
 enum Happening {
     Start,
-    /// The handler of a call that was not answered at once.
+    /// A handler answers a call that was not answered at once.
     Complete {
         call: CallId,
         answer: Answer<i64>,
@@ -141,7 +141,7 @@ impl RunsWorld {
         match happening {
             Happening::Start => self.start()?,
             Happening::Complete { call, answer } => self.complete(call, answer)?,
-            // A tick that was scheduled for an earlier moment has taken its place otherwise.
+            // A tick that does not match `tick_at` was replaced by one planned for an earlier moment.
             Happening::Tick if self.tick_at == Some(at_ms) => {
                 self.tick_at = None;
                 self.tick()?;
@@ -224,7 +224,7 @@ impl RunsWorld {
         (lines, endless)
     }
 
-    /// Carries out the effects and reads what the guests were told. After a step, the effects say whose step it was.
+    /// Carries out the effects and records what the guests were told. After a step, the effects show which run took it.
     fn effects(&mut self, after_step: bool) -> Result<(), Violation> {
         let mut stepped = None;
         while self.log_read < self.log.events().len() {
@@ -364,7 +364,7 @@ impl RunsWorld {
 
     fn cancel(&mut self, run: RunId) -> Result<(), Violation> {
         self.faults.add(Fault::Cancelled);
-        // The second time must change nothing.
+        // The second cancel must change nothing.
         for _ in 0..2 {
             let input = Input::Cancel { run, reason: None };
             let disposition = self.runs.handle(self.now(), input).unwrap_or(Disposition::Dropped);
@@ -375,7 +375,8 @@ impl RunsWorld {
         Ok(())
     }
 
-    /// Now and then a run is cancelled, an answer comes for a call of the past, or the shell is busy elsewhere.
+    /// Now and then a run is cancelled, an answer comes for a call of the past, or the shell is busy with something
+    /// else.
     fn fate(&mut self) -> Result<(), Violation> {
         if self.calm {
             return Ok(());

@@ -25,7 +25,7 @@ pub const ALL: [Sabotage; 16] = [
     Sabotage::BelieveEveryStep,
 ];
 
-/// Whichever of them comes first in a seed is reported.
+/// The invariants of which a seed must report one: whichever it violates first.
 pub fn expected(sabotage: Sabotage) -> &'static [&'static str] {
     match sabotage {
         Sabotage::AnswerBeforeCommit => &["durable_first"],
@@ -72,7 +72,7 @@ pub fn expected_of_claims(sabotage: ClaimsSabotage) -> &'static [&'static str] {
         ClaimsSabotage::FireWithoutFence => &["fired_once", "stored_once"],
         ClaimsSabotage::TrimUnfinished => &["trims_finished_only"],
         ClaimsSabotage::CountUnstarted => &["attempts_are_runs"],
-        // What ends its process is never counted, and never ends.
+        // An event that ends its process is then never counted as an attempt, and so never ends.
         ClaimsSabotage::TrustSuspects => &["nothing_lost"],
         ClaimsSabotage::ForgetOrder => &["order_per_key"],
     }

@@ -1,4 +1,4 @@
-//! What will happen, ordered by time and, at the same time, by who asked first.
+//! The schedule of a world: what will happen, ordered by time and, at the same time, by the order of scheduling.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! What the checkers get to see: every contact between the engine, its store and its clients.
+//! The contacts between the engine, its store and its clients, which the checkers get to see.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ pub(crate) enum Seen<'a> {
     },
     /// An engine was restored from the store.
     Started,
-    /// An input is about to be handed to the engine.
+    /// An input is about to be given to the engine.
     Told {
         input: &'a Input,
     },
@@ -24,7 +24,7 @@ pub(crate) enum Seen<'a> {
     Wanted {
         batch: &'a Batch,
     },
-    /// A batch became durable. Seen before the ledger has it.
+    /// A batch became durable. Shown before the ledger contains it.
     Durable {
         batch: &'a Batch,
         outcome: &'a Outcome,
@@ -43,20 +43,20 @@ pub(crate) enum Seen<'a> {
         event: &'a Arc<Event>,
         attempts: u32,
     },
-    /// The engine has settled and says when it wants to be woken. It was quiet if nothing went in and nothing came out.
+    /// The engine has settled and says when it wants to be woken. `quiet`: nothing went in and nothing came out.
     Settled {
         deadline: Option<Mono>,
         quiet: bool,
     },
-    /// The engine has settled, nothing it asked for is under way, nothing waits to be handed to it.
+    /// The engine has settled, none of its commits and reads is in progress, and no input waits.
     Idle,
     /// The engine said that it may end.
     Stopped,
-    /// The server is gone, and with it whatever its disk did not keep: the ledger already shows what is left.
+    /// The server has ended, and whatever its disk did not keep is lost: the ledger already shows what is left.
     Ended {
         ending: Ending,
     },
-    /// The world ends, after a time in which everything went well.
+    /// The world ends, after a time without faults.
     End {
         store: &'a dyn Store,
     },

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-/// How much of the past is shown when an invariant is violated.
+/// How many of the last steps are shown when an invariant is violated.
 const TAIL_LINES_MAX: usize = 60;
 
 #[derive(Debug)]

@@ -1,7 +1,8 @@
-//! What the outside saw: connections, memberships, deliveries, acks. Kept without looking into the engine.
+//! The traffic as seen from outside: connections, memberships, deliveries, acks. Recorded without looking into the
+//! engine.
 //!
 //! Where the engine is free to decide (an ack that comes when the lease just ran out), this record knows that it does
-//! not know: such a lease is not `certain`, such an ack is `Maybe`. Checkers accuse only on what is certain.
+//! not know: such a lease is not `certain`, such an ack is `Maybe`. Checkers report only what is certain.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::place::{Seat, Spot};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Conn {
-    /// In which turn of the engine it was closed. What was decided in that very turn may still name it.
+    /// The turn of the engine in which it was closed. Decisions of that very turn may still name it.
     pub closed_in_turn: Option<u64>,
     /// `None` = not in credit mode.
     pub credits: Option<u64>,
@@ -22,7 +23,7 @@ pub(crate) struct Conn {
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Member {
-    /// Two values while a subscription that changes it is not answered.
+    /// The two differ while a subscription that changes the window is not answered.
     pub window_min: u32,
     pub window_max: u32,
     pub mode: AckMode,
@@ -45,25 +46,25 @@ pub(crate) enum Acked {
     Yes,
 }
 
-/// One event as one group has met it.
+/// An event as one group has met it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Item {
-    /// Deliveries ever, and since the server that runs now was started: of those, only the ones that count.
+    /// Deliveries ever, and those since the running server was started. The latter count only those that are attempts.
     pub sends: u32,
     pub sends_this_life: u32,
     pub lease: Option<Lease>,
     pub acked: Acked,
     pub not_before_ms: u64,
-    /// The server's stop cut its last delivery short, which then does not count.
+    /// A stop of the server cut the last delivery short, so that it does not count.
     pub cut_short: bool,
-    /// A NACK came when it was, perhaps, already completed: it may begin anew.
+    /// A NACK came when the event was perhaps completed already: it may begin anew.
     pub asked_back: bool,
-    /// It was given back when its lease had, perhaps, already ended: that delivery counts or not.
+    /// The event was given back when its lease had perhaps ended already: that delivery may count or not.
     pub miscounted: bool,
     /// Deliveries ever that were given back and so were no attempts.
     pub given_back: u32,
-    /// Of all deliveries of the world: the number of its latest one, of the oldest one to `last` that is not answered, and
-    /// of the newest one of any event when it was last refused.
+    /// Positions in the order of all deliveries of the world: of this event's latest delivery, of its oldest unanswered
+    /// delivery to `last`, and of the newest delivery of any event when this event was last refused.
     pub order: u64,
     pub ackable: u64,
     pub refused: u64,
@@ -79,7 +80,7 @@ pub(crate) enum Departure {
 }
 
 impl Item {
-    /// Its delivery under way was no attempt.
+    /// The delivery in progress was no attempt.
     pub(crate) fn give_back(&mut self) {
         self.sends_this_life = self.sends_this_life.saturating_sub(1);
         self.given_back += 1;
@@ -87,7 +88,7 @@ impl Item {
         self.answered = true;
     }
 
-    /// Attempts that may have ended by now: not those given back, not the one under way.
+    /// Attempts that may have ended by now: without deliveries that were given back, and without the one in progress.
     pub(crate) fn attempts_ended_max(&self, now_ms: u64) -> u32 {
         let under_way = self.surely_held(now_ms).is_some() && self.acked == Acked::No;
         self.sends.saturating_sub(self.given_back + u32::from(under_way))
@@ -129,7 +130,7 @@ impl Traffic {
             .count()
     }
 
-    /// Whether somebody has asked to move the group, or to delete its topic, and was not answered yet.
+    /// Whether a request to move the group, or to delete its topic, is not answered yet.
     pub(crate) fn is_moving(&self, seat: &Seat) -> bool {
         let mut moved = self.asked.values().filter_map(moves);
         moved.any(|moved| moved == *seat) || self.is_dropping(&seat.topic)
@@ -141,8 +142,8 @@ impl Traffic {
             .any(|request| matches!(request, Request::DeleteTopic { topic: of } if of == topic))
     }
 
-    /// The topic is deleted: whatever has its name later is another one. How often events were sent is kept, because
-    /// a crash may bring the topic back.
+    /// The topic is deleted: a later topic with its name is another one. How often events were sent is kept, because a
+    /// crash may bring the topic back.
     pub(crate) fn forget_topic(&mut self, topic: &TopicKey) {
         let items = self.items.iter_mut().filter(|(spot, _)| spot.seat.topic == *topic);
         for item in items.flat_map(|(_, items)| items.values_mut()) {
@@ -188,7 +189,7 @@ impl Traffic {
         }
     }
 
-    /// The group stands somewhere else in this partition from now on, whatever it was sent before.
+    /// The group has another position in this partition from now on, whatever it was sent before.
     pub(crate) fn move_group(&mut self, spot: &Spot) {
         for item in self.items.get_mut(spot).into_iter().flat_map(BTreeMap::values_mut) {
             item.lease = item.lease.map(|lease| Lease { certain: false, ..lease });
@@ -210,8 +211,8 @@ impl Traffic {
         });
     }
 
-    /// What the connection held is free, on one seat or on all. Of a lost one the lowest event of each partition was an
-    /// attempt, all others are given back.
+    /// Frees what the connection held, in one group or in all. If the connection was lost, the lowest event of each
+    /// partition was an attempt and all others are given back.
     pub(crate) fn release(&mut self, conn: ConnId, seat: Option<&Seat>, departure: Departure, now_ms: u64) {
         for (_, items) in self.items.iter_mut().filter(|(spot, _)| seat.is_none_or(|seat| spot.seat == *seat))
         {
@@ -221,7 +222,7 @@ impl Traffic {
                 if surely && blamed && !unclear {
                     item.give_back();
                 } else if !surely || unclear {
-                    // Whether it was still held, or the lowest that was, is the engine's to say.
+                    // The engine decides whether the event was still held, and whether it was the lowest that was.
                     item.miscounted = true;
                     unclear = departure == Departure::Lost;
                 }
@@ -231,7 +232,7 @@ impl Traffic {
         }
     }
 
-    /// The server is gone: no connection, no lease, no unwritten ack outlives it.
+    /// The server has ended: no connection, no lease, no unwritten ack outlives it.
     pub(crate) fn forget_server(&mut self) {
         self.conns.clear();
         self.asked.clear();
@@ -246,7 +247,7 @@ impl Traffic {
         self.items.values_mut().flat_map(BTreeMap::values_mut).for_each(|item| item.cut_short = false);
     }
 
-    /// A stop does not count the deliveries that it cut short.
+    /// A stop does not count the deliveries that it cuts short.
     pub(crate) fn cut_short(&mut self, now_ms: u64) {
         for item in self.items.values_mut().flat_map(BTreeMap::values_mut) {
             item.cut_short |= item.surely_held(now_ms).is_some() && item.acked == Acked::No;
@@ -258,7 +259,7 @@ pub(crate) fn seat_of(subscribe: &Subscribe) -> Seat {
     Seat { topic: subscribe.topic.clone(), group: subscribe.group.clone() }
 }
 
-/// The group that this request moves against the rule that commits only go forward.
+/// The group that this request moves, as an exception to the rule that commits only go forward.
 pub(crate) fn moves(request: &Request) -> Option<Seat> {
     match request {
         Request::Subscribe(subscribe) if subscribe.reset => Some(seat_of(subscribe)),

@@ -1,4 +1,4 @@
-//! Inputs and effects in one short line each, for the trace.
+//! Writes inputs and effects as one short line each, for the trace.
 
 use millrace_bus::{Effect, Input, Reply, ReplyTo, Request};
 use millrace_model::{Batch, Op};

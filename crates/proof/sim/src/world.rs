@@ -1,4 +1,4 @@
-//! The world: one clock, one schedule, one server on one disk, and everyone who talks to it.
+//! The world of the bus: one clock, one schedule, one server on one disk, and everyone who talks to it.
 
 mod crash;
 mod fate;
@@ -27,7 +27,7 @@ use crate::schedule::Schedule;
 use crate::seen::Seen;
 use crate::trace::Trace;
 
-/// The calm ends by itself when everything is finished; if not by then, it never will.
+/// The calm ends when everything is finished; what is not finished after this long never will be.
 const CALM_MS_MAX: u64 = 120_000;
 
 #[derive(Debug)]
@@ -36,15 +36,15 @@ enum Happening {
         actor: ActorId,
         note: Note,
     },
-    /// Draw what goes wrong next.
+    /// Time to draw what goes wrong next.
     Fate,
     /// The wall clock is no longer far off.
     ClockReturns,
-    /// Somebody else writes to the store.
+    /// Another process writes to the store.
     Neighbour,
     /// The server starts.
     Start,
-    /// The rest is about one life of the server and void in the next.
+    /// The variants below are about one life of the server and void in the next.
     Turn {
         life: u64,
     },
@@ -66,7 +66,7 @@ enum Happening {
         life: u64,
         ending: Ending,
     },
-    /// By now a stop must have come to its end.
+    /// A stop must have ended by now.
     StopIsLate {
         life: u64,
     },
@@ -76,12 +76,12 @@ pub(crate) struct World {
     clock: Clock,
     schedule: Schedule<Happening>,
     plan: Plan,
-    /// For the fate, and for how long disk and reads take.
+    /// For the fate, and for how long commits and reads take.
     dice: Dice,
     disk: Disk,
     shell: Option<Shell>,
     life: u64,
-    /// How far the writer has looked around.
+    /// The last commit that the writer has seen when looking around.
     watched: CommitNumber,
     desk: Desk,
     admin: Admin,
@@ -156,7 +156,7 @@ impl World {
         self.clock.world_ms
     }
 
-    /// Faults for about `steps` steps, then a calm in which everything must come to its end.
+    /// Runs about `steps` steps with faults, then a calm in which everything must come to its end.
     pub(crate) fn run(&mut self, steps: u64) -> Result<(), Violation> {
         while self.steps < steps {
             self.step()?;
@@ -168,7 +168,7 @@ impl World {
         checkers.see(facts, &Seen::End { store: disk.store() })
     }
 
-    /// False when nothing will ever happen again.
+    /// Returns false when nothing will ever happen again.
     fn step(&mut self) -> Result<bool, Violation> {
         let Some((at_ms, happening)) = self.schedule.pop() else { return Ok(false) };
         self.steps += 1;
@@ -202,7 +202,7 @@ impl World {
         Ok(())
     }
 
-    /// Shows something to the checkers and then lets the record take it up.
+    /// Shows a contact to the checkers and then adds it to the record.
     fn see(&mut self, seen: &Seen<'_>) -> Result<(), Violation> {
         self.checkers.see(&self.facts, seen)?;
         self.facts.apply(seen);

@@ -4,7 +4,7 @@ use millrace_sim::{
     Fault, FaultCounts, REACTOR_SABOTAGES, ReactorOptions, expected_of_reactor, invariants, run_reactor,
 };
 
-/// Thousands are run by hand.
+/// Thousands of seeds are run by hand.
 const SEEDS: std::ops::Range<u64> = 1..41;
 
 fn options(seed: u64) -> ReactorOptions {
@@ -20,7 +20,7 @@ fn no_invariant_is_violated() {
         assert_eq!(report.violation, None, "seed {seed}, last steps:\n{tail}");
         faults.merge(&report.faults);
     }
-    // A world in which nothing goes wrong would pass, too.
+    // A world without faults would pass, too.
     for fault in [
         Fault::BadFrame,
         Fault::HandleEnded,

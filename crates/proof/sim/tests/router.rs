@@ -1,10 +1,10 @@
-//! The world of the loop: seeds that must pass, and checkers that must bite.
+//! The world of the CQRS loop: seeds that must pass, and checkers that must bite.
 
 use millrace_sim::{
     Fault, FaultCounts, ROUTER_SABOTAGES, RouterOptions, expected_of_router, invariants, run_router,
 };
 
-/// Thousands are run by hand.
+/// Thousands of seeds are run by hand.
 const SEEDS: std::ops::Range<u64> = 1..21;
 
 fn options(seed: u64) -> RouterOptions {
@@ -20,7 +20,7 @@ fn no_invariant_is_violated() {
         assert_eq!(report.violation, None, "seed {seed}, last steps:\n{tail}");
         faults.merge(&report.faults);
     }
-    // A world in which nothing goes wrong would pass, too.
+    // A world without faults would pass, too.
     for fault in
         [Fault::Kill, Fault::CommitFailed, Fault::WallStep, Fault::Vanished, Fault::Disconnect, Fault::Reset]
     {
@@ -38,7 +38,7 @@ fn every_sabotage_is_reported_by_the_invariant_it_breaks() {
             let report = run_router(&RouterOptions { sabotage: Some(sabotage), ..options(seed) });
             report.violation.map(|violation| violation.invariant)
         });
-        // The first that shows it is enough.
+        // The first seed that shows the bug is enough.
         let hit = reported.take(20).any(|invariant| expected.contains(&invariant));
         assert!(hit, "{sabotage:?} should violate one of {expected:?}");
     }

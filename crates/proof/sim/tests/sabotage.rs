@@ -2,7 +2,7 @@
 
 use millrace_sim::{Options, SABOTAGES, expected_invariants, invariants, run};
 
-/// A bug that takes a rare moment to show may hide in many seeds, not in all of these.
+/// A bug that shows only at a rare moment may hide in many seeds, not in all of these.
 const SEEDS: std::ops::Range<u64> = 1..200;
 
 #[test]

@@ -18,7 +18,7 @@ fn no_invariant_is_violated() {
         assert_eq!(report.violation, None, "seed {seed}, last steps:\n{tail}");
         faults.merge(&report.faults);
     }
-    // A world in which nothing goes wrong would pass, too.
+    // A world without faults would pass, too.
     for fault in [
         Fault::Kill,
         Fault::PowerLoss,

@@ -11,7 +11,7 @@ pub(crate) fn snapshot(store: &dyn Store, boot: Option<Boot>) -> Result<Snapshot
         topics: table(store, Space::Topics)?,
         groups: table(store, Space::Groups)?,
         cursors: table(store, Space::Cursors)?,
-        tries: table(store, Space::Tries)?,
+        tries: table(store, Space::Attempts)?,
         seed: rand::random(),
         first_due: first_due(store)?,
         elapsed: row(store, Space::Kv, keys::ELAPSED)?,

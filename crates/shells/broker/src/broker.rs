@@ -12,7 +12,6 @@ use millrace_shell::SystemClock;
 use millrace_store::{Pace, Store, StoreError};
 use tokio::sync::{oneshot, watch};
 
-use crate::crew::{self, Crew};
 use crate::dispatch::Dispatch;
 use crate::handle::{Handle, Shared};
 use crate::health::Health;
@@ -24,7 +23,8 @@ use crate::owner::Owner;
 use crate::readers::{Jobs, Reader};
 use crate::settings::BrokerSettings;
 use crate::watcher::Watcher;
-use crate::writer::{Chores, Writer};
+use crate::workers::{self, Workers};
+use crate::writer::{Maintenance, Writer};
 use crate::{boot, notes};
 
 #[derive(Debug, thiserror::Error)]
@@ -76,7 +76,7 @@ impl Broker {
         let shared = Arc::new(Shared {
             clock,
             inbox: Arc::new(Inbox::new(settings.request_units_max)),
-            crew: OnceLock::new(),
+            workers: OnceLock::new(),
             backlog: Arc::default(),
             metrics,
             notes: notes_end,
@@ -111,17 +111,17 @@ impl Broker {
             metrics: metrics.clone(),
             health: health.clone(),
             settings: settings.clone(),
-            chores: Mutex::new(Chores::new(settings, watcher)),
+            maintenance: Mutex::new(Maintenance::new(settings, watcher)),
             attempts: AtomicU32::new(0),
             monitor: self.monitor.clone(),
         };
         let owner = Mutex::new(Some(Box::new(owner)));
-        let crew = Arc::new(Crew { shared: self.shared.clone(), owner, writer });
+        let workers = Arc::new(Workers { shared: self.shared.clone(), owner, writer });
         // Set only here.
-        let _ = self.shared.crew.set(Arc::downgrade(&crew));
-        for _ in 0..crew::THREADS {
-            let crew = crew.clone();
-            self.threads.push(spawn("crew", move || crew.run())?);
+        let _ = self.shared.workers.set(Arc::downgrade(&workers));
+        for _ in 0..workers::THREADS {
+            let workers = workers.clone();
+            self.threads.push(spawn("workers", move || workers.run())?);
         }
         Ok(())
     }
@@ -180,7 +180,7 @@ impl Broker {
         self.finish();
         for thread in self.threads.drain(..) {
             if thread.join().is_err() {
-                tracing::error!("a thread of the runtime had panicked");
+                tracing::error!("a thread of the broker had panicked");
             }
         }
     }

@@ -8,7 +8,6 @@ use millrace_model::Namespace;
 use millrace_shell::SystemClock;
 use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::crew::{self, Crew};
 use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::link::{Asked, Link, units};
@@ -17,11 +16,12 @@ use crate::notes::NotesEnd;
 use crate::outbox::Outbox;
 use crate::schemas::Schemas;
 use crate::settings::BrokerSettings;
+use crate::workers::{self, Workers};
 use crate::writer::Backlog;
 
 /// The broker has ended: nothing will be answered any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the runtime has ended")]
+#[error("the broker has ended")]
 pub struct Ended;
 
 /// A request that was handed over.
@@ -48,7 +48,7 @@ pub(crate) struct Shared {
     pub(crate) clock: SystemClock,
     pub(crate) inbox: Arc<Inbox>,
     /// Set once at the start. Weak, because a longer-lived reference would keep the store open.
-    pub(crate) crew: OnceLock<Weak<Crew>>,
+    pub(crate) workers: OnceLock<Weak<Workers>>,
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
@@ -98,7 +98,7 @@ impl Handle {
         let checked = self.shared.schemas.check(&request).await;
         self.shared.inbox.reserve(units).await?;
         let asked = std::iter::once((Asked::Call { answer, by, request, checked }, units));
-        crew::ask(&self.shared, asked, self.may_commit)?;
+        workers::ask(&self.shared, asked, self.may_commit)?;
         Ok(Call(reply))
     }
 

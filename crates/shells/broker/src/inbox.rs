@@ -1,4 +1,4 @@
-//! The queues of the crew (requests and completions, called lanes) and the choice of each thread's next job, all behind
+//! The queues of the workers (requests and completions, called lanes) and the choice of each thread's next job, all behind
 //! one lock.
 //!
 //! Completions come from the shell's own threads and are bounded by what the engine has asked for. Requests come from
@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use millrace_bus::Input;
 use tokio::sync::Semaphore;
 
-use crate::crew;
 use crate::handle::Ended;
 use crate::link::Asked;
 use crate::settings::BrokerSettings;
+use crate::workers;
 use crate::writer::Backlog;
 
 /// Inputs of a short turn, at most. A short turn runs before a commit that waits, because its result then joins the
@@ -26,7 +26,7 @@ use crate::writer::Backlog;
 const SHORT_TURN: usize = 16;
 /// Turns in a row that may run before a commit that waits: requests that come while answers are sent still join that
 /// commit.
-const PUT_OFF_MAX: u32 = 3;
+const DEFERRED_COMMITS_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Inbox {
@@ -44,21 +44,21 @@ struct Lanes {
     ended: bool,
     retired: bool,
     deciding: bool,
-    /// A thread is committing or doing chores. Stays true when the store has failed.
+    /// A thread is committing or doing maintenance. Stays true when the store has failed.
     writing: bool,
     /// Turns that were run before a commit that waits.
-    put_off: u32,
+    deferred_commits: u32,
     /// The last attempt to commit wrote nothing: nothing is committed before this time.
     commit_at: Option<Instant>,
     /// When the engine must run again even if nothing happens.
     decide_at: Instant,
-    /// When the writer has chores (work besides commits). After a commit, chores come before the next one
-    /// (`chores_next`), or a busy writer would never do them.
-    chores_at: Instant,
-    chores_next: bool,
-    /// When each sleeping thread of the crew wakes by itself.
-    sleepers: Vec<Instant>,
-    /// Edges that are doing a job of the crew: the crew does not end before they have finished.
+    /// When the writer has maintenance to do (work besides commits). After a commit, maintenance comes before the next one
+    /// (`maintenance_next`), or a busy writer would never do it.
+    maintenance_at: Instant,
+    maintenance_next: bool,
+    /// When each sleeping thread of the workers wakes by itself.
+    idle_until: Vec<Instant>,
+    /// Edges that are doing a job of the workers: the workers do not end before they have finished.
     helpers: usize,
     /// An empty turn that keeps the capacity of its vectors.
     spare: Turn,
@@ -70,7 +70,7 @@ pub(crate) enum Job {
     Decide(Turn),
     Commit,
     /// The writer's work besides commits.
-    Chores,
+    Maintenance,
     /// Drop the owner.
     Retire,
     End,
@@ -94,13 +94,13 @@ impl Inbox {
                 retired: false,
                 deciding: false,
                 writing: false,
-                put_off: 0,
+                deferred_commits: 0,
                 commit_at: None,
                 // The engine may have work from before the restart.
                 decide_at: now,
-                chores_at: now,
-                chores_next: false,
-                sleepers: Vec::with_capacity(crew::THREADS),
+                maintenance_at: now,
+                maintenance_next: false,
+                idle_until: Vec::with_capacity(workers::THREADS),
                 helpers: 0,
                 spare: Turn::default(),
             }),
@@ -137,7 +137,7 @@ impl Inbox {
     }
 
     /// Like [`Inbox::push`], for an edge that can run the engine itself: returns the turn if no thread is deciding and
-    /// the turn is short. Waking a thread of the crew would cost more than the turn. A caller that gets a turn must end
+    /// the turn is short. Waking a thread of the workers would cost more than the turn. A caller that gets a turn must end
     /// with [`Inbox::helped`].
     pub(crate) fn push_or_take(
         &self,
@@ -174,11 +174,11 @@ impl Inbox {
     }
 
     /// Whether an edge that has run a turn is to commit as well. Only if no other thread is awake and there is exactly
-    /// one batch: a lone publisher gets its answer without any other thread, and with several publishers the crew, once
+    /// one batch: a lone publisher gets its answer without any other thread, and with several publishers the workers, once
     /// awake, gathers their batches. Otherwise wakes the thread that is needed.
     pub(crate) fn commit_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> bool {
         let mut lanes = self.lock();
-        let alone = lanes.sleepers.len() == crew::THREADS && lanes.helpers == 1 && !lanes.ended;
+        let alone = lanes.idle_until.len() == workers::THREADS && lanes.helpers == 1 && !lanes.ended;
         let idle = !lanes.deciding && lanes.requests.is_empty() && lanes.completions.is_empty();
         let can_write = !lanes.writing && lanes.commit_at.is_none();
         let commits = alone && idle && can_write && backlog.waiting() == 1;
@@ -194,7 +194,7 @@ impl Inbox {
     pub(crate) fn wrote_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
         let mut lanes = self.lock();
         lanes.writing = false;
-        lanes.chores_next = true;
+        lanes.maintenance_next = true;
         self.short_turn(&mut lanes, backlog, settings)
     }
 
@@ -203,7 +203,7 @@ impl Inbox {
         self.share(self.lock(), backlog, settings);
     }
 
-    /// An edge has finished its job of the crew, with or without a panic.
+    /// An edge has finished its job of the workers, with or without a panic.
     pub(crate) fn helped(&self) {
         let mut lanes = self.lock();
         lanes.helpers -= 1;
@@ -227,7 +227,7 @@ impl Inbox {
 
     /// Wakes a thread for a turn, unless one is deciding, which looks again afterwards.
     fn wake_for_a_turn(&self, lanes: MutexGuard<'_, Lanes>) {
-        let needed = !lanes.sleepers.is_empty() && !lanes.deciding;
+        let needed = !lanes.idle_until.is_empty() && !lanes.deciding;
         drop(lanes);
         if needed {
             self.wake.notify_one();
@@ -249,15 +249,15 @@ impl Inbox {
                 until = until.min(lanes.decide_at);
             }
             if !lanes.writing {
-                until = until.min(lanes.chores_at).min(lanes.commit_at.unwrap_or(until));
+                until = until.min(lanes.maintenance_at).min(lanes.commit_at.unwrap_or(until));
             }
-            lanes.sleepers.push(until);
+            lanes.idle_until.push(until);
             let wait = until.saturating_duration_since(now);
             let woken = self.wake.wait_timeout(lanes, wait).unwrap_or_else(PoisonError::into_inner);
             lanes = woken.0;
-            // If two sleepers have the same time, it does not matter which one is removed.
-            if let Some(own) = lanes.sleepers.iter().position(|sleeper| *sleeper == until) {
-                lanes.sleepers.swap_remove(own);
+            // If two idle_until have the same time, it does not matter which one is removed.
+            if let Some(own) = lanes.idle_until.iter().position(|sleeper| *sleeper == until) {
+                lanes.idle_until.swap_remove(own);
             }
         }
     }
@@ -287,18 +287,19 @@ impl Inbox {
         let asked = requests_max > 0 && !lanes.requests.is_empty();
         let turn = asked || now >= lanes.decide_at || !lanes.completions.is_empty();
         let long = lanes.requests.len().max(lanes.completions.len()) > SHORT_TURN;
-        if !lanes.deciding && turn && !(can_write && (lanes.put_off >= PUT_OFF_MAX || long)) {
-            lanes.put_off = if can_write { lanes.put_off + 1 } else { 0 };
+        if !lanes.deciding && turn && !(can_write && (lanes.deferred_commits >= DEFERRED_COMMITS_MAX || long))
+        {
+            lanes.deferred_commits = if can_write { lanes.deferred_commits + 1 } else { 0 };
             return Some(Job::Decide(self.take(lanes, requests_max)));
         }
-        let chores = !lanes.writing && now >= lanes.chores_at;
-        if chores && (lanes.chores_next || !can_write) {
+        let maintenance = !lanes.writing && now >= lanes.maintenance_at;
+        if maintenance && (lanes.maintenance_next || !can_write) {
             lanes.writing = true;
-            return Some(Job::Chores);
+            return Some(Job::Maintenance);
         }
         if can_write {
             lanes.writing = true;
-            lanes.put_off = 0;
+            lanes.deferred_commits = 0;
             return Some(Job::Commit);
         }
         None
@@ -321,18 +322,21 @@ impl Inbox {
         turn
     }
 
-    /// Wakes a sleeping thread if there is a job left for it, or if it would wake too late. Not for chores while a
-    /// thread decides, because that thread looks for chores afterwards: waking a thread only to set another alarm costs
+    /// Wakes a sleeping thread if there is a job left for it, or if it would wake too late. Not for maintenance while a
+    /// thread decides, because that thread looks for maintenance afterwards: waking a thread only to set another alarm costs
     /// as much as a turn.
     fn share(&self, lanes: MutexGuard<'_, Lanes>, backlog: &Backlog, settings: &BrokerSettings) {
         let asked = !lanes.requests.is_empty() && backlog.requests_max(settings) > 0;
         let turn = !lanes.deciding && (asked || !lanes.completions.is_empty());
-        let first = lanes.sleepers.iter().min();
+        let first = lanes.idle_until.iter().min();
         let late = first.is_some_and(|first| {
-            let chores_at = lanes.chores_at.min(lanes.commit_at.unwrap_or(lanes.chores_at));
-            !lanes.deciding && (lanes.decide_at < *first || (!lanes.writing && chores_at < *first))
+            let maintenance_at = lanes.maintenance_at.min(lanes.commit_at.unwrap_or(lanes.maintenance_at));
+            !lanes.deciding && (lanes.decide_at < *first || (!lanes.writing && maintenance_at < *first))
         });
-        let write = !lanes.writing && lanes.put_off == 0 && lanes.commit_at.is_none() && backlog.is_waiting();
+        let write = !lanes.writing
+            && lanes.deferred_commits == 0
+            && lanes.commit_at.is_none()
+            && backlog.is_waiting();
         let needed = first.is_some() && (lanes.ended || turn || late || write);
         drop(lanes);
         if needed {
@@ -353,10 +357,10 @@ impl Inbox {
         let mut lanes = self.lock();
         lanes.writing = false;
         lanes.commit_at = None;
-        lanes.chores_next = true;
+        lanes.maintenance_next = true;
     }
 
-    /// An attempt to commit wrote nothing: the next one is due at `at`. Chores go on meanwhile, because they may free
+    /// An attempt to commit wrote nothing: the next one is due at `at`. Maintenance go on meanwhile, because they may free
     /// space.
     pub(crate) fn wrote_nothing(&self, at: Instant) {
         let mut lanes = self.lock();
@@ -364,12 +368,12 @@ impl Inbox {
         lanes.commit_at = Some(at);
     }
 
-    /// The chores are done; the next are due at `until`.
+    /// The maintenance are done; the next are due at `until`.
     pub(crate) fn chores_done(&self, until: Instant) {
         let mut lanes = self.lock();
         lanes.writing = false;
-        lanes.chores_at = until;
-        lanes.chores_next = false;
+        lanes.maintenance_at = until;
+        lanes.maintenance_next = false;
     }
 
     /// Accepts no more requests. Those still queued are dropped, which tells their callers.

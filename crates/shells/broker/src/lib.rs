@@ -9,7 +9,7 @@
 //!
 //! The owner alone touches the engine. In each turn it passes the waiting inputs to the engine, lets the engine decide,
 //! and carries out the effects; it never waits for a disk or a socket. Owner and writer are jobs, not threads: two
-//! threads share them (see `crew`), so that a lone request need not wait for a sleeping thread to wake, and while one
+//! threads share them (see `workers`), so that a lone request need not wait for a sleeping thread to wake, and while one
 //! thread waits for the disk the other can decide. A slow disk fills the writer's backlog; when that is full the owner
 //! takes no more requests, so the edges stop reading their sockets. A client that reads slowly fills its own outbox and
 //! nobody else's. A monitor thread reports what a slow commit waits for, and when the disk is full.
@@ -21,7 +21,6 @@
 
 mod boot;
 mod broker;
-mod crew;
 mod dispatch;
 mod handle;
 mod health;
@@ -36,6 +35,7 @@ mod readers;
 mod schemas;
 mod settings;
 mod watcher;
+mod workers;
 mod writer;
 
 pub use broker::{Broker, StartError, StopOutcome};

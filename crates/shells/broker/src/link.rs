@@ -7,9 +7,9 @@ use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request, SchemaVerdict};
 use millrace_model::{Namespace, Op};
 use tokio::sync::oneshot;
 
-use crate::crew;
 use crate::handle::{Ended, Shared};
 use crate::outbox::{Item, Outbox, Taken};
+use crate::workers;
 
 /// Units of the inbox's room that one connection reserves at a time, so that none fills it alone.
 const ASK_UNITS_MAX: u32 = 1024;
@@ -96,8 +96,8 @@ impl Link {
                 (Asked::Request { to, by: by.clone(), request, checked }, units)
             });
             // If items already wait to be written, this task must not commit: they would wait for a sync.
-            let attended = self.outbox.attend();
-            crew::ask(&self.shared, asked, self.may_commit && attended.is_empty)?;
+            let consumer_awake = self.outbox.attend();
+            workers::ask(&self.shared, asked, self.may_commit && consumer_awake.is_empty)?;
         }
         Ok(())
     }

@@ -85,7 +85,7 @@ struct State {
     congested: bool,
     closed: bool,
     /// The connection's task is awake and checks the outbox before it waits: it need not be woken.
-    attended: bool,
+    consumer_awake: bool,
 }
 
 impl Outbox {
@@ -118,9 +118,9 @@ impl Outbox {
             _ => Pressure::Fine,
         };
         state.congested |= pressure == Pressure::Rising;
-        let attended = state.attended;
+        let consumer_awake = state.consumer_awake;
         drop(state);
-        if !attended {
+        if !consumer_awake {
             self.filled.notify_one();
         }
         pressure
@@ -129,7 +129,7 @@ impl Outbox {
     /// Until the guard is dropped, adding items does not wake the connection's task.
     pub(crate) fn attend(&self) -> Attended<'_> {
         let mut state = self.lock();
-        state.attended = true;
+        state.consumer_awake = true;
         Attended { outbox: self, is_empty: state.items.is_empty() }
     }
 
@@ -153,7 +153,7 @@ impl Outbox {
     pub(crate) async fn take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Taken {
         loop {
             let mut filled = pin!(self.filled.notified());
-            // Checks at every poll, because items added while the task is awake (`attended`) do not wake it.
+            // Checks at every poll, because items added while the task is awake (`consumer_awake`) do not wake it.
             let look = poll_fn(|cx| match self.try_take(items, items_max, bytes_max) {
                 Some(taken) => Poll::Ready(Some(taken)),
                 None => filled.as_mut().poll(cx).map(|()| None),
@@ -226,7 +226,7 @@ pub(crate) struct Attended<'a> {
 
 impl Drop for Attended<'_> {
     fn drop(&mut self) {
-        self.outbox.lock().attended = false;
+        self.outbox.lock().consumer_awake = false;
     }
 }
 

@@ -1,4 +1,4 @@
-//! The owner: the only part that touches the engine, run by one thread at a time (see `crew.rs`).
+//! The owner: the only part that touches the engine, run by one thread at a time (see `workers.rs`).
 //!
 //! A turn passes the waiting inputs to the engine, settles once, and carries out the effects. Completions come first,
 //! because they free what requests need. While the writer's backlog is full, requests stay in the inbox; its room then

@@ -1,4 +1,4 @@
-//! The writer: adaptive group commit, run by one thread at a time (see `crew.rs`).
+//! The writer: adaptive group commit, run by one thread at a time (see `workers.rs`).
 //!
 //! The writer takes every batch in the queue, commits them with one sync, reports the outcomes, and looks again. While
 //! a sync is under way the next batches gather, so the busier the writer is the more each sync carries; an idle writer
@@ -133,7 +133,7 @@ pub(crate) struct Writer {
     pub(crate) health: Arc<Health>,
     pub(crate) settings: BrokerSettings,
     /// Never contended: one thread at a time is the writer.
-    pub(crate) chores: Mutex<Chores>,
+    pub(crate) maintenance: Mutex<Maintenance>,
     /// Attempts of the commit at the head of the queue that wrote nothing.
     pub(crate) attempts: AtomicU32,
     pub(crate) monitor: Arc<monitor::Control>,
@@ -150,17 +150,17 @@ pub(crate) enum Wrote {
 
 /// The writer's work besides commits (housekeeping of the store, looking for commits of other processes), and when it
 /// is due.
-pub(crate) struct Chores {
+pub(crate) struct Maintenance {
     maintain_at: Instant,
     watcher: Watcher,
     /// The last slice of housekeeping could not be written.
     failing: bool,
 }
 
-impl Chores {
-    pub(crate) fn new(settings: &BrokerSettings, watcher: Watcher) -> Chores {
+impl Maintenance {
+    pub(crate) fn new(settings: &BrokerSettings, watcher: Watcher) -> Maintenance {
         let interval = Duration::from_millis(settings.maintain_interval_ms);
-        Chores { maintain_at: Instant::now() + interval, watcher, failing: false }
+        Maintenance { maintain_at: Instant::now() + interval, watcher, failing: false }
     }
 }
 
@@ -219,10 +219,10 @@ impl Writer {
         Wrote::Again(Instant::now() + Duration::from_millis(pause))
     }
 
-    /// Does the chores that are due and returns when the next ones are. `None` when nothing can be written any more.
-    pub(crate) fn chores(&self) -> Option<Instant> {
-        let mut chores = self.chores.lock().unwrap_or_else(PoisonError::into_inner);
-        let Chores { maintain_at, watcher, failing } = &mut *chores;
+    /// Does the maintenance that are due and returns when the next ones are. `None` when nothing can be written any more.
+    pub(crate) fn maintenance(&self) -> Option<Instant> {
+        let mut maintenance = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        let Maintenance { maintain_at, watcher, failing } = &mut *maintenance;
         self.guarded(|writer| {
             if Instant::now() >= watcher.look_at {
                 writer.look_around(watcher);

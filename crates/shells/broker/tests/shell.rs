@@ -26,7 +26,7 @@ struct Disk {
     full: AtomicBool,
     panics: AtomicBool,
     commits: AtomicUsize,
-    /// Commits by threads that are not the crew's.
+    /// Commits by threads that are not the workers's.
     by_helpers: AtomicUsize,
     unreadable: AtomicUsize,
     /// The largest batch it accepts.
@@ -70,7 +70,7 @@ impl Store for Disk {
             return Err(StoreError::TooLarge { bytes, max });
         }
         self.commits.fetch_add(1, SeqCst);
-        if std::thread::current().name() != Some("millrace-crew") {
+        if std::thread::current().name() != Some("millrace-workers") {
             self.by_helpers.fetch_add(1, SeqCst);
         }
         self.store.commit(batches)
@@ -207,7 +207,7 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
         }
     });
     published.await.unwrap();
-    // Not all of them: at times a thread of the crew is awake to do the chores.
+    // Not all of them: at times a thread of the workers is awake to do the maintenance.
     assert!(disk.by_helpers.load(SeqCst) > 100, "{:?}", disk.by_helpers);
 
     disk.shut(true);
@@ -360,7 +360,7 @@ async fn a_commit_that_left_nothing_is_tried_again_until_it_comes_through() {
     goes_through_in_the_end().await;
 }
 
-/// The calling task commits inline at first, and hands a commit that wrote nothing over to the crew.
+/// The calling task commits inline at first, and hands a commit that wrote nothing over to the workers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lone_publisher_whose_commit_left_nothing_hands_it_over() {
     goes_through_in_the_end().await;

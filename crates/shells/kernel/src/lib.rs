@@ -15,48 +15,31 @@
 //!
 //! Start with [`Capability`] to write one, with [`LoopHandle::start`] to run the loop.
 
-mod behalf;
 mod builtin;
-mod capability;
-mod change;
+mod capabilities;
 mod child;
-mod commits;
-mod conns;
-mod context;
-mod counts;
-mod credentials;
-mod ear;
-mod handlers;
-mod inbox;
-mod manifest;
+mod clients;
+mod loop_thread;
 mod ndjson;
-mod notes;
-mod pause;
-mod port;
-mod remote;
-mod run;
 mod settings;
-mod shell;
-mod start;
 mod syscalls;
-mod watch;
 
-pub use builtin::{FeedLimits, Feeds, MemoryLimits, Shelf, bus, memory};
-pub use capability::{ActorFuture, Capability, CapabilityError, Place};
-pub use change::{BusFeed, ChangeError};
+pub use builtin::{FeedLimits, Feeds, MemoryLimits, ValueCache, bus, memory};
+pub use capabilities::capability::{ActorFuture, Capability, CapabilityError, Place};
+pub use capabilities::change::{BusFeed, ChangeError};
+pub use capabilities::context::Context;
+pub use capabilities::port::{Delivery, Port};
 pub use child::{
     Changed, Child, ChildError, ChildLimits, ChildSettings, Children, Guard, ReloadError, become_guarded,
 };
-pub use commits::Commit;
-pub use context::Context;
-pub use counts::ShellCounts;
-pub use credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_token};
-pub use inbox::{Ended, LoopLink};
+pub use clients::credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_token};
+pub use clients::remote::{OsReceiver, OsSender};
+pub use clients::watch::{Seen, Watch};
+pub use loop_thread::commits::Commit;
+pub use loop_thread::counts::ShellCounts;
+pub use loop_thread::inbox::{Ended, RouterHandle};
+pub use loop_thread::start::{Asked, LoopError, LoopHandle, LoopParts, LoopView};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;
-pub use ndjson::{PlaceError, SocketPlace, default_path};
-pub use port::{Delivery, Port};
-pub use remote::{OsReceiver, OsSender};
+pub use ndjson::{PlaceError, SocketFile, default_path};
 pub use settings::LoopSettings;
-pub use start::{Asked, LoopError, LoopHandle, LoopParts, LoopView};
-pub use watch::{Seen, Watch};

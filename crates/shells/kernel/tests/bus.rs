@@ -1,10 +1,10 @@
 //! `Bus.Publish` and feeds: a command becomes a durable event, and a durable event reaches an actor.
 
-mod desk;
+mod harness;
 
 use std::time::Duration;
 
-use desk::{Client, Desk, doer, example, fault, limits};
+use harness::{Client, Harness, doer, example, fault, limits};
 use millrace_bus::{BusLimits, From, Reply, Request, Subscribe};
 use millrace_kernel::{Capability, ChildSettings, LoopSettings};
 use millrace_model::{AckMode, Filter, Group, Namespace, OsFault, TopicKey, TopicName};
@@ -27,18 +27,18 @@ async fn publish(client: &mut Client, data: Value) -> Value {
 }
 
 /// Polls until a group's commit has reached `offset`: nothing reports that an ack has become durable.
-async fn until_committed(desk: &Desk, topic: &str, group: &str, offset: u64) {
-    while desk.committed(topic, group).await < offset {
+async fn until_committed(harness: &Harness, topic: &str, group: &str, offset: u64) {
+    while harness.committed(topic, group).await < offset {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
 
 /// Polls until the topic's only group has this many members.
-async fn until_members(desk: &Desk, topic: &str, members: usize) {
+async fn until_members(harness: &Harness, topic: &str, members: usize) {
     let topic = TopicKey::parse(&format!("default/{topic}")).expect("a topic");
     loop {
         let request = Request::ListGroups { topic: topic.clone() };
-        if let Reply::Groups(view) = desk.runtime.handle().call(request).await.expect("the bus runs")
+        if let Reply::Groups(view) = harness.runtime.handle().call(request).await.expect("the bus runs")
             && view.groups.first().is_some_and(|group| group.members == members)
         {
             return;
@@ -74,17 +74,20 @@ async fn no_dead_letters(client: &mut Client, topic: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_becomes_a_durable_event_and_the_event_reaches_an_actor() {
     let (heard_in, mut heard) = mpsc::unbounded_channel();
-    let ear = Capability::new("Ear", "Listens").on_bus(vec![topic("t", "os.Ear")], move |_, message| {
-        let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
-        let metadata = &message.metadata;
-        let text = |id: &Option<millrace_model::OsId>| id.as_ref().map(ToString::to_string);
-        heard_in
-            .send((data, metadata.id.to_string(), text(&metadata.causation), text(&metadata.correlation)))
-            .unwrap();
-        async { Ok(()) }
-    });
-    let desk = Desk::with(limits(), BusLimits::default(), vec![ear]).await;
-    let mut client = desk.client().await;
+    let ear = Capability::new("LocalQueue", "Listens").on_bus(
+        vec![topic("t", "os.LocalQueue")],
+        move |_, message| {
+            let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
+            let metadata = &message.metadata;
+            let text = |id: &Option<millrace_model::OsId>| id.as_ref().map(ToString::to_string);
+            heard_in
+                .send((data, metadata.id.to_string(), text(&metadata.causation), text(&metadata.correlation)))
+                .unwrap();
+            async { Ok(()) }
+        },
+    );
+    let harness = Harness::with(limits(), BusLimits::default(), vec![ear]).await;
+    let mut client = harness.client().await;
     let payload = json!({"n": 1});
     let published = publish(
         &mut client,
@@ -97,7 +100,7 @@ async fn a_command_becomes_a_durable_event_and_the_event_reaches_an_actor() {
     let expected = json!({"topic": "t", "partition": 0, "offset": 1, "key": "k", "headers": {"h": "v"}, "payload": payload});
     assert_eq!(data, expected);
     assert_eq!((id.as_str(), causation.as_deref(), correlation), ("my-id", Some("Bus.Publish-1"), None));
-    until_committed(&desk, "t", "os.Ear", 1).await;
+    until_committed(&harness, "t", "os.LocalQueue", 1).await;
     // The same id again is the same event, so it is not delivered a second time.
     assert_eq!(publish(&mut client, json!({"topic": "t", "payload": 1, "id": "my-id"})).await["offset"], 1);
     publish(&mut client, json!({"topic": "t", "payload": 2})).await;
@@ -110,8 +113,8 @@ async fn a_command_becomes_a_durable_event_and_the_event_reaches_an_actor() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn publishes_are_committed_in_the_order_they_were_sent() {
-    let desk = Desk::new().await;
-    let mut client = desk.client().await;
+    let harness = Harness::new().await;
+    let mut client = harness.client().await;
     for n in 0..500 {
         client.send("command", "Bus.Publish", &json!({"topic": "t", "payload": n})).await;
     }
@@ -126,9 +129,9 @@ async fn publishes_are_committed_in_the_order_they_were_sent() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_published_is_refused_with_its_code() {
-    let desk =
-        Desk::with(limits(), BusLimits { auto_create: false, ..BusLimits::default() }, Vec::new()).await;
-    let mut client = desk.client().await;
+    let harness =
+        Harness::with(limits(), BusLimits { auto_create: false, ..BusLimits::default() }, Vec::new()).await;
+    let mut client = harness.client().await;
     for (data, code, text) in [
         (
             json!({"topic": "t", "payload": 1}),
@@ -149,20 +152,20 @@ async fn what_cannot_be_published_is_refused_with_its_code() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_for_node_adds_up_and_gives_back_what_it_cannot_add() {
-    let mut desk =
-        Desk::with(limits(), BusLimits { max_attempts: 1, ..BusLimits::default() }, Vec::new()).await;
-    let mut client = desk.client().await;
+    let mut harness =
+        Harness::with(limits(), BusLimits { max_attempts: 1, ..BusLimits::default() }, Vec::new()).await;
+    let mut client = harness.client().await;
     publish(&mut client, json!({"topic": "payments", "payload": {"amount": 5}})).await;
     publish(&mut client, json!({"topic": "payments", "payload": {"amount": "five"}})).await;
     publish(&mut client, json!({"topic": "payments", "payload": {"amount": 7}})).await;
-    desk.run(vec![example("Ledger", "node", "node/ledger.mjs")]).await;
-    until_committed(&desk, "payments", "os.Ledger", 3).await;
+    harness.run(vec![example("Ledger", "node", "node/ledger.mjs")]).await;
+    until_committed(&harness, "payments", "os.Ledger", 3).await;
     assert_eq!(client.query("Ledger.Total", &json!({})).await, json!({"total": 12, "payments": 2}));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_in_the_hands_of_a_child_that_crashes_comes_again_with_the_same_id() {
-    let mut desk = Desk::new().await;
+    let mut harness = Harness::new().await;
     let manifest = json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Do"}], "bus": [{"topic": "t", "from": "earliest"}]});
     let body = "if message['type'] == 'A.Do':\n    \
                     answer('reply', seen)\n    \
@@ -171,16 +174,16 @@ async fn an_event_in_the_hands_of_a_child_that_crashes_comes_again_with_the_same
                 if data['payload'] == 'deadly' and data.get('attempts', 1) == 1: os._exit(1)\n\
                 seen = [message['metadata']['id'], data.get('attempts', 1), data['payload']]\n\
                 answer('reply', None)";
-    desk.run(vec![desk.script("A", &manifest, body)]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![harness.script("A", &manifest, body)]).await;
+    let mut client = harness.client().await;
     publish(&mut client, json!({"topic": "t", "payload": "deadly", "id": "the-one"})).await;
-    until_committed(&desk, "t", "os.A", 1).await;
+    until_committed(&harness, "t", "os.A", 1).await;
     assert_eq!(client.query("A.Do", &json!(1)).await, json!(["the-one", 2, "deadly"]));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_subscribes_by_command_and_a_client_cannot() {
-    let mut desk = Desk::new().await;
+    let mut harness = Harness::new().await;
     let body = "if message['type'] == 'A.Do':\n    \
                     asker = message\n    \
                     say({'kind': 'command', 'type': 'Bus.Subscribe', 'data': message['data'], 'metadata': {'id': 'sub'}})\n\
@@ -190,13 +193,13 @@ async fn a_child_subscribes_by_command_and_a_client_cannot() {
                     got = message['data']\n    \
                     message = asker\n    \
                     answer('reply', got)";
-    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![harness.script("A", &doer("A"), body)]).await;
+    let mut client = harness.client().await;
     let placed = client.query("A.Do", &json!({"topic": "t"})).await;
     let expected = json!({"topic": "t", "group": "os.A", "partitions": [{"partition": 0, "next": 1}]});
     assert_eq!(placed, expected);
     publish(&mut client, json!({"topic": "t", "payload": 1})).await;
-    until_committed(&desk, "t", "os.A", 1).await;
+    until_committed(&harness, "t", "os.A", 1).await;
     client.send("command", "Bus.Subscribe", &json!({"topic": "t"})).await;
     let (code, text) = fault(&client.answer().await);
     assert_eq!(code, 403);
@@ -206,20 +209,20 @@ async fn a_child_subscribes_by_command_and_a_client_cannot() {
 /// With one attempt for each event, an attempt that counted although nobody had seen the event would be its last.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_a_capability_is_unhealthy_its_events_wait_in_the_log() {
-    let mut desk = Desk::with(limits(), once(), Vec::new()).await;
+    let mut harness = Harness::with(limits(), once(), Vec::new()).await;
     let manifest = json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Die"}], "bus": [{"topic": "t", "from": "earliest"}]});
-    let dying = desk.script("A", &manifest, "os._exit(1)");
-    desk.run(vec![ChildSettings { restart: false, ..dying }]).await;
-    let mut client = desk.client().await;
-    until_members(&desk, "t", 1).await;
+    let dying = harness.script("A", &manifest, "os._exit(1)");
+    harness.run(vec![ChildSettings { restart: false, ..dying }]).await;
+    let mut client = harness.client().await;
+    until_members(&harness, "t", 1).await;
     while client.refused("A.Die", &json!(1)).await.0 != 503 {}
     for n in 0..3 {
         publish(&mut client, json!({"topic": "t", "payload": n})).await;
     }
-    until_members(&desk, "t", 0).await;
-    assert_eq!(desk.committed("t", "os.A").await, 0, "nothing was given up");
-    desk.run(vec![desk.script("A", &manifest, "answer('reply', None)")]).await;
-    until_committed(&desk, "t", "os.A", 3).await;
+    until_members(&harness, "t", 0).await;
+    assert_eq!(harness.committed("t", "os.A").await, 0, "nothing was given up");
+    harness.run(vec![harness.script("A", &manifest, "answer('reply', None)")]).await;
+    until_committed(&harness, "t", "os.A", 3).await;
     no_dead_letters(&mut client, "t").await;
 }
 
@@ -239,26 +242,26 @@ async fn while_its_mailbox_is_full_the_events_of_a_capability_wait_in_the_log() 
         .on_bus(vec![topic("t", "g")], |_, _| async { Ok(()) });
     let router = RouterLimits { mailbox_max: 1, ..RouterLimits::default() };
     let settings = LoopSettings { router, ..LoopSettings::default() };
-    let desk = Desk::with_settings(settings, limits(), once(), vec![slow]).await;
-    let (mut client, mut waiting) = (desk.client().await, desk.client().await);
-    until_members(&desk, "t", 1).await;
+    let harness = Harness::with_settings(settings, limits(), once(), vec![slow]).await;
+    let (mut client, mut waiting) = (harness.client().await, harness.client().await);
+    until_members(&harness, "t", 1).await;
     waiting.send("query", "Slow.Wait", &json!(1)).await;
     begun.recv().await.unwrap();
     for n in 0..3 {
         publish(&mut client, json!({"topic": "t", "payload": n})).await;
     }
-    until_members(&desk, "t", 0).await;
-    assert_eq!(desk.committed("t", "g").await, 0, "nothing was given up");
+    until_members(&harness, "t", 0).await;
+    assert_eq!(harness.committed("t", "g").await, 0, "nothing was given up");
     go.send(true).unwrap();
     assert_eq!(waiting.answer().await["kind"], "reply");
-    until_committed(&desk, "t", "g", 3).await;
+    until_committed(&harness, "t", "g", 3).await;
     no_dead_letters(&mut client, "t").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up() {
     let bus_limits = BusLimits { ack_timeout_ms: 200, max_attempts: 4, ..BusLimits::default() };
-    let mut desk = Desk::with(limits(), bus_limits, Vec::new()).await;
+    let mut harness = Harness::with(limits(), bus_limits, Vec::new()).await;
     let manifest = json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Wait"}, {"kind": "query", "type": "A.Seen"}],
         "bus": [{"topic": "t", "from": "earliest"}]});
     let body = "if message['type'] == 'A.Wait':\n    \
@@ -270,27 +273,27 @@ async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up
                 else:\n    \
                     seen.append(message['data']['payload'])\n    \
                     answer('reply', None)";
-    desk.run(vec![desk.script("A", &manifest, body)]).await;
-    let (mut client, mut waiting) = (desk.client().await, desk.client().await);
-    until_members(&desk, "t", 1).await;
-    let go = desk.path("go");
+    harness.run(vec![harness.script("A", &manifest, body)]).await;
+    let (mut client, mut waiting) = (harness.client().await, harness.client().await);
+    until_members(&harness, "t", 1).await;
+    let go = harness.path("go");
     waiting.send("query", "A.Wait", &json!(go.to_str().unwrap())).await;
     for n in 0..6 {
         publish(&mut client, json!({"topic": "t", "payload": n})).await;
     }
     // Waits until an event of another topic has used up its attempts with a consumer that does nothing. A feed that
     // takes its own events again and again would have used up their attempts by then.
-    let idler = desk.runtime.handle().open(Namespace::default()).unwrap();
+    let idler = harness.runtime.handle().open(Namespace::default()).unwrap();
     idler.ask(&mut vec![(1, Request::Subscribe(subscription("idle", "idler")))]).await.unwrap();
     publish(&mut client, json!({"topic": "idle", "payload": 1})).await;
-    until_committed(&desk, "idle", "idler", 1).await;
-    assert_eq!(desk.committed("t", "os.A").await, 0, "none was given up");
+    until_committed(&harness, "idle", "idler", 1).await;
+    assert_eq!(harness.committed("t", "os.A").await, 0, "none was given up");
     waiting.send("query", "A.Seen", &json!(1)).await;
     std::fs::write(&go, "").unwrap();
     assert_eq!(waiting.answer().await["kind"], "reply");
     // The events that were in the mailbox before this query: as many as the window.
     assert_eq!(waiting.answer().await["data"], json!([0, 1]));
-    until_committed(&desk, "t", "os.A", 6).await;
+    until_committed(&harness, "t", "os.A", 6).await;
     no_dead_letters(&mut client, "t").await;
 }
 
@@ -298,7 +301,7 @@ async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_answers_503_has_seen_the_event() {
     let (heard_in, mut heard) = mpsc::unbounded_channel();
-    let ear = Capability::new("Ear", "Does not listen")
+    let ear = Capability::new("LocalQueue", "Does not listen")
         .on_bus(vec![topic("t", "g")], |_, _| async { Err(OsFault::new(503, "not today")) });
     let undertaker = Capability::new("Undertaker", "Reads dead letters").on_bus(
         vec![topic("t.DLQ", "u")],
@@ -308,8 +311,8 @@ async fn a_handler_that_answers_503_has_seen_the_event() {
             async { Ok(()) }
         },
     );
-    let desk = Desk::with(limits(), once(), vec![ear, undertaker]).await;
-    let mut client = desk.client().await;
+    let harness = Harness::with(limits(), once(), vec![ear, undertaker]).await;
+    let mut client = harness.client().await;
     publish(&mut client, json!({"topic": "t", "payload": 1})).await;
     assert_eq!(heard.recv().await, Some(json!("not today")));
 }
@@ -317,15 +320,15 @@ async fn a_handler_that_answers_503_has_seen_the_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_whose_handler_fails_is_given_back_and_comes_again_later() {
     let (heard_in, mut heard) = mpsc::unbounded_channel();
-    let ear = Capability::new("Ear", "Listens").on_bus(vec![topic("t", "g")], move |_, message| {
+    let ear = Capability::new("LocalQueue", "Listens").on_bus(vec![topic("t", "g")], move |_, message| {
         let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
         let again = data.get("attempts").is_some();
         heard_in.send(again).unwrap();
         async move { if again { Ok(()) } else { Err(OsFault::new(500, "not yet")) } }
     });
-    let desk = Desk::with(limits(), BusLimits::default(), vec![ear]).await;
-    let mut client = desk.client().await;
+    let harness = Harness::with(limits(), BusLimits::default(), vec![ear]).await;
+    let mut client = harness.client().await;
     publish(&mut client, json!({"topic": "t", "payload": 1})).await;
     assert_eq!((heard.recv().await, heard.recv().await), (Some(false), Some(true)));
-    until_committed(&desk, "t", "g", 1).await;
+    until_committed(&harness, "t", "g", 1).await;
 }

@@ -1,18 +1,18 @@
 //! Child processes: which messages they are handed, what happens to their output, and how they end and are started
 //! again.
 
-mod desk;
+mod harness;
 
-use desk::{Client, Desk, command, doer, example, fault, limits, python};
+use harness::{Client, Harness, command, doer, example, fault, limits, python};
 use millrace_bus::BusLimits;
 use millrace_kernel::{Capability, Child, ChildLimits, ChildSettings};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_example_in_python_answers_and_listens() {
-    let mut desk = Desk::new().await;
-    desk.run(vec![example("Greeter", "python3", "python/greeter.py")]).await;
-    let mut client = desk.client().await;
+    let mut harness = Harness::new().await;
+    harness.run(vec![example("Greeter", "python3", "python/greeter.py")]).await;
+    let mut client = harness.client().await;
     assert_eq!(client.query("Greeter.Hello", &json!({"name": "Ada"})).await, json!({"text": "Hello, Ada"}));
     let (code, text) = client.refused("Greeter.Hello", &json!({"nam": 1})).await;
     assert_eq!(
@@ -26,9 +26,9 @@ async fn the_example_in_python_answers_and_listens() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_are_handed_over_one_at_a_time_and_in_order() {
-    let mut desk = Desk::new().await;
+    let mut harness = Harness::new().await;
     // Reads everything that was written to it meanwhile with one read.
-    let path = desk.path("raw.py");
+    let path = harness.path("raw.py");
     let text = "import json, os, time\n\
                 print('{\"name\":\"A\",\"inbound\":[{\"kind\":\"query\",\"type\":\"A.Do\"}]}', flush=True)\n\
                 while True:\n    \
@@ -39,8 +39,8 @@ async fn requests_are_handed_over_one_at_a_time_and_in_order() {
                     data = {'n': message['data'], 'lines': len(lines)}\n    \
                     print(json.dumps({'kind': 'reply', 'type': 'A.Do', 'data': data, 'metadata': {'causation': message['metadata']['id']}}), flush=True)";
     std::fs::write(&path, text).unwrap();
-    desk.run(vec![python("A", &path)]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![python("A", &path)]).await;
+    let mut client = harness.client().await;
     for n in 0..5 {
         client.send("query", "A.Do", &json!(n)).await;
     }
@@ -51,10 +51,10 @@ async fn requests_are_handed_over_one_at_a_time_and_in_order() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_crash_fails_what_is_in_hand_and_the_rest_waits_for_the_next_life() {
-    let mut desk = Desk::new().await;
+    let mut harness = Harness::new().await;
     let body = "if message['data'] == 'die': os._exit(3)\nanswer('reply', os.getpid())";
-    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![harness.script("A", &doer("A"), body)]).await;
+    let mut client = harness.client().await;
     let first = client.query("A.Do", &json!(1)).await;
     client.send("query", "A.Do", &json!("die")).await;
     client.send("query", "A.Do", &json!(2)).await;
@@ -67,21 +67,21 @@ async fn a_crash_fails_what_is_in_hand_and_the_rest_waits_for_the_next_life() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_answer_said_with_the_last_breath_counts() {
-    let mut desk = Desk::new().await;
-    desk.run(vec![desk.script("A", &doer("A"), "answer('reply', 1)\nos._exit(0)")]).await;
-    let mut client = desk.client().await;
+    let mut harness = Harness::new().await;
+    harness.run(vec![harness.script("A", &doer("A"), "answer('reply', 1)\nos._exit(0)")]).await;
+    let mut client = harness.client().await;
     assert_eq!(client.query("A.Do", &json!(1)).await, json!(1));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_last_line_without_its_lf_counts_if_it_is_whole() {
-    let mut desk = Desk::new().await;
+    let mut harness = Harness::new().await;
     let body = "text = json.dumps({'kind': 'reply', 'type': 'A.Do', 'data': 1, 'metadata': {'causation': message['metadata']['id']}})\n\
                 sys.stdout.write(text[:message['data']])\n\
                 sys.stdout.flush()\n\
                 os._exit(0)";
-    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![harness.script("A", &doer("A"), body)]).await;
+    let mut client = harness.client().await;
     assert_eq!(client.query("A.Do", &json!(1000)).await, json!(1));
     let half = client.refused("A.Do", &json!(30)).await;
     assert_eq!(half, (500, "Capability 'A' ended before it answered".to_owned()));
@@ -89,10 +89,10 @@ async fn a_last_line_without_its_lf_counts_if_it_is_whole() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn after_its_restarts_it_is_unhealthy_until_it_is_reloaded() {
-    let mut desk = Desk::new().await;
-    let dying = desk.script("A", &doer("A"), "print('oh no', file=sys.stderr)\nsys.exit(7)");
-    desk.run(vec![dying.clone()]).await;
-    let mut client = desk.client().await;
+    let mut harness = Harness::new().await;
+    let dying = harness.script("A", &doer("A"), "print('oh no', file=sys.stderr)\nsys.exit(7)");
+    harness.run(vec![dying.clone()]).await;
+    let mut client = harness.client().await;
     // The first life and three restarts.
     for _ in 0..4 {
         let (code, text) = client.refused("A.Do", &json!(1)).await;
@@ -104,17 +104,17 @@ async fn after_its_restarts_it_is_unhealthy_until_it_is_reloaded() {
                     (exit status: 7; its last words: oh no)";
     assert_eq!(text, expected);
     // The same settings and the same file: an unhealthy child is started again all the same.
-    let changed = desk.children.become_these(vec![dying]).await.unwrap();
+    let changed = harness.children.become_these(vec![dying]).await.unwrap();
     assert_eq!(changed.replaced, ["A"]);
     assert_eq!(client.refused("A.Do", &json!(1)).await.0, 500);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_not_to_be_restarted_is_unhealthy_at_once() {
-    let mut desk = Desk::new().await;
-    let dying = desk.script("A", &doer("A"), "sys.exit(7)");
-    desk.run(vec![ChildSettings { restart: false, ..dying }]).await;
-    let mut client = desk.client().await;
+    let mut harness = Harness::new().await;
+    let dying = harness.script("A", &doer("A"), "sys.exit(7)");
+    harness.run(vec![ChildSettings { restart: false, ..dying }]).await;
+    let mut client = harness.client().await;
     assert_eq!(client.refused("A.Do", &json!(1)).await.0, 500);
     let (code, text) = client.refused("A.Do", &json!(1)).await;
     assert_eq!(code, 503);
@@ -123,14 +123,14 @@ async fn one_that_is_not_to_be_restarted_is_unhealthy_at_once() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_message_spoils_the_request_in_hand_and_nothing_else() {
-    let mut desk = Desk::new().await;
+    let mut harness = Harness::new().await;
     let body = "data = message['data']\n\
                 if data == 'text': print('debug output', flush=True)\n\
                 if data == 'long': print(json.dumps({'kind': 'event', 'type': 'A.Long', 'data': 'x' * 17000}), flush=True)\n\
                 if data == 'bare': say({'kind': 'reply', 'type': 'A.Do', 'data': 1, 'metadata': {}})\n\
                 if data == 'fine': answer('reply', 'fine')";
-    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![harness.script("A", &doer("A"), body)]).await;
+    let mut client = harness.client().await;
     let (code, text) = client.refused("A.Do", &json!("text")).await;
     assert_eq!(code, 500);
     assert!(text.starts_with("Capability 'A' said what is no message: Invalid JSON: "), "{text}");
@@ -144,10 +144,10 @@ async fn what_is_no_message_spoils_the_request_in_hand_and_nothing_else() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_it_never_answers_does_not_hold_up_the_next() {
     let impatient = ChildLimits { answer_ms: 1000, ..limits() };
-    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
+    let mut harness = Harness::with(impatient, BusLimits::default(), Vec::new()).await;
     let body = "if message['data'] != 'forget': answer('reply', message['data'])";
-    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![harness.script("A", &doer("A"), body)]).await;
+    let mut client = harness.client().await;
     client.send("query", "A.Do", &json!("forget")).await;
     client.send("query", "A.Do", &json!(2)).await;
     assert_eq!(fault(&client.answer().await), (504, "Request timed out".to_owned()));
@@ -156,7 +156,7 @@ async fn a_request_it_never_answers_does_not_hold_up_the_next() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_asks_another_capability_and_gets_the_outcome() {
-    let mut desk = Desk::new().await;
+    let mut harness = Harness::new().await;
     let asks = "if message['kind'] == 'query':\n    \
                     asker = message\n    \
                     say({'kind': 'query', 'type': message['data'], 'data': {'payload': 5}, 'metadata': {'id': 'mine'}})\n\
@@ -164,8 +164,8 @@ async fn a_child_asks_another_capability_and_gets_the_outcome() {
                     got = [message['kind'], message['data'], message['metadata']['causation']]\n    \
                     message = asker\n    \
                     answer('reply', got)";
-    desk.run(vec![desk.script("A", &doer("A"), asks)]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![harness.script("A", &doer("A"), asks)]).await;
+    let mut client = harness.client().await;
     let reply = client.query("A.Do", &json!("Syscall.Ping")).await;
     assert_eq!(reply, json!(["reply", {"payload": 5}, "mine"]));
     let error = client.query("A.Do", &json!("No.Body")).await;
@@ -187,7 +187,7 @@ async fn the_second_request_with_an_id_is_refused_and_the_first_gets_its_outcome
         gate.notify_one();
         async { Ok(()) }
     });
-    let mut desk = Desk::with(limits(), BusLimits::default(), vec![slow, opens]).await;
+    let mut harness = Harness::with(limits(), BusLimits::default(), vec![slow, opens]).await;
     let body = "if message['kind'] == 'query':\n    \
                     asker, got = message, []\n    \
                     for _ in range(2): say({'kind': 'query', 'type': 'Slow.Do', 'data': 1, 'metadata': {'id': 'same'}})\n    \
@@ -196,8 +196,8 @@ async fn the_second_request_with_an_id_is_refused_and_the_first_gets_its_outcome
                 if len(got) == 1: say({'kind': 'event', 'type': 'Gate.Open', 'data': 1})\n\
                 message = asker\n\
                 if len(got) == 2: answer('reply', got)";
-    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
-    let got = desk.client().await.query("A.Do", &json!(1)).await;
+    harness.run(vec![harness.script("A", &doer("A"), body)]).await;
+    let got = harness.client().await.query("A.Do", &json!(1)).await;
     assert_eq!((&got[0][0], &got[0][1]["code"]), (&json!("error"), &json!(409)));
     assert_eq!(got[1], json!(["reply", "late"]));
 }
@@ -205,8 +205,8 @@ async fn the_second_request_with_an_id_is_refused_and_the_first_gets_its_outcome
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_asks_and_does_not_read_is_stopped_and_then_killed() {
     let impatient = ChildLimits { answer_ms: 5000, ..limits() };
-    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
-    let (path, all) = (desk.path("flood.py"), desk.path("all"));
+    let mut harness = Harness::with(impatient, BusLimits::default(), Vec::new()).await;
+    let (path, all) = (harness.path("flood.py"), harness.path("all"));
     // The outcomes of its requests are many times what may wait for it.
     let text = "import json, sys\n\
                 print('{\"name\":\"A\",\"inbound\":[{\"kind\":\"query\",\"type\":\"A.Do\"}]}', flush=True)\n\
@@ -218,8 +218,8 @@ async fn a_child_that_asks_and_does_not_read_is_stopped_and_then_killed() {
     std::fs::write(&path, text).unwrap();
     let mut flood = ChildSettings { restart: false, ..python("A", &path) };
     flood.command.push(all.to_str().unwrap().to_owned());
-    desk.run(vec![flood]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![flood]).await;
+    let mut client = harness.client().await;
     // This request may be written to the child before everything else: then it is in the child's hands when the child
     // is killed.
     client.refused("A.Do", &json!(1)).await;
@@ -230,8 +230,8 @@ async fn a_child_that_asks_and_does_not_read_is_stopped_and_then_killed() {
 
 /// Starts a child that sends its manifest, writes its process id to a file and never reads, and writes more to it than
 /// a pipe holds.
-async fn hang(desk: &mut Desk, restart: bool) -> (Client, u64) {
-    let (path, pid) = (desk.path("hang.py"), desk.path("pid"));
+async fn hang(harness: &mut Harness, restart: bool) -> (Client, u64) {
+    let (path, pid) = (harness.path("hang.py"), harness.path("pid"));
     let manifest =
         json!({"name": "A", "inbound": [{"kind": "query", "type": "A.Do"}], "subscribes": ["Big.Event"]});
     let text = format!(
@@ -241,8 +241,8 @@ async fn hang(desk: &mut Desk, restart: bool) -> (Client, u64) {
     std::fs::write(&path, text).expect("a script");
     let mut settings = ChildSettings { restart, ..python("A", &path) };
     settings.command.push(pid.to_str().expect("UTF-8").to_owned());
-    desk.run(vec![settings]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![settings]).await;
+    let mut client = harness.client().await;
     client.send("event", "Big.Event", &json!("x".repeat(1 << 20))).await;
     let pid = std::fs::read_to_string(&pid).expect("it runs").parse().expect("a number");
     (client, pid)
@@ -251,8 +251,8 @@ async fn hang(desk: &mut Desk, restart: bool) -> (Client, u64) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_does_not_read_is_killed_and_counts_as_crashed() {
     let impatient = ChildLimits { answer_ms: 500, ..limits() };
-    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
-    let (mut client, pid) = hang(&mut desk, false).await;
+    let mut harness = Harness::with(impatient, BusLimits::default(), Vec::new()).await;
+    let (mut client, pid) = hang(&mut harness, false).await;
     let expected = "Capability 'A' is unhealthy: it ended (killed: it read nothing of what was written to it for \
                     500 ms) and is not to be started again";
     assert_eq!(client.refused("A.Do", &json!(1)).await, (503, expected.to_owned()));
@@ -262,12 +262,12 @@ async fn a_child_that_does_not_read_is_killed_and_counts_as_crashed() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_does_not_read_ends_when_it_is_replaced() {
     let impatient = ChildLimits { answer_ms: 3000, ..limits() };
-    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
-    let (mut client, pid) = hang(&mut desk, true).await;
+    let mut harness = Harness::with(impatient, BusLimits::default(), Vec::new()).await;
+    let (mut client, pid) = hang(&mut harness, true).await;
     let id = client.send("query", "A.Do", &json!("old")).await;
     // Once the loop has answered this, it has routed both messages before.
     client.query("Syscall.Ping", &json!({"payload": 1})).await;
-    desk.run(vec![desk.script("A", &doer("A"), "answer('reply', 'new')")]).await;
+    harness.run(vec![harness.script("A", &doer("A"), "answer('reply', 'new')")]).await;
     let new = client.send("query", "A.Do", &json!(1)).await;
     let answer = client.answer().await;
     assert_eq!(answer["metadata"]["causation"], *id);
@@ -280,18 +280,18 @@ async fn a_child_that_does_not_read_ends_when_it_is_replaced() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_answers_nothing_ends_when_it_is_replaced() {
     let impatient = ChildLimits { answer_ms: 500, ..limits() };
-    let mut desk = Desk::with(impatient, BusLimits::default(), Vec::new()).await;
-    desk.run(vec![desk.script("A", &doer("A"), "pass")]).await;
-    let mut client = desk.client().await;
+    let mut harness = Harness::with(impatient, BusLimits::default(), Vec::new()).await;
+    harness.run(vec![harness.script("A", &doer("A"), "pass")]).await;
+    let mut client = harness.client().await;
     // Handled one after the other, they would take longer than a request may wait for its answer.
     for n in 0..200 {
         client.send("query", "A.Do", &json!(n)).await;
     }
     let other = ChildSettings {
         env: [("N".to_owned(), "1".to_owned())].into(),
-        ..desk.script("A", &doer("A"), "pass")
+        ..harness.script("A", &doer("A"), "pass")
     };
-    desk.run(vec![other]).await;
+    harness.run(vec![other]).await;
     let mut last = 504;
     for _ in 0..200 {
         last = fault(&client.answer().await).0;
@@ -301,13 +301,13 @@ async fn a_child_that_answers_nothing_ends_when_it_is_replaced() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn whoever_a_child_has_started_ends_with_it() {
-    let mut desk = Desk::new().await;
+    let mut harness = Harness::new().await;
     let body = "import subprocess\n\
                 other = subprocess.Popen(['sleep', '1000'], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n\
                 answer('reply', other.pid)\n\
                 os._exit(0)";
-    desk.run(vec![desk.script("A", &doer("A"), body)]).await;
-    let pid = desk.client().await.query("A.Do", &json!(1)).await.as_u64().unwrap();
+    harness.run(vec![harness.script("A", &doer("A"), body)]).await;
+    let pid = harness.client().await.query("A.Do", &json!(1)).await.as_u64().unwrap();
     while is_alive(pid) {
         tokio::task::yield_now().await;
     }
@@ -315,13 +315,13 @@ async fn whoever_a_child_has_started_ends_with_it() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_child_that_cannot_be_started_says_why() {
-    let desk = Desk::new().await;
+    let harness = Harness::new().await;
     let why = async |settings: ChildSettings| {
         let limits = ChildLimits { manifest_ms: 60_000, ..ChildLimits::default() };
         Child::start(settings, limits).await.expect_err("no manifest").to_string()
     };
     let script = |name: &str, text: &str| {
-        let path = desk.path(name);
+        let path = harness.path(name);
         std::fs::write(&path, text).expect("a script");
         python("A", &path)
     };
@@ -355,28 +355,29 @@ async fn a_child_that_cannot_be_started_says_why() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_that_fails_changes_nothing() {
-    let mut desk = Desk::new().await;
-    let good = desk.script("A", &doer("A"), "answer('reply', 'old')");
-    desk.run(vec![good.clone()]).await;
+    let mut harness = Harness::new().await;
+    let good = harness.script("A", &doer("A"), "answer('reply', 'old')");
+    harness.run(vec![good.clone()]).await;
     let broken = command("B", &["/nowhere/program"]);
     let claims_the_same =
-        desk.script("C", &json!({"name": "C", "inbound": [{"kind": "query", "type": "A.Do"}]}), "pass");
+        harness.script("C", &json!({"name": "C", "inbound": [{"kind": "query", "type": "A.Do"}]}), "pass");
     for bad in [vec![broken], vec![good.clone(), claims_the_same], vec![good.clone(), good.clone()]] {
-        desk.children.become_these(bad).await.expect_err("it is refused");
-        assert_eq!(desk.client().await.query("A.Do", &json!(1)).await, "old");
+        harness.children.become_these(bad).await.expect_err("it is refused");
+        assert_eq!(harness.client().await.query("A.Do", &json!(1)).await, "old");
     }
-    let changed = desk.children.become_these(vec![good]).await.unwrap();
+    let changed = harness.children.become_these(vec![good]).await.unwrap();
     assert_eq!(changed, millrace_kernel::Changed::default(), "nothing has changed");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reload_under_load_loses_no_request() {
-    let mut desk = Desk::new().await;
-    let version = |desk: &Desk, n: u32| desk.script("A", &doer("A"), &format!("answer('reply', {n})"));
-    let first = version(&desk, 0);
-    desk.run(vec![first]).await;
+    let mut harness = Harness::new().await;
+    let version =
+        |harness: &Harness, n: u32| harness.script("A", &doer("A"), &format!("answer('reply', {n})"));
+    let first = version(&harness, 0);
+    harness.run(vec![first]).await;
     let (done_in, mut done) = tokio::sync::watch::channel(false);
-    let mut client: Client = desk.client().await;
+    let mut client: Client = harness.client().await;
     let asking = tokio::spawn(async move {
         let (mut answers, mut versions) = (0, Vec::<Value>::new());
         while !*done.borrow_and_update() {
@@ -395,11 +396,11 @@ async fn a_reload_under_load_loses_no_request() {
         (answers, versions)
     });
     for n in 1..=6 {
-        let next = version(&desk, n);
+        let next = version(&harness, n);
         // The time of a file may be the same for two versions; a variable in the settings tells them apart.
         let next =
             ChildSettings { command: next.command, env: [("N".to_owned(), n.to_string())].into(), ..next };
-        let changed = desk.children.become_these(vec![next]).await.unwrap();
+        let changed = harness.children.become_these(vec![next]).await.unwrap();
         assert_eq!(changed.replaced, ["A"]);
     }
     done_in.send(true).unwrap();
@@ -409,9 +410,9 @@ async fn a_reload_under_load_loses_no_request() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn children_end_with_the_loop_whether_they_want_or_not() {
-    let mut desk = Desk::new().await;
-    let polite = desk.script("A", &doer("A"), "answer('reply', os.getpid())");
-    let stubborn = desk.path("stubborn.py");
+    let mut harness = Harness::new().await;
+    let polite = harness.script("A", &doer("A"), "answer('reply', os.getpid())");
+    let stubborn = harness.path("stubborn.py");
     let text = "import os, sys, time\n\
                 print('{\"name\":\"B\",\"inbound\":[{\"kind\":\"query\",\"type\":\"B.Do\"}]}', flush=True)\n\
                 sys.stdin.readline()\n\
@@ -421,11 +422,11 @@ async fn children_end_with_the_loop_whether_they_want_or_not() {
                 open(sys.argv[1], 'w').write(json.dumps([os.getpid(), grandchild]))\n\
                 time.sleep(1000)";
     std::fs::write(&stubborn, text).unwrap();
-    let pids = desk.path("pids");
+    let pids = harness.path("pids");
     let mut stubborn = python("B", &stubborn);
     stubborn.command.push(pids.to_str().unwrap().to_owned());
-    desk.run(vec![polite, stubborn]).await;
-    let mut client = desk.client().await;
+    harness.run(vec![polite, stubborn]).await;
+    let mut client = harness.client().await;
     let polite = client.query("A.Do", &json!(1)).await;
     client.send("query", "B.Do", &json!(1)).await;
     let stubborn: Vec<u64> = loop {
@@ -434,7 +435,7 @@ async fn children_end_with_the_loop_whether_they_want_or_not() {
             None => tokio::task::yield_now().await,
         }
     };
-    desk.handle.stop(std::time::Duration::ZERO).await;
+    harness.handle.stop(std::time::Duration::ZERO).await;
     for pid in stubborn.into_iter().chain(polite.as_u64()) {
         while is_alive(pid) {
             tokio::task::yield_now().await;

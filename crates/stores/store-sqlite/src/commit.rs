@@ -12,9 +12,9 @@ use rusqlite::{Connection, params};
 use crate::error::Attempt;
 use crate::load;
 use crate::row::{self, Fields};
-use crate::small::{self, Looking};
 use crate::stage::{Stage, Staged};
 use crate::store::SqliteStore;
+use crate::tables::{self, Looking};
 use crate::write::{Change, Writer};
 
 /// An estimate of what SQLite writes to the WAL beside the content: about three pages per transaction, and a row's
@@ -87,7 +87,7 @@ impl SqliteStore {
                 Op::Put { space: Space::Topics, key, value } => {
                     done.incarnation_kept |= put_topic(writer, key, value)?;
                 }
-                Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => small::write(writer, op)?,
+                Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => tables::write(writer, op)?,
                 Op::Claim(claim) => {
                     let look = &mut Looking { store: self, writer, stage };
                     let taken = resolve::claim(look, batch.now, claim)?;
@@ -158,7 +158,7 @@ impl SqliteStore {
                     keys::off_priority(&staged.row.stream, staged.row.id as u64, lane, Offset(entry.offset));
                 let value = entry.ts.to_string();
                 *wal_bytes += (key.len() + value.len()) as u64;
-                small::put(conn, Space::OffPriority, &key, value.as_bytes())?;
+                tables::put(conn, Space::OffPriority, &key, value.as_bytes())?;
             }
             remembered.extend(entry.hash.map(|hash| (entry.ordinal, hash, seq)));
             seq += 1;
@@ -173,15 +173,15 @@ impl SqliteStore {
 
 /// Writes the row of a topic. Returns whether a stored row had another incarnation, which is then kept.
 fn put_topic(writer: &mut Writer, key: &str, value: &Bytes) -> Attempt<bool> {
-    let standing = small::get(&writer.conn, Space::Topics, key)?;
+    let standing = tables::get(&writer.conn, Space::Topics, key)?;
     let kept = standing.and_then(|row| resolve::keep_incarnation(key, &row, value));
     let (is_kept, value) = (kept.is_some(), kept.unwrap_or_else(|| value.clone()));
-    small::write(writer, &Op::Put { space: Space::Topics, key: key.to_owned(), value })?;
+    tables::write(writer, &Op::Put { space: Space::Topics, key: key.to_owned(), value })?;
     Ok(is_kept)
 }
 
 fn write_all(writer: &mut Writer, ops: &[Op]) -> Attempt<()> {
-    ops.iter().try_for_each(|op| small::write(writer, op))
+    ops.iter().try_for_each(|op| tables::write(writer, op))
 }
 
 /// Keeps of events with the same id the last one in order of operations. Returns with `remembered` in order of seq.
@@ -219,22 +219,22 @@ fn write_stream(conn: &Connection, staged: &mut Staged, change: &mut Change) -> 
 fn failing(conn: &Connection, check: &Check) -> Attempt<Option<Option<Bytes>>> {
     let (found, holds) = match check {
         Check::Absent { space, key } => {
-            let found = small::get(conn, *space, key)?;
+            let found = tables::get(conn, *space, key)?;
             let holds = found.is_none();
             (found, holds)
         }
         Check::Present { space, key } => {
-            let found = small::get(conn, *space, key)?;
+            let found = tables::get(conn, *space, key)?;
             let holds = found.is_some();
             (found, holds)
         }
         Check::Equals { space, key, value } => {
-            let found = small::get(conn, *space, key)?;
+            let found = tables::get(conn, *space, key)?;
             let holds = found.as_ref() == Some(value);
             (found, holds)
         }
         Check::Incarnation { topic, made } => {
-            let found = small::get(conn, Space::Topics, &keys::topic(topic))?;
+            let found = tables::get(conn, Space::Topics, &keys::topic(topic))?;
             let holds = found.as_ref().and_then(|row| TopicRow::made_of(row)) == Some(*made);
             (found, holds)
         }

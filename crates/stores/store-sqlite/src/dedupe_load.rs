@@ -12,13 +12,13 @@ use crate::codec;
 use crate::commit::HOUSEKEEPING;
 use crate::dedupe::Dedupe;
 use crate::error::{Attempt, Fault};
-use crate::gone;
 use crate::hash::HashKey;
 use crate::index::Index;
 use crate::loc::Loc;
 use crate::options::SqliteOptions;
 use crate::row;
 use crate::store::SqliteStore;
+use crate::tombstones;
 use crate::write::{Change, Writer};
 
 /// Returns the store's hash key, and draws it the first time. Must run where writing is allowed.
@@ -116,7 +116,7 @@ pub(crate) fn save_ids(writer: &Writer, locs: &[Loc]) -> Attempt<()> {
     Ok(())
 }
 
-/// Adds hash and seq of events, and of the ids that `gone.rs` keeps of deleted events. Skips rows that cannot be read:
+/// Adds hash and seq of events, and of the ids that `tombstones.rs` keeps of deleted events. Skips rows that cannot be read:
 /// an id may then be stored twice, but otherwise nothing could be stored.
 fn read_ids(
     conn: &Connection,
@@ -136,7 +136,7 @@ fn read_ids(
             }
         }
     }
-    let left = match gone::within(conn, first, last) {
+    let left = match tombstones::within(conn, first, last) {
         Err(fault) if fault.is_damaged_page() => Vec::new(),
         left => left?,
     };
@@ -220,7 +220,7 @@ impl SqliteStore {
         rows_max: usize,
     ) -> Result<usize, StoreError> {
         let rows = self.transact(writer, HOUSEKEEPING, |writer| {
-            let rows = gone::forget(&writer.conn, writer.dedupe.first_seq(), rows_max)?;
+            let rows = tombstones::forget(&writer.conn, writer.dedupe.first_seq(), rows_max)?;
             Ok((rows, Change::default()))
         })?;
         writer.forgets_gone = rows == rows_max;

@@ -9,8 +9,8 @@ use rusqlite::{Connection, params};
 use crate::commit::HOUSEKEEPING;
 use crate::error::Attempt;
 use crate::index::StreamRow;
-use crate::small;
 use crate::store::SqliteStore;
+use crate::tables;
 use crate::write::{Change, Writer};
 
 impl SqliteStore {
@@ -43,7 +43,7 @@ fn below(conn: &Connection, row: &StreamRow, to: u64, rows_max: usize) -> Attemp
     let all = KeyRange::prefix(&seek);
     while rows < rows_max {
         let range = KeyRange { from: seek, to: all.to.clone() };
-        let first = small::scan(conn, Space::OffPriority, &range, 1, small::Damaged::Empty)?;
+        let first = tables::scan(conn, Space::OffPriority, &range, 1, tables::Damaged::Empty)?;
         let Some(lane) = first.first().and_then(|row| keys::off_priority_place(&row.key)) else { break };
         let key = |offset| keys::off_priority(&row.stream, made, lane.0, Offset(offset));
         rows += delete_range(conn, Space::OffPriority, &key(0), &key(to), rows_max - rows)?;
@@ -69,14 +69,14 @@ pub(crate) fn dropped(
     let mut range = KeyRange::prefix(&format!("{}/", row.stream));
     range.from = at.unwrap_or(range.from);
     while rows < rows_max {
-        let found = small::scan(conn, Space::Finished, &range, rows_max - rows, small::Damaged::Empty)?;
+        let found = tables::scan(conn, Space::Finished, &range, rows_max - rows, tables::Damaged::Empty)?;
         let full = found.len() == rows_max - rows;
         rows += found.len();
         for finished in found {
             let read = FinishedRow::decode(&finished.key, &finished.value);
             let at = read.map_or(0, |read| read.at.0);
             if at < row.dropped_at || at == row.dropped_at && !has_successor {
-                small::delete(conn, Space::Finished, &finished.key)?;
+                tables::delete(conn, Space::Finished, &finished.key)?;
             }
             range.from = format!("{}\0", finished.key);
         }
@@ -96,7 +96,7 @@ pub(crate) fn forget_event(
     priority: Priority,
 ) -> Attempt<()> {
     if let Some(lane) = lane_of(priority) {
-        small::delete(conn, Space::OffPriority, &keys::off_priority(stream, id as u64, lane, offset))?;
+        tables::delete(conn, Space::OffPriority, &keys::off_priority(stream, id as u64, lane, offset))?;
     }
     let place = |end: char| format!("{stream}/{:016x}{end}", offset.0);
     // `0` is the character after `/`.

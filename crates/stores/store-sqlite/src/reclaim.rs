@@ -5,12 +5,12 @@ use rusqlite::Connection;
 
 use crate::commit::HOUSEKEEPING;
 use crate::error::{Attempt, Fault};
-use crate::gone;
 use crate::index::{Piece, StreamRow};
 use crate::load;
 use crate::loc::Loc;
 use crate::purge;
 use crate::store::SqliteStore;
+use crate::tombstones;
 use crate::write::{Change, Writer};
 
 /// How a slice treats rows.
@@ -19,7 +19,7 @@ enum Care {
     /// Deletes rows. Damage rolls the slice back.
     Delete,
     /// Leaves rows near damage in place: the slice only marks them as not needed, and sets unreadable ones aside.
-    Spare,
+    SkipDamaged,
 }
 
 impl SqliteStore {
@@ -31,8 +31,9 @@ impl SqliteStore {
         })?;
         match deleted {
             Ok(rows) => Ok(rows),
-            Err(_) => self
-                .transact(writer, HOUSEKEEPING, |writer| self.reclaim_first(writer, rows_max, Care::Spare)),
+            Err(_) => self.transact(writer, HOUSEKEEPING, |writer| {
+                self.reclaim_first(writer, rows_max, Care::SkipDamaged)
+            }),
         }
     }
 
@@ -109,7 +110,7 @@ impl SqliteStore {
                     found => found?,
                 },
                 // This transaction has changed no row of `loc`, so the committed rows are the same as those inside it.
-                Care::Spare => match Loc::at_or_after(lookups, row.id, row.reclaimed) {
+                Care::SkipDamaged => match Loc::at_or_after(lookups, row.id, row.reclaimed) {
                     Err(fault) if fault.is_damaged_bookkeeping() => None,
                     found => found?,
                 },
@@ -124,11 +125,11 @@ impl SqliteStore {
             let leaves = loc.brought > 0 && !row.dropped && care == Care::Delete;
             for piece in loc.pieces.iter().filter_map(|piece| piece.clip(from, end)) {
                 if leaves {
-                    gone::leave(conn, piece, first_seq)?;
+                    tombstones::leave(conn, piece, first_seq)?;
                 }
                 match care {
                     Care::Delete => row.bytes = row.bytes.saturating_sub(delete_events(conn, piece)?),
-                    Care::Spare => self.report_unreadable(lookups, row.id, piece)?,
+                    Care::SkipDamaged => self.report_unreadable(lookups, row.id, piece)?,
                 }
             }
             budget -= end - from;

@@ -4,12 +4,12 @@ use millrace_model::{Offset, Priority, Stream};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::Attempt;
-use crate::gone;
 use crate::index::Piece;
 use crate::loc::Loc;
 use crate::purge;
 use crate::stage::Stage;
 use crate::store::SqliteStore;
+use crate::tombstones;
 use crate::write::Writer;
 
 impl SqliteStore {
@@ -33,7 +33,7 @@ impl SqliteStore {
                 continue;
             }
             let Some(seq) = places.find(offset)? else { continue };
-            gone::leave(&writer.conn, Piece { offset, seq, count: 1 }, first_seq)?;
+            tombstones::leave(&writer.conn, Piece { offset, seq, count: 1 }, first_seq)?;
             let Some((bytes, priority)) = delete_event(&writer.conn, seq, id, offset)? else { continue };
             purge::forget_event(&writer.conn, stream, id, Offset(offset), priority)?;
             removed.push((id, offset));

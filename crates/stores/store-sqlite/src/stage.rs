@@ -11,11 +11,11 @@ use millrace_resolve as resolve;
 use rusqlite::{OptionalExtension, params};
 
 use crate::error::{Attempt, Fault};
-use crate::gone;
 use crate::index::{Run, StreamRow};
 use crate::row;
-use crate::small;
 use crate::store::SqliteStore;
+use crate::tables;
+use crate::tombstones;
 use crate::write::Writer;
 
 /// A stream as this commit will leave it.
@@ -161,7 +161,7 @@ impl<'a> Stage<'a> {
             return Ok(first);
         }
         let rows = resolve::delay(delay, made_of(writer, topic)?);
-        rows.iter().try_for_each(|op| small::write(writer, op))?;
+        rows.iter().try_for_each(|op| tables::write(writer, op))?;
         self.delayed = true;
         Ok(resolve::waiting(id, now, *due, false))
     }
@@ -198,10 +198,10 @@ impl<'a> Stage<'a> {
             return Ok(None);
         }
         let Some(made) = made_of(writer, wanted.topic)? else { return Ok(None) };
-        let row = small::get(&writer.conn, Space::DueIds, &keys::due_id(wanted.topic, made, wanted.id))?;
+        let row = tables::get(&writer.conn, Space::DueIds, &keys::due_id(wanted.topic, made, wanted.id))?;
         let Some((due, key)) = row.as_deref().and_then(resolve::holder) else { return Ok(None) };
         let waits = match key {
-            Some(key) => small::get(&writer.conn, Space::Due, key)?.is_some(),
+            Some(key) => tables::get(&writer.conn, Space::Due, key)?.is_some(),
             None => true,
         };
         Ok(waits.then(|| resolve::waiting(wanted.id, now, due, true)))
@@ -212,7 +212,7 @@ impl<'a> Stage<'a> {
         if let Some(held) = self.ids_held.get() {
             return Ok(*held);
         }
-        let held = small::any(&writer.conn, Space::DueIds)?;
+        let held = tables::any(&writer.conn, Space::DueIds)?;
         Ok(*self.ids_held.get_or_init(|| held))
     }
 
@@ -240,7 +240,7 @@ impl<'a> Stage<'a> {
         }))
     }
 
-    /// Returns the event at `seq`, or what `gone.rs` keeps of it, if it really has this topic and id. An event that
+    /// Returns the event at `seq`, or what `tombstones.rs` keeps of it, if it really has this topic and id. An event that
     /// cannot be read counts as forgotten: storing an id twice is better than storing nothing any more.
     fn stored(
         &self,
@@ -268,7 +268,7 @@ impl<'a> Stage<'a> {
         };
         let found = match found {
             Some((stream, offset, ts, same_id)) => same_id.then_some((stream, offset, ts)),
-            None => match gone::find(&writer.lookups, seq) {
+            None => match tombstones::find(&writer.lookups, seq) {
                 Err(fault) if fault.is_damaged_page() => None,
                 left => left?.filter(|gone| gone.id == *id).map(|gone| (gone.stream, gone.offset, gone.ts)),
             },
@@ -343,7 +343,7 @@ impl<'a> Stage<'a> {
 
 /// Returns the incarnation that the topic has inside the transaction.
 fn made_of(writer: &Writer, topic: &TopicKey) -> Attempt<Option<u64>> {
-    let row = small::get(&writer.conn, Space::Topics, &keys::topic(topic))?;
+    let row = tables::get(&writer.conn, Space::Topics, &keys::topic(topic))?;
     Ok(row.and_then(|row| TopicRow::made_of(&row)))
 }
 

@@ -29,7 +29,7 @@ use crate::progress::{self, Progress, Step};
 use crate::quarantine::{Quarantine, Quarantined};
 use crate::real_path;
 use crate::serve_lock::ServeLock;
-use crate::small;
+use crate::tables;
 use crate::write::Writer;
 
 /// A handle on a store. Several handles, in one or many processes, may have the same file open and write to it.
@@ -215,11 +215,11 @@ impl Store for SqliteStore {
     }
 
     fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.reading(|conn| small::scan(conn, space, range, rows_max, small::Damaged::Refused))
+        self.reading(|conn| tables::scan(conn, space, range, rows_max, tables::Damaged::Refused))
     }
 
     fn scan_keys(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<String>, StoreError> {
-        self.reading(|conn| small::scan_keys(conn, space, range, rows_max))
+        self.reading(|conn| tables::scan_keys(conn, space, range, rows_max))
     }
 
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {

@@ -33,7 +33,7 @@ pub(crate) struct Writer {
     /// Every event up to this commit has been folded.
     pub(crate) prune_through: u64,
     pub(crate) pruned_through: u64,
-    /// Ids of deleted events may have become unnecessary (`gone.rs`): set by every fold, and once when the store is
+    /// Ids of deleted events may have become unnecessary (`tombstones.rs`): set by every fold, and once when the store is
     /// opened.
     pub(crate) forgets_gone: bool,
     /// Roughly how much this handle has written to the WAL since it was last emptied.

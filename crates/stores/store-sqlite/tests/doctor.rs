@@ -20,7 +20,7 @@ fn filled(folder: &Path, events: u64, options: SqliteOptions) -> PathBuf {
     for n in 1..=events {
         let mut ops = vec![append(&stream("a", 0), &format!("{n:0200}")), append(&stream("b", 0), "1")];
         let value = format!("{{\"committed\":{n},\"delivered\":{n}}}");
-        for space in [Space::Cursors, Space::Tries, Space::DueIds] {
+        for space in [Space::Cursors, Space::Attempts, Space::DueIds] {
             ops.push(Op::Put { space, key: format!("default/a/g{}/0", n % 40), value: value.clone().into() });
         }
         store.commit(&[batch(n * 10, ops)]).unwrap();

@@ -6,9 +6,9 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::id::EventId;
-use crate::json::JsonText;
-use crate::time::Timestamp;
+use crate::clocks::time::Timestamp;
+use crate::log::id::EventId;
+use crate::log::json::JsonText;
 
 /// Longest name of a message type.
 pub const OS_TYPE_BYTES_MAX: usize = 256;

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::settings::Config;
 
 /// The tables in the order in which [`Inspection`] needs them.
-const TABLES: [Space; 5] = [Space::Topics, Space::Groups, Space::Cursors, Space::Tries, Space::Due];
+const TABLES: [Space; 5] = [Space::Topics, Space::Groups, Space::Cursors, Space::Attempts, Space::Due];
 
 /// Returns the file of the store that the settings name.
 pub(super) fn store_file(config: &Config) -> Result<PathBuf, Failure> {

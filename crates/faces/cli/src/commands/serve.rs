@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgMatches, Command};
 use millrace_server::{
-    Changed, ClientAuthority, Guard, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketPlace,
+    Changed, ClientAuthority, Guard, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketFile,
     TlsFiles, TokenSettings, default_path,
 };
 use millrace_store::StoreError;
@@ -224,13 +224,13 @@ impl Plan {
 
     /// Returns the socket of the CQRS loop. The default path may be in use by another server: then this server has no
     /// socket. With an explicit path this is an error.
-    fn socket(&self) -> Result<Option<(SocketPlace, UnixListener)>, Failure> {
+    fn socket(&self) -> Result<Option<(SocketFile, UnixListener)>, Failure> {
         let path = match self.config.socket.as_str() {
             SOCKET_NONE => return Ok(None),
             SOCKET_DEFAULT => default_path(),
             path => PathBuf::from(path),
         };
-        match SocketPlace::take(&path) {
+        match SocketFile::take(&path) {
             Ok(taken) => Ok(Some(taken)),
             Err(error) if self.config.socket == SOCKET_DEFAULT => {
                 tracing::warn!("no NDJSON socket: {error} (--socket PATH, or --socket none)");

@@ -142,6 +142,7 @@ fn a_dead_letter_that_does_not_match_by_now_is_named_and_those_before_it_are_rep
         (422, &json!("schema_mismatch"), &json!(3)),
         "{problem}"
     );
+    assert_eq!((&problem["replayed"], &problem["next"]), (&json!(2), &json!(3)), "{problem}");
     assert_eq!(stored(&server)[4..], [json!({"total": 1}), json!({"total": 2})]);
     let (status, replayed) = server.post("/dead-letters/orders/replay", &json!({"limit": 10, "offset": 4}));
     assert_eq!((status, &replayed["replayed"]), (200, &json!(1)), "{replayed}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace::{Config, DeadLettered, Event, Handler, Session};
-use millrace_session::admin::{Admin, EventView, Status};
+use millrace_session::admin::{Admin, ClaimView, EventView, Status};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 use serde::{Deserialize, Serialize};
 
@@ -95,12 +95,13 @@ impl Scene {
         Crew::start(&self.place, "poison::child", env.into(), processes)
     }
 
-    /// Returns whether every event has ended. The check of the claims is needed too: before a process has registered
-    /// its handlers, no event counts as unfinished.
+    /// Returns whether every event has ended. The claims are checked too: while no living process has registered the
+    /// handlers (none has started yet, or the last one's session has expired), no event counts as unfinished.
     fn is_finished(&self) -> bool {
+        let is_open = |claim: &ClaimView| matches!(claim.status, Status::Pending | Status::Claimed);
         let ended = |view: &EventView| {
             let told = view.event.stream.topic.topic() == DeadLettered::TYPE;
-            told || !view.claims.is_empty()
+            told || !view.claims.is_empty() && !view.claims.iter().any(is_open)
         };
         check::unfinished(&self.admin, &self.session) == 0 && self.events().iter().all(ended)
     }

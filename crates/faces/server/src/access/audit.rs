@@ -1,5 +1,5 @@
-//! The record of those who were turned away: counted, one structured line each within a bound, and an event of
-//! `system.bus.audit` if the audit is on and it is about access.
+//! Records refusals: counts them, writes a structured log line for each within a rate, and adds a record to
+//! `system.bus.audit` if the audit is on and the refusal is about access.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -18,20 +18,20 @@ use crate::access::{Meter, Peer, Rate};
 use crate::app::{App, SharedApp};
 use crate::observe::{Asker, AuditKind, Refusals};
 
-/// Lines per second, and at once. What is above is counted and told by the next line.
+/// Log lines per second, and at once. Lines above this rate are left out; the next line says how many.
 const LINES: Rate = Rate { per_second: 10, burst: 100 };
-/// Longest piece of a path that is written down: it is the caller's own text.
+/// Longest part of a request's path that is logged: callers choose that text.
 const WHAT_CHARS_MAX: usize = 200;
 
 #[derive(Debug, Default)]
 pub(crate) struct Audit {
     pub(crate) refusals: Refusals,
-    /// About access, and about everything else: a client that sends nonsense must not hide an intruder.
+    /// Refusals about access have a rate of their own: a client that sends nonsense must not hide an intruder.
     access: LogLines,
     other: LogLines,
 }
 
-/// Log lines within a bound, however often there is something to say.
+/// Writes log lines within a rate, however many there are.
 #[derive(Debug)]
 pub(crate) struct LogLines {
     meter: Meter,
@@ -45,7 +45,7 @@ impl Default for LogLines {
 }
 
 impl LogLines {
-    /// How many lines before this one were left out; `None` if this one must be too.
+    /// Returns how many lines were left out before this one, or `None` if this one must be left out as well.
     pub(crate) fn next(&self) -> Option<u64> {
         if self.meter.take(1).is_err() {
             self.suppressed.fetch_add(1, Relaxed);
@@ -55,12 +55,12 @@ impl LogLines {
     }
 }
 
-/// Somebody was turned away. No secret is ever part of it.
+/// A request or frame that was refused. Never contains a secret.
 pub(crate) struct Refused<'a> {
     pub(crate) code: ErrorCode,
     pub(crate) agent: Option<&'a str>,
     pub(crate) peer: Option<SocketAddr>,
-    /// The frame's type, or method and path.
+    /// The type of the frame, or method and path of the request.
     pub(crate) what: &'a dyn fmt::Display,
     pub(crate) why: &'a str,
     pub(crate) namespace: Option<&'a str>,
@@ -107,19 +107,20 @@ impl App {
     }
 }
 
-/// Whether a refusal is about access: those are warnings, and part of the audit.
+/// Whether a refusal is about access: such refusals are logged as warnings and are part of the audit.
 pub(crate) fn is_access(code: ErrorCode) -> bool {
     matches!(code, ErrorCode::Unauthorized | ErrorCode::Forbidden | ErrorCode::RateLimited)
 }
 
-/// What a refusal leaves in its response for [`watch`].
+/// The code and reason of a refusal, which the response carries to [`watch`] as an extension.
 #[derive(Clone, Debug)]
 pub(crate) struct Reason {
     pub(crate) code: ErrorCode,
     pub(crate) why: Box<str>,
 }
 
-/// Outermost, so that no refusal over HTTP escapes it.
+/// Middleware that logs requests and records refusals. The outermost but for `unread.rs`, so it sees every refusal over
+/// HTTP.
 pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let connection = request.extensions().get::<Peer>();
@@ -149,7 +150,8 @@ pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: 
     response
 }
 
-/// As far as the path says it plainly; names never need to be encoded.
+/// The topic in a path of the HTTP interface. Legal topic names never need percent-encoding, so an encoded one is
+/// ignored.
 fn topic_of(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("/topics/").or_else(|| path.strip_prefix("/dead-letters/"))?;
     rest.split('/').next().filter(|topic| TopicName::new(topic).is_ok())

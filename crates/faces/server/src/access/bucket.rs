@@ -1,7 +1,7 @@
-//! Rates: a bucket that is full at first, pays for every request and fills up again with time.
+//! Rate limits: a token bucket that starts full, pays for every request and fills up again with time.
 //!
-//! What costs more than the bucket holds needs a full one and leaves it in debt, so that it is possible after waiting and
-//! the rate stays true in the long run.
+//! A request that costs more than the bucket holds needs a full bucket and leaves it in debt. So it passes after a
+//! wait, and the rate holds in the long run.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
@@ -19,19 +19,19 @@ impl Rate {
     }
 }
 
-/// Counts in thousandths, so that whole milliseconds at whole rates lose nothing.
+/// The bucket counts in thousandths, so that whole milliseconds at whole rates lose nothing to rounding.
 const UNIT: i128 = 1000;
 
-/// Told the time: milliseconds since any fixed moment.
+/// A token bucket without a clock: callers pass the time as milliseconds since any fixed moment.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     rate: Rate,
-    /// Below zero: a debt, which is waited off before anything else.
+    /// A level below zero is a debt, which time must pay off before anything else passes.
     level: i128,
     at_ms: u64,
 }
 
-/// Not now; after this long there will be enough.
+/// The rate does not allow the request now; after `wait_ms` it will.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooSoon {
     pub(crate) wait_ms: u64,
@@ -54,8 +54,8 @@ impl Bucket {
         self.take_more(now_ms, 0, cost)
     }
 
-    /// For a request that has paid `paid` already and turned out to cost `cost` more: judged as if it paid all at once. The
-    /// time to wait is that for all of it, because it will have to pay again.
+    /// Takes `cost` more for a request that has paid `paid` already, and judges it as if it paid all at once. The wait
+    /// in an error is that for the whole cost, because the retried request will have to pay all of it again.
     pub(crate) fn take_more(&mut self, now_ms: u64, paid: u64, cost: u64) -> Result<(), TooSoon> {
         let max = i128::from(self.rate.burst) * UNIT;
         let per_ms = i128::from(self.rate.per_second);
@@ -73,14 +73,14 @@ impl Bucket {
         Ok(())
     }
 
-    /// What was taken for something that did not happen after all.
+    /// Returns the cost of a request that was not carried out after all.
     fn give_back(&mut self, cost: u64) {
         let max = i128::from(self.rate.burst) * UNIT;
         self.level = self.level.saturating_add(i128::from(cost) * UNIT).min(max);
     }
 }
 
-/// A bucket with a clock, shared by whoever pays from it. The lock is held for a few instructions.
+/// A [`Bucket`] with a clock, shared by several payers. The lock is held for a few instructions.
 #[derive(Debug)]
 pub(crate) struct Meter {
     bucket: Option<Mutex<Bucket>>,
@@ -148,7 +148,7 @@ mod tests {
     fn what_is_paid_in_two_parts_is_judged_as_one() {
         let mut bucket = Bucket::full(Rate { per_second: 1, burst: 5 }, 0);
         assert_eq!((bucket.take(0, 1), bucket.take_more(0, 1, 10)), (Ok(()), Ok(())));
-        // After the time it was told, it passes.
+        // After the wait that the error named, the request passes.
         assert_eq!(bucket.take_more(6000, 1, 10), Err(TooSoon { wait_ms: 5000 }));
         assert_eq!((bucket.take(11_000, 1), bucket.take_more(11_000, 1, 10)), (Ok(()), Ok(())));
         bucket.give_back(10);

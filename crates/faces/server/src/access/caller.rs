@@ -1,4 +1,4 @@
-//! Who makes a request: the connection it came over and the token it brought.
+//! The origin of a request: the connection that it came over and the token that it brought.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::access::{Grant, Meter, PresentedNames, Rate, Scope, TooSoon};
 use crate::crowd::{CallerKey, Place};
 use crate::refusal::Refusal;
 
-/// The other end of a connection: its address, the certificate it showed, and what it may ask per second.
+/// The other end of a connection: its address, the names of its client certificate, and its rate limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
@@ -27,7 +27,8 @@ impl Peer {
     }
 }
 
-/// Without a grant: nobody in particular, who may do everything if no tokens are configured and nothing otherwise.
+/// The identity behind a request. A caller without a grant is anonymous: it may do everything if no tokens are
+/// configured, and nothing otherwise.
 #[derive(Clone, Debug)]
 pub(crate) struct Caller {
     pub(crate) peer: Peer,
@@ -39,7 +40,7 @@ impl Caller {
         self.grant.as_deref().map(|grant| grant.principal.agent.as_str())
     }
 
-    /// To whom its connections and its room in memory are accounted.
+    /// The key that the caller's connections and memory are accounted under.
     pub(crate) fn key(&self) -> CallerKey {
         match self.grant.as_deref() {
             Some(grant) => CallerKey::Agent(grant.principal.agent.clone()),
@@ -47,12 +48,13 @@ impl Caller {
         }
     }
 
-    /// For the engine, which checks the topic's lists against it.
+    /// The identity for the engine, which checks it against the topic's access lists.
     pub(crate) fn by(&self) -> By {
         self.grant.as_deref().map(|grant| grant.principal.clone())
     }
 
-    /// For looking after topics: lists do not hide a topic from those who write the lists.
+    /// The same, but `None` for an administrator: used to look after topics, which access lists do not hide from those
+    /// who write the lists.
     pub(crate) fn by_unless_admin(&self) -> By {
         self.by().filter(|_| !self.grant.as_deref().is_some_and(|grant| grant.has(Scope::Admin)))
     }
@@ -65,19 +67,19 @@ impl Caller {
         self.grant.as_deref().map_or(Ok(()), |grant| grant.meter.take(cost))
     }
 
-    /// From both buckets or from none.
+    /// Charges both rates, the connection's and the token's, or none of them.
     pub(crate) fn charge(&self, cost: u64) -> Result<(), TooSoon> {
         self.charge_more(0, cost)
     }
 
-    /// The same for a request that paid `paid` at the gate and turned out to be more.
+    /// The same for a request that paid `paid` at the gate (`gate.rs`) and turned out to cost `cost` more.
     pub(crate) fn charge_more(&self, paid: u64, cost: u64) -> Result<(), TooSoon> {
         self.peer.meter.take_more(paid, cost)?;
         let Some(grant) = self.grant.as_deref() else { return Ok(()) };
         grant.meter.take_more(paid, cost).inspect_err(|_| self.peer.meter.give_back(cost))
     }
 
-    /// For an array of events, of which the gate has taken one already.
+    /// Charges for an array of events. The gate has charged for one of them already.
     pub(crate) fn charge_rest(&self, events: usize) -> Result<(), TooSoon> {
         self.charge_more(1, events.saturating_sub(1) as u64)
     }
@@ -87,7 +89,7 @@ impl<S: Send + Sync> FromRequestParts<S> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Caller, Refusal> {
-        // A route the gate does not stand before must stay shut.
+        // A route that was not put behind the gate (`gate.rs`) refuses every request.
         let caller = parts.extensions.get::<Caller>().cloned();
         caller.ok_or_else(|| Refusal::new(ErrorCode::Unauthorized, "the request was not checked"))
     }

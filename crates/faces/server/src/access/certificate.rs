@@ -1,26 +1,27 @@
-//! Client certificates: the names a verified one carries, and the name an entry of the configuration asks for.
+//! Client certificates: the names that a verified certificate carries, and the name that an entry of the configuration
+//! asks for.
 //!
-//! Whether a certificate is genuine is found out in the TLS handshake (`tls.rs`). Here it is only asked whom it names:
-//! by a DNS name or a URI of its subject alternative names, compared whole. The subject's common name is not looked at,
-//! as elsewhere since RFC 6125, and a wildcard stands for nobody.
+//! The TLS handshake (`tls.rs`) checks that a certificate is genuine. This file only compares names: a DNS name or a
+//! URI of the subject alternative names must match whole. The subject's common name is ignored, as usual since RFC
+//! 6125, and a wildcard matches nothing.
 
 use std::sync::Arc;
 
 use rustls::pki_types::CertificateDer;
 use webpki::EndEntityCert;
 
-/// The longest name an entry may ask for: DNS names have at most 253 bytes, URIs may have more.
+/// The longest name that an entry may ask for: DNS names have at most 253 bytes, URIs may have more.
 const NAME_BYTES_MAX: usize = 1024;
-/// Names of one certificate that are looked at.
+/// Names of each kind that are read from one certificate.
 const NAMES_MAX: usize = 64;
 
-/// What a certificate must be named to be somebody: a DNS name such as `billing.clients.example`, or a URI such as
-/// `spiffe://example/billing`.
+/// The name that a certificate must carry to match an entry of the configuration: a DNS name such as
+/// `billing.clients.example`, or a URI such as `spiffe://example/billing`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateName(Box<str>);
 
 impl CertificateName {
-    /// `None` if no certificate can have this name.
+    /// Returns `None` if no certificate can have this name.
     pub fn new(text: &str) -> Option<CertificateName> {
         let fine = (1..=NAME_BYTES_MAX).contains(&text.len())
             && text.bytes().all(|byte| byte.is_ascii_graphic())
@@ -33,7 +34,7 @@ impl CertificateName {
     }
 }
 
-/// The names of the certificate a connection showed; empty if it showed none.
+/// The names of the certificate that a connection showed; empty if it showed none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct PresentedNames {
     /// Whether there was a certificate at all.
@@ -43,7 +44,7 @@ pub(crate) struct PresentedNames {
 }
 
 impl PresentedNames {
-    /// Of a chain that the handshake has verified.
+    /// Reads the names of a certificate chain that the handshake has verified.
     pub(crate) fn of(chain: Option<&[CertificateDer<'_>]>) -> PresentedNames {
         let Some(leaf) = chain.and_then(<[_]>::first) else { return PresentedNames::default() };
         let Ok(cert) = EndEntityCert::try_from(leaf) else {
@@ -54,7 +55,7 @@ impl PresentedNames {
         PresentedNames { shown: true, dns, uris }
     }
 
-    /// DNS names have no case, URIs are compared as they are.
+    /// DNS names are compared without case, URIs exactly.
     pub(crate) fn have(&self, name: &CertificateName) -> bool {
         self.dns.iter().any(|dns| dns.eq_ignore_ascii_case(name.as_str()))
             || self.uris.iter().any(|uri| **uri == *name.0)

@@ -1,4 +1,4 @@
-//! The gate before every handler of HTTP, upgrades included. What comes through carries its [`Caller`].
+//! The check before every HTTP handler, upgrades to WebSocket included. A request that passes carries its [`Caller`].
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
     let mut caller = Caller { peer, grant: None };
     let has_body = !request.body().is_end_stream();
     let passed = pass(&app, &request, &mut caller);
-    // For the audit, which stands further out, and for whatever accounts to the caller.
+    // For `audit.rs`, whose middleware runs further out, and for code that accounts memory to the caller.
     if let Some(asker) = Asker::current() {
         let _ = asker.caller.set(caller.key());
         if let Some(agent) = caller.agent() {
@@ -51,7 +51,8 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
     }
 }
 
-/// One of the places of HTTP connections. Probes and upgrades need none: they are answered at once.
+/// Waits for a place among the HTTP connections (`crowd/places.rs`). Probes and upgrades need none: they are answered
+/// at once.
 async fn place(app: &App, caller: &Caller, has_body: bool) -> Result<(), Refusal> {
     let limit = Duration::from_millis(app.settings.request_read_ms_max);
     let key = caller.key();
@@ -61,7 +62,8 @@ async fn place(app: &App, caller: &Caller, has_body: bool) -> Result<(), Refusal
     }
 }
 
-/// Whether the request needs a place among HTTP connections. In the order of cost: nothing is looked up for a connection that asks too much.
+/// Checks the request. Returns whether it needs a place among the HTTP connections. The cheapest check comes first: no
+/// token is looked up for a connection that is above its rate.
 fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<bool, Refusal> {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let need = needs::of(request.method(), route);
@@ -74,7 +76,7 @@ fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<bool, Refus
         return Ok(needs_place);
     }
     let mut why = "send a token: Authorization: Bearer TOKEN";
-    // A token that is sent decides, also beside a certificate.
+    // A token that was sent decides, even if the connection showed a certificate as well.
     if let Some(token) = bearer(request)? {
         let grant = app.tokens.find(token).map_err(|not_accepted| {
             let refusal = Refusal::new(ErrorCode::Unauthorized, not_accepted.as_str());
@@ -105,7 +107,8 @@ fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<bool, Refus
         return Err(forbidden(format!("has no scope {missing}")));
     }
     let params = Params::of_uri(request.uri())?;
-    // How the server is doing is of no namespace; what is named there is left out for those it is not for.
+    // Figures about the server belong to no namespace; `http/metrics.rs` leaves out the namespaces that the token is
+    // not for.
     if need == Need::Scopes(&[Scope::Metrics]) && params.text("namespace").is_none() {
         return Ok(needs_place);
     }
@@ -116,7 +119,8 @@ fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<bool, Refus
     Ok(needs_place)
 }
 
-/// `None` when there is no such header; any other scheme, or two headers, is a mistake worth an answer.
+/// The bearer token of a request, or `None` without an `Authorization` header. Refuses any other scheme and a second
+/// header.
 fn bearer(request: &Request) -> Result<Option<&str>, Refusal> {
     let mut given = request.headers().get_all(header::AUTHORIZATION).iter();
     let (Some(value), second) = (given.next(), given.next()) else { return Ok(None) };

@@ -1,11 +1,11 @@
-//! Who may come in: tokens and what each is good for, rates, and the record of those who were turned away.
+//! Access control: tokens and their rights, rate limits, and the record of refusals.
 //!
 //! ```text
 //! request -> gate: rate of the connection -> token -> rate of the token -> scope -> namespace -> handler
 //! handler -> engine, with the agent: the topic's own list
 //! ```
 //!
-//! Topic lists are the engine's to check (HTTP reads of history ask the same lists in the store). Without tokens in the
+//! The engine checks topic lists (HTTP reads of history check the same lists in the store). Without tokens in the
 //! configuration everybody may do everything.
 
 mod audit;

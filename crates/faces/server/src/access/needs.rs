@@ -1,4 +1,4 @@
-//! Which scopes each way in needs: one table. A route that somebody forgets to write down here is for administrators.
+//! Which scopes each route needs: one table. A route that is missing here is for administrators only.
 
 use axum::http::Method;
 
@@ -6,23 +6,24 @@ use crate::access::Scope;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
-    /// Answers anybody: probes have no token, and what the protocol is, is no secret.
+    /// No token: probes have none, and the description of the protocol is no secret.
     Nothing,
-    /// Without a token the connection may only AUTH, which browsers do because they cannot set headers on an upgrade.
+    /// No token needed to connect. Until it has sent AUTH a connection may do nothing else; browsers depend on that
+    /// because they cannot set headers on an upgrade.
     Socket,
     /// Any token, and all of these scopes.
     Scopes(&'static [Scope]),
 }
 
-/// What watches the server must learn how it is doing while everything is taken.
+/// Probes need no place among the connections: monitoring must get an answer while all places are taken.
 pub(crate) fn is_probe(route: &str) -> bool {
     matches!(route, "/healthz" | "/readyz" | "/metrics")
 }
 
-/// By the route as `routes.rs` writes it; `None` for a path that leads nowhere.
+/// The need of a route as `routes.rs` writes it; `None` for a path that matches no route.
 pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
     let reads = method == Method::GET || method == Method::HEAD;
-    // A path that leads nowhere: any token learns that.
+    // A path without a route: any token may learn that nothing is there.
     let Some(route) = route else { return Need::Scopes(&[]) };
     match route {
         "/healthz" | "/readyz" | "/openapi.json" | "/asyncapi.json" => Need::Nothing,

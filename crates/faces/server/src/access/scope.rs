@@ -1,4 +1,4 @@
-//! What a token is good for: a closed list.
+//! The rights of a token: a closed list.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,7 +31,7 @@ impl Scope {
         }
     }
 
-    /// Whether a token with this scope may do what `needed` is needed for.
+    /// Whether a token with this scope may do something that needs the scope `needed`.
     pub(crate) fn covers(self, needed: Scope) -> bool {
         self == needed || self == Scope::Admin
     }

@@ -1,4 +1,5 @@
-//! Tokens and certificates as they are configured, and finding the one a caller brought. Of tokens only digests are kept.
+//! Tokens and certificates as the operator configured them, and the lookup of the one that a caller brought. Only the
+//! digests of tokens are kept.
 
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -13,11 +14,11 @@ use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
 use crate::access::{CertificateName, Meter, PresentedNames, Rate, Scope};
 
-/// Tokens and certificates of one server: every one is looked at for every caller.
+/// Tokens and certificates of one server: each of them is compared for every caller.
 pub const TOKENS_MAX: usize = 1024;
 const DIGEST_BYTES: usize = 32;
 
-/// SHA-256 of a token. Tokens are random and long, so a slow hash would protect nothing.
+/// The SHA-256 of a token. Tokens are long and random, so a slow hash would add no protection.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct TokenDigest([u8; DIGEST_BYTES]);
 
@@ -45,7 +46,7 @@ impl fmt::Debug for TokenDigest {
     }
 }
 
-/// Where a token is good.
+/// The namespaces that a token is valid for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NamespaceRule {
     All,
@@ -60,7 +61,7 @@ impl NamespaceRule {
         }
     }
 
-    /// What is meant by one that is not for `default` and names no other.
+    /// The namespace to assume if the caller names none and the token is not valid for `default`.
     pub(crate) fn home(&self) -> Option<&Namespace> {
         match self {
             NamespaceRule::Only(names) if !self.allows(Namespace::default().as_str()) => names.first(),
@@ -69,16 +70,16 @@ impl NamespaceRule {
     }
 }
 
-/// How somebody shows who they are.
+/// How a caller proves its identity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {
-    /// With a token of this digest.
+    /// A token with this digest.
     Token(TokenDigest),
-    /// With a client certificate of this name, which the TLS handshake has verified.
+    /// A client certificate with this name, which the TLS handshake has verified.
     Certificate(CertificateName),
 }
 
-/// One token or certificate as its operator configured it.
+/// A token or certificate as its operator configured it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenSettings {
     pub proof: Proof,
@@ -86,9 +87,9 @@ pub struct TokenSettings {
     pub roles: Vec<Actor>,
     pub scopes: Vec<Scope>,
     pub namespaces: NamespaceRule,
-    /// Instead of the rate that tokens have otherwise.
+    /// Overrides the rate that tokens have by default.
     pub rate: Option<Rate>,
-    /// From this time on it is not accepted any more.
+    /// From this time on the token is not accepted any more.
     pub expires: Option<Timestamp>,
 }
 
@@ -114,10 +115,10 @@ impl NotAccepted {
     }
 }
 
-/// How a grant came to its end while somebody used it.
+/// Why a grant ended while a connection used it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GrantEnd {
-    /// Its entry was taken out of the configuration, or changed.
+    /// The entry was removed from the configuration, or changed.
     Revoked,
     Expired,
 }
@@ -131,29 +132,29 @@ impl GrantEnd {
     }
 }
 
-/// What a token stands for.
+/// The rights of a configured token or certificate.
 #[derive(Debug)]
 pub(crate) struct Grant {
     pub(crate) principal: Arc<Principal>,
     pub(crate) scopes: Vec<Scope>,
     pub(crate) namespaces: NamespaceRule,
-    /// The same for the loop, whose messages name their namespace themselves.
+    /// The same rights for the CQRS loop, whose messages name their namespace themselves.
     pub(crate) rights: Rights,
-    /// All connections with the token pay from it.
+    /// All connections with this token pay from it.
     pub(crate) meter: Meter,
-    /// The token was taken away or changed: whoever came in with it must come in again.
+    /// The token was removed or changed: its connections are closed and must authenticate again.
     revoked: AtomicBool,
     pub(crate) expires: Option<Timestamp>,
     clock: SystemClock,
 }
 
 impl Grant {
-    /// `None` while it is good.
+    /// Returns `None` while the grant is valid.
     pub(crate) fn ended(&self) -> Option<GrantEnd> {
         self.ended_at(self.clock.now().wall)
     }
 
-    /// How long until it expires, by the server's clock.
+    /// How long until the grant expires, by the server's clock.
     pub(crate) fn left_ms(&self) -> Option<u64> {
         self.expires.map(|expires| expires.0.saturating_sub(self.clock.now().wall.0))
     }
@@ -176,7 +177,7 @@ struct Entry {
     grant: Arc<Grant>,
 }
 
-/// Tells the operator of entries that nobody can use any more.
+/// Warns the operator of entries that have expired.
 pub(crate) fn warn_of_expired(settings: &[TokenSettings], clock: &SystemClock) {
     let now = clock.now().wall;
     for token in settings.iter().filter(|token| token.has_expired(now)) {
@@ -189,10 +190,11 @@ pub(crate) fn warn_of_expired(settings: &[TokenSettings], clock: &SystemClock) {
     }
 }
 
-/// In constant time as far as secrets go: every digest is compared, and whole.
+/// All configured tokens. The lookup takes constant time as far as secrets are concerned: every digest is compared, and
+/// each of them whole.
 #[derive(Debug)]
 pub(crate) struct Tokens {
-    /// For good: to open a server, or to close an open one, takes a restart.
+    /// Whether the server has no tokens. Never changes: opening or closing a server takes a restart.
     open: bool,
     rate: Rate,
     /// Does not believe a step of the system's clock at once: one wrong second must not close the connections of every
@@ -209,7 +211,7 @@ impl Tokens {
         Tokens { open: settings.is_empty(), rate, clock, list }
     }
 
-    /// Without tokens everybody may do everything.
+    /// Whether no tokens are configured, so that everybody may do everything.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
@@ -243,9 +245,13 @@ impl Tokens {
         good(entry.ok_or(NotAccepted::Unknown)?, self.clock.now().wall)
     }
 
-    /// As whom a message is sent that an agent has put off, if the agent may still send it: by the first of its tokens
-    /// that is good for it now. Returns the reason if there is none. While the wall clock has not been steady for the
-    /// settling time, a token that seems to have expired may be good after all.
+    /// Returns the identity under which a delayed message of `agent` is sent now: that of the agent's first token that
+    /// is still valid and allows the message.
+    ///
+    /// # Errors
+    ///
+    /// The reason, if there is no such token. While the wall clock has not been steady for the settling time, a token
+    /// that seems to have expired may still be valid: the reason is then `InDoubt`.
     pub(crate) fn stand_for(&self, agent: &Actor, message: &OsMessage) -> Result<Arc<Principal>, NotVouched> {
         let (list, now) = (self.list(), self.clock.now());
         let mut why = format!("no token of agent {agent} with the scope {} is accepted any more", Scope::Os);
@@ -264,8 +270,8 @@ impl Tokens {
         Err(NotVouched::Refused(why))
     }
 
-    /// Other tokens from now on. One that is the same in everything keeps its grant, with what is left of its rate; the
-    /// grants of all others are revoked. Answers how many those were.
+    /// Replaces all tokens. A token with unchanged settings keeps its grant, and with it what is left of its rate; all
+    /// other grants are revoked. Returns how many were revoked.
     pub(crate) fn replace(&self, settings: &[TokenSettings]) -> usize {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let entry = |token: &TokenSettings| {
@@ -299,7 +305,7 @@ fn has(scopes: &[Scope], needed: Scope) -> bool {
 }
 
 fn grant(token: &TokenSettings, rate: Rate, clock: &SystemClock) -> Arc<Grant> {
-    // Lists may name a scope as if it were a role: «whoever may administrate».
+    // Access lists may name a scope as if it were a role, such as `admin` for all administrators.
     let scopes = token.scopes.iter().filter_map(|scope| Actor::new(scope.as_str()).ok());
     let namespaces: Namespaces = match &token.namespaces {
         NamespaceRule::All => None,

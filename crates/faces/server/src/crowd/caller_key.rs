@@ -1,4 +1,4 @@
-//! To whom connections and room are accounted: the agent of a token, or the address of a peer without one.
+//! The key that connections and memory are accounted under: the agent of a token, or the address of a peer without one.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -8,7 +8,7 @@ use millrace_model::Actor;
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum CallerKey {
     Agent(Actor),
-    /// One IPv4 address, or the /64 network of an IPv6 address: one machine may use all addresses of its network.
+    /// An IPv4 address, or the /64 network of an IPv6 address: one machine may use all addresses of its network.
     Network(IpAddr),
 }
 

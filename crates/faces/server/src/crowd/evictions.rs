@@ -1,30 +1,32 @@
-//! Connections that had to go: counted by reason, logged within a bound.
+//! Counts evicted connections by reason and logs them within a rate.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::access::LogLines;
 use crate::crowd::CallerKey;
 
-/// Why a connection was closed, or a request refused, for others' sake. A closed list: it is a label of a metric.
+/// Why a connection was closed, or a request refused, to make room for others. A closed list, because it is the label
+/// of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum EvictionReason {
     /// An HTTP connection that was waiting for a request.
     NoRequest,
-    /// An HTTP request whose body was still to come.
+    /// An HTTP request whose body had not arrived completely.
     RequestBody,
-    /// An HTTP answer that its reader was not taking.
+    /// An HTTP response that the peer did not read.
     AnswerUnread,
-    /// The same without anybody waiting: nothing of the answer was taken for `response_write_ms_max`.
+    /// An HTTP response of which the peer read nothing for `response_write_ms_max`, although nobody waited for its
+    /// place.
     AnswerTimeout,
-    /// An HTTP request that waited for a place, a reader or room.
+    /// An HTTP request that waited for a place, a reader of the store or memory.
     Waiting,
-    /// A WebSocket without a token made room for another one.
+    /// A WebSocket without a token that made room for another one.
     Unauthenticated,
-    /// A WebSocket sent no token in time.
+    /// A WebSocket that sent no token in time.
     AuthTimeout,
-    /// A WebSocket of the caller that had most, closed for one of another caller.
+    /// A WebSocket of the caller that had most, closed in favour of another caller.
     Share,
-    /// A WebSocket that was in the middle of a large frame, of the caller that had most of those.
+    /// A WebSocket in the middle of a large frame, whose caller held most memory in such frames.
     IncompleteFrame,
 }
 

@@ -1,8 +1,8 @@
-//! Memory for WebSocket frames that have begun and are not complete. A connection may hold one of up to `frame_bytes_max`,
-//! so a thousand connections could hold a gigabyte without ever sending a whole frame.
+//! Bounds the memory for WebSocket frames that have begun and are not complete. A connection may hold one frame of up
+//! to `frame_bytes_max`, so a thousand connections could hold a gigabyte without ever sending a whole frame.
 //!
-//! Small ones are free. When the larger ones together pass the bound, the connection with the oldest of the caller that
-//! holds most is closed. Nobody waits: a peer that sends its frames whole never notices.
+//! Small frames are not counted. When the larger ones together pass the bound, the caller that holds most loses the
+//! connection with its oldest frame. Nobody waits: a peer that sends its frames whole never notices.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -13,9 +13,9 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::crowd::{CallerKey, EvictionReason, Evictions};
 
-/// What a connection may hold of an incomplete frame without being accounted for.
+/// Bytes of an incomplete frame that a connection may hold without being accounted for.
 const FREE_BYTES: usize = 64 << 10;
-/// The head of a frame that a client sends, without the longer forms of its length.
+/// The header of a frame from a client, without the longer forms of its length.
 const HEAD_BYTES: usize = 6;
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Frames {
 #[derive(Debug, Default)]
 struct FrameTable {
     last: u64,
-    /// By when they became large.
+    /// By number, which is the order in which the frames became large.
     incomplete: BTreeMap<u64, Incomplete>,
 }
 
@@ -61,7 +61,7 @@ impl Frames {
         Arc::new(Frames { max, evictions, table: Mutex::default() })
     }
 
-    /// For one connection.
+    /// Creates the meter of one connection.
     pub(crate) fn meter(self: &Arc<Frames>, caller: CallerKey) -> Arc<FrameMeter> {
         let (bytes, id) = (AtomicUsize::new(0), Mutex::new(None));
         Arc::new(FrameMeter { frames: self.clone(), caller, bytes, id, told: Arc::default() })
@@ -72,19 +72,19 @@ impl Frames {
     }
 }
 
-/// Counts what one connection has sent of a frame that is not complete.
+/// Counts the bytes that one connection has sent of a frame that is not complete.
 #[derive(Debug)]
 pub(crate) struct FrameMeter {
     frames: Arc<Frames>,
     caller: CallerKey,
     bytes: AtomicUsize,
-    /// In the table, while the frame is large.
+    /// The frame's number in the table, while the frame is large.
     id: Mutex<Option<u64>>,
     told: Arc<Notify>,
 }
 
 impl FrameMeter {
-    /// So many bytes were read from the peer.
+    /// Counts bytes that were read from the peer.
     pub(crate) fn came(&self, bytes: usize) {
         let held = self.bytes.fetch_add(bytes, Relaxed) + bytes;
         if held > FREE_BYTES {
@@ -110,7 +110,7 @@ impl FrameMeter {
         }
     }
 
-    /// A message was read. Returns how many bytes of data it had.
+    /// Accounts for a message that was read. Returns how many bytes of data it had.
     pub(crate) fn read(&self, message: &Message) -> usize {
         match message {
             Message::Ping(bytes) | Message::Pong(bytes) => {
@@ -123,7 +123,7 @@ impl FrameMeter {
         }
     }
 
-    /// A whole message was read: what is left of it is no longer the connection's.
+    /// A whole message was read: the connection no longer holds its bytes.
     fn whole(&self, bytes: usize) -> usize {
         if self.bytes.swap(0, Relaxed) > FREE_BYTES {
             self.forget();
@@ -131,14 +131,14 @@ impl FrameMeter {
         bytes
     }
 
-    /// A ping or pong was read. It may stand between the parts of a message that is not whole.
+    /// A ping or pong was read. Such a message may stand between the parts of a message that is not complete.
     fn control(&self, bytes: usize) {
         let less = |held: usize| Some(held.saturating_sub(bytes + HEAD_BYTES));
         // The closure always returns a number, so this cannot fail.
         let _ = self.bytes.fetch_update(Relaxed, Relaxed, less);
     }
 
-    /// Until the memory is needed for others. For one waiter.
+    /// Waits until the memory is needed for others. For one waiter.
     pub(crate) async fn sent_away(&self) {
         self.told.notified().await;
     }

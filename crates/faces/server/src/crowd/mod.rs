@@ -1,5 +1,5 @@
-//! Crowds: who may hold how much of what is scarce (connections, room for bodies and pages), and who has to go when
-//! others need it.
+//! Fairness under load: how much of a scarce resource (connections, memory for bodies, pages and frames) a caller may
+//! hold, and which connection is evicted when others need it.
 //!
 //! ```text
 //! TCP accept -> Places: an HTTP connection, evictable while it waits for its peer   -> request
@@ -8,9 +8,9 @@
 //! half a frame -> Frames: bytes, the caller with most goes first
 //! ```
 //!
-//! Everything is accounted to a caller ([`CallerKey`]), and only at admission: on the path of a frame is nothing but a count
-//! of its bytes.
-//! Whoever has to go is told where the protocol allows it, counted by reason and logged ([`Evictions`]).
+//! Everything is accounted to a caller ([`CallerKey`]), and only at admission: the path of a frame only counts its
+//! bytes. An evicted peer is told so where the protocol allows it; [`Evictions`] counts evictions by reason and logs
+//! them.
 
 mod caller_key;
 mod evictions;

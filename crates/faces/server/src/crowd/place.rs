@@ -1,4 +1,4 @@
-//! One HTTP connection as [`Places`] sees it: what it waits for, and whether others need its place.
+//! An HTTP connection as [`Places`] sees it: which phase it is in, and whether others need its place.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use tokio::sync::watch;
 use crate::crowd::CallerKey;
 use crate::crowd::places::{Phase, Places};
 
-/// A request that waits for a place looks again after this long: a peer may have become slow meanwhile.
+/// A request that waits for a place checks again after this long: a peer may have become slow meanwhile.
 const LOOK_AGAIN_MS: u64 = 100;
 
-/// How fast a peer must send a body or take an answer while others wait.
+/// How fast a peer must send a body or read a response while others wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
     pub(crate) patience_ms: u64,
@@ -21,28 +21,28 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// When a peer becomes slow that moved `bytes` now and would have become slow at `slow_at_ms`. It never has more than
-    /// the patience to spare: what a buffer took at once buys no time.
+    /// Returns the time at which a peer counts as slow, after it moved `bytes` now; without them that time was
+    /// `slow_at_ms`. Never later than `patience_ms` from now: bytes that a buffer took at once buy no extra time.
     fn slow_at(self, slow_at_ms: u64, now_ms: u64, bytes: u64) -> u64 {
         let bought_ms = bytes.saturating_mul(1000) / self.bytes_per_second.max(1);
         slow_at_ms.saturating_add(bought_ms).min(self.from(now_ms))
     }
 
-    /// When a peer becomes slow that moves nothing from now on.
+    /// The time at which a peer counts as slow that moves nothing from now on.
     fn from(self, now_ms: u64) -> u64 {
         now_ms.saturating_add(self.patience_ms)
     }
 }
 
-/// What the tasks of a connection tell one another without a lock.
+/// State that the tasks of a connection share without a lock.
 #[derive(Debug)]
 pub(super) struct Signals {
     told: watch::Sender<bool>,
     pace: Pace,
     begun: Instant,
-    /// In milliseconds since `begun`; later whenever something of the body comes or of the answer leaves.
+    /// In milliseconds since `begun`. Moves on whenever a part of the body arrives or a part of the response is sent.
     slow_at_ms: AtomicU64,
-    /// An answer is left that the peer does not take.
+    /// A part of the response is left that the peer does not read.
     unwritten: AtomicBool,
     served: AtomicBool,
 }
@@ -67,7 +67,7 @@ impl Signals {
         u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// A phase begins.
+    /// A phase begins, and with it the full patience.
     pub(super) fn restart(&self) {
         self.slow_at_ms.store(self.pace.from(self.now_ms()), Relaxed);
     }
@@ -77,7 +77,7 @@ impl Signals {
         self.slow_at_ms.store(slow_at, Relaxed);
     }
 
-    /// Whether the peer keeps the server waiting, if the server waits for it.
+    /// Whether the peer is too slow, provided that the server is waiting for it.
     pub(super) fn is_late(&self) -> bool {
         self.now_ms() >= self.slow_at_ms.load(Relaxed)
     }
@@ -92,11 +92,11 @@ impl Signals {
     }
 }
 
-/// Others need the place: the request is refused.
+/// The place was given to others: the request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SentAway;
 
-/// The place of one connection, for as long as the connection lives.
+/// The place of one HTTP connection, kept as long as the connection lives.
 #[derive(Debug)]
 pub(crate) struct Place {
     places: Arc<Places>,
@@ -109,25 +109,25 @@ impl Place {
         Place { places, id, signals }
     }
 
-    /// Until somebody else needs the place.
+    /// Waits until somebody else needs the place.
     pub(crate) async fn sent_away(&self) -> SentAway {
         // The sender is `self`, so this cannot fail.
         let _ = self.signals.told.subscribe().wait_for(|told| *told).await;
         SentAway
     }
 
-    /// Whether it ever had a request: then it may have an answer that is still to be written.
+    /// Whether the connection ever had a request, so that a response may still have to be written.
     pub(crate) fn has_served(&self) -> bool {
         self.signals.is_served()
     }
 
-    /// The head of a request has come.
+    /// The head of a request has arrived.
     pub(crate) fn request(&self, has_body: bool) {
         self.signals.served.store(true, Relaxed);
         self.places.enter(self.id, if has_body { Phase::Body } else { Phase::Work });
     }
 
-    /// Takes one of the places for a request of this caller, as soon as there is one.
+    /// Takes a place for a request of this caller, as soon as there is one.
     pub(crate) async fn count(&self, caller: &CallerKey, has_body: bool) -> Result<(), SentAway> {
         let phase = if has_body { Phase::Body } else { Phase::Work };
         loop {
@@ -144,11 +144,11 @@ impl Place {
         }
     }
 
-    /// Waits for something the server is short of. Meanwhile the connection can be sent away.
+    /// Waits for something the server is short of. Meanwhile the connection can be evicted.
     pub(crate) async fn wait_for<T>(&self, awaited: impl Future<Output = T>) -> Result<T, SentAway> {
         let phase = self.places.phase(self.id).unwrap_or(Phase::Work);
         let mut awaited = pin!(awaited);
-        // Usually it is there at once.
+        // Usually it is available at once.
         if let Some(ready) = futures_util::FutureExt::now_or_never(awaited.as_mut()) {
             return Ok(ready);
         }
@@ -161,28 +161,28 @@ impl Place {
         result
     }
 
-    /// Something of the body came.
+    /// A part of the request's body has arrived.
     pub(crate) fn came(&self, bytes: usize) {
         self.signals.moved(bytes);
     }
 
-    /// All of the body came.
+    /// The whole body has arrived.
     pub(crate) fn work(&self) {
         self.places.enter(self.id, Phase::Work);
     }
 
-    /// There is an answer; behind it the next request is waited for.
+    /// The request has its response; the connection waits for the next request.
     pub(crate) fn answered(&self) {
         self.places.enter(self.id, Phase::Request);
     }
 
-    /// The peer took that much, or takes nothing just now.
+    /// The peer read so many bytes, or `None`: it reads nothing at the moment.
     pub(crate) fn written(&self, bytes: Option<usize>) {
         self.signals.unwritten.store(bytes.is_none(), Relaxed);
         self.signals.moved(bytes.unwrap_or(0));
     }
 
-    /// The peer took nothing of its answer for too long.
+    /// The peer read nothing of its response for too long.
     pub(crate) fn answer_timed_out(&self) {
         self.places.timed_out(self.id);
     }
@@ -201,7 +201,7 @@ impl Place {
         self.places.is_working(self.id)
     }
 
-    /// Others need what it holds.
+    /// Evicts the connection: others need what it holds.
     pub(super) fn send_away(&self) {
         self.places.send_away(self.id);
     }
@@ -221,7 +221,7 @@ mod tests {
     fn a_peer_must_keep_the_pace_and_cannot_buy_more_than_the_patience() {
         let pace = Pace { patience_ms: 1000, bytes_per_second: 8192 };
         assert_eq!(pace.from(500), 1500);
-        // One byte per 100 ms buys nothing, 1 KiB per 100 ms is enough.
+        // A byte per 100 ms earns no time, 1 KiB per 100 ms is enough.
         let after = |bytes| (1..=50).fold(pace.from(0), |slow_at, n| pace.slow_at(slow_at, n * 100, bytes));
         assert_eq!((after(1), after(1024)), (1000, 6000));
         assert_eq!(pace.slow_at(1000, 10, u64::MAX), 1010);

@@ -1,7 +1,7 @@
-//! Places of HTTP connections, and who loses one when all are taken.
+//! The places of HTTP connections, and which connection loses its place when all are taken.
 //!
-//! A connection is *counted* if it has one of `max` places. Newcomers that find none are let in all the same, up to
-//! `waiting_max`: a probe is answered there, any other request waits there for a place. So the server always accepts.
+//! A connection is *counted* if it has one of `max` places. Connections that find none are accepted all the same, up to
+//! `waiting_max`: there a probe is answered, and any other request waits for a place. So the server always accepts.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -16,21 +16,22 @@ use crate::crowd::{CallerKey, EvictionReason, Evictions};
 pub(crate) struct PlaceBounds {
     /// Connections with a place.
     pub(crate) max: usize,
-    /// Connections without one.
+    /// Connections without a place.
     pub(crate) waiting_max: usize,
-    /// Places above which a caller loses its own first.
+    /// A caller with more places than this is the first to lose one.
     pub(crate) caller_max: usize,
     pub(crate) pace: Pace,
 }
 
-/// What a connection waits for. Only `Work` is the server's own doing: such a connection is never sent away.
+/// The party or resource that a connection waits for. In `Work` the server itself is busy with the request: such a
+/// connection is never evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
-    /// The peer: a TLS handshake, a request, or that it takes what is left of the last answer.
+    /// Waits for the peer: for a TLS handshake, for a request, or for reading the rest of the last response.
     Request,
-    /// The peer: the body of a request.
+    /// Waits for the peer: for the body of a request.
     Body,
-    /// The server: a place, a reader, room for a body or a page.
+    /// Waits for the server: for a place, a reader of the store, or memory for a body or a page.
     Waiting,
     Work,
 }
@@ -45,19 +46,19 @@ pub(super) struct Entry {
     signals: Arc<Signals>,
 }
 
-/// How much is lost when a connection is closed now; the least is lost first.
+/// How much is lost by closing a connection now; the connection with the least loss goes first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Loss {
-    /// No request is under way, and none is expected at once.
+    /// No request is in progress, and none is expected at once.
     Nothing,
-    /// A peer that keeps the server waiting, or a request that has not begun.
+    /// The peer keeps the server waiting, or the request has not begun.
     Little,
-    /// A body or an answer that is on its way, or the first request of a connection that has just come.
+    /// A body or a response is on its way, or the connection is new and its first request is expected.
     Much,
 }
 
 impl Entry {
-    /// Whether its peer sends or takes less than is expected of one while others wait.
+    /// Whether the peer sends or reads more slowly than is allowed while others wait.
     fn is_slow(&self) -> bool {
         let waits_for_peer = match self.phase {
             Phase::Body => true,
@@ -67,7 +68,7 @@ impl Entry {
         waits_for_peer && self.signals.is_late()
     }
 
-    /// `None` while the server works for it.
+    /// Returns `None` while the server works on the request.
     fn loss(&self) -> Option<Loss> {
         match self.phase {
             Phase::Work => None,
@@ -99,17 +100,18 @@ struct Table {
     entries: BTreeMap<u64, Entry>,
 }
 
-/// For whom a place is wanted.
+/// The reason for wanting a place.
 enum Newcomer<'a> {
-    /// A connection that has said nothing yet.
+    /// A new connection that has sent nothing yet.
     Unknown,
-    /// A request of that caller.
+    /// A request of this caller.
     Request(&'a CallerKey),
 }
 
 impl Table {
-    /// A counted connection to close for the newcomer: first of a caller above its share, then whichever is lost least, of
-    /// the caller that has most. What is on its way is only lost to a request of a caller that has fewer places.
+    /// Returns the counted connection to close for the newcomer: first one of a caller above its share, then one of the
+    /// caller with most places, the smallest loss first. A body or response that is on its way is only given up for a
+    /// request of a caller that has fewer places.
     fn victim(&self, newcomer: &Newcomer<'_>, bounds: &PlaceBounds) -> Option<u64> {
         let mut counts: HashMap<&CallerKey, usize> = HashMap::new();
         for entry in self.entries.values().filter(|entry| entry.counted) {
@@ -131,7 +133,7 @@ impl Table {
         candidates.min().map(|(_, id)| id)
     }
 
-    /// The same among those that wait without a place.
+    /// The same among the connections that wait without a place.
     fn waiting_victim(&self) -> Option<u64> {
         let waits = |entry: &&Entry| !entry.counted && entry.phase != Phase::Work;
         let mut counts: HashMap<&CallerKey, usize> = HashMap::new();
@@ -155,7 +157,7 @@ pub(crate) struct Places {
     bounds: PlaceBounds,
     evictions: Arc<Evictions>,
     table: Mutex<Table>,
-    /// A place has become free.
+    /// Notified when a place has become free.
     pub(super) freed: Notify,
 }
 
@@ -164,7 +166,7 @@ impl Places {
         Arc::new(Places { bounds, evictions, table: Mutex::default(), freed: Notify::new() })
     }
 
-    /// For a connection that was just accepted.
+    /// Registers a connection that was just accepted.
     pub(crate) fn arrive(self: &Arc<Places>, caller: CallerKey) -> Arc<Place> {
         let mut table = self.lock();
         let victim = if table.counted < self.bounds.max {
@@ -188,7 +190,8 @@ impl Places {
         Arc::new(Place::new(self.clone(), id, signals))
     }
 
-    /// A place for a request of `caller`, whose connection goes on in `phase`. False if there is none: then it waits.
+    /// Takes a place for a request of `caller`, whose connection goes on in `phase`. Returns false if there is none:
+    /// then the request waits.
     pub(super) fn count(&self, id: u64, caller: &CallerKey, phase: Phase) -> bool {
         let mut table = self.lock();
         let Some(entry) = table.entries.get_mut(&id) else { return false };
@@ -233,7 +236,7 @@ impl Places {
         self.lock().entries.get(&id).is_some_and(Entry::is_slow)
     }
 
-    /// Whether closing it would interrupt the server's own work.
+    /// Whether closing the connection would interrupt the server's own work.
     pub(super) fn is_working(&self, id: u64) -> bool {
         self.phase(id) == Some(Phase::Work)
     }
@@ -291,7 +294,7 @@ mod tests {
         place.sent_away().now_or_never().is_some()
     }
 
-    /// Whether it has a place for its request at once.
+    /// Whether the connection gets a place for its request at once.
     fn is_counted(place: &Place, last: u8) -> bool {
         place.count(&caller(last), true).now_or_never().is_some_and(|counted| counted.is_ok())
     }
@@ -300,7 +303,7 @@ mod tests {
     fn the_one_that_has_waited_longest_goes_first() {
         let places = places(3, 3, SLOW_AT_ONCE);
         let first: Vec<_> = (0..3).map(|_| places.arrive(caller(1))).collect();
-        // The first has a request and then waits again: now it is the last.
+        // The first connection has a request and then waits again: now it is the last in line.
         first[0].request(false);
         first[0].answered();
         let _more: Vec<_> = (0..2).map(|_| places.arrive(caller(1))).collect();

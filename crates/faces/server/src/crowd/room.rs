@@ -1,8 +1,8 @@
-//! Room in memory for what peers send or take slowly: bodies of requests, pages of history. Bounded together and per
-//! caller, so that one caller can hold at most its share.
+//! Memory for data that peers send or read slowly: bodies of requests, pages of history. The total is bounded, and so
+//! is the share of each caller.
 //!
-//! A body reserves what it announces, so that bodies wait for one another and not each for its last bytes. A peer that
-//! does not send loses that reservation as soon as others need it, and then pays for what has arrived.
+//! A body reserves the length that it announces, so that a body waits before it begins and not for its last bytes. A
+//! peer that does not send loses its reservation as soon as others need it, and from then on pays for what has arrived.
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
@@ -13,16 +13,16 @@ use tokio::sync::Notify;
 
 use crate::crowd::{CallerKey, Place};
 
-/// Whoever waits for room looks again after this long: a peer may have become slow meanwhile.
+/// A body or page that waits for memory checks again after this long: a peer may have become slow meanwhile.
 const LOOK_AGAIN_MS: u64 = 100;
 
 #[derive(Debug)]
 struct Hold {
     caller: CallerKey,
-    /// Whose connection it is for, if it is for one.
+    /// The place of the connection that it is for, if any.
     place: Option<Arc<Place>>,
     reserved: usize,
-    /// What cannot be given back: it is in memory.
+    /// Bytes that are in memory and cannot be given back.
     used: usize,
     waits: bool,
 }
@@ -48,7 +48,7 @@ impl RoomTable {
         }
     }
 
-    /// Whose connection should be closed so that `needed` more fit for hold `id`.
+    /// Returns the place of the connection to close so that hold `id` gets `needed` more bytes.
     fn victim(&self, id: u64, needed: usize, caller_is_full: bool) -> Option<Arc<Place>> {
         let newcomer = &self.holds.get(&id)?.caller;
         let mut held: HashMap<&CallerKey, usize> = HashMap::new();
@@ -60,7 +60,8 @@ impl RoomTable {
         let others = self.holds.iter().filter(|(other, hold)| {
             **other != id && hold.reserved > 0 && (!caller_is_full || hold.caller == *newcomer)
         });
-        // Slow peers first, of the caller that holds most; then whoever is not being worked for, of a caller above ours.
+        // Slow peers first, those of the caller that holds most before others. Then a connection that the server is not
+        // working for, of a caller that holds more than ours.
         let (mut slow, mut more) = (None, None);
         for (_, hold) in others {
             let Some(place) = &hold.place else { continue };
@@ -78,7 +79,7 @@ impl RoomTable {
         if let Some((_, place)) = slow.or(more) {
             return Some(place);
         }
-        // All wait for one another: the newest gives way.
+        // All holds wait for one another: the newest gives way.
         let is_stuck = self.holds.values().all(|hold| hold.waits || hold.reserved == 0);
         let newest = self.holds.values().rev().find(|hold| hold.waits && hold.reserved > 0);
         newest.filter(|_| is_stuck).and_then(|hold| hold.place.clone())
@@ -104,7 +105,8 @@ impl Room {
         })
     }
 
-    /// Waits until `bytes` fit. More than a caller may hold counts as all it may hold: then it is alone.
+    /// Waits until `bytes` fit. A request for more than a caller may hold reserves all that the caller may hold, so it
+    /// waits until its caller holds nothing else.
     pub(crate) async fn reserve(
         self: &Arc<Room>,
         caller: CallerKey,
@@ -126,7 +128,8 @@ impl Room {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether hold `id` has `bytes` reserved now.
+    /// Reserves `bytes` for hold `id` if they fit now. If they do not, evicts a connection, if there is one to evict,
+    /// and returns false.
     fn try_grow(&self, id: u64, bytes: usize) -> bool {
         let mut table = self.lock();
         let bytes = bytes.min(self.caller_max);
@@ -157,7 +160,7 @@ impl Room {
     }
 }
 
-/// Room that one body or page holds.
+/// The memory that one body or page holds.
 #[derive(Debug)]
 pub(crate) struct RoomShare {
     room: Arc<Room>,
@@ -165,7 +168,7 @@ pub(crate) struct RoomShare {
 }
 
 impl RoomShare {
-    /// Waits until it holds `bytes`.
+    /// Waits until the share holds `bytes`.
     async fn grow(&self, bytes: usize) {
         loop {
             let mut freed = pin!(self.room.freed.notified());
@@ -180,7 +183,7 @@ impl RoomShare {
         }
     }
 
-    /// `bytes` are in memory now. Waits if the reservation was taken back meanwhile.
+    /// Records that `bytes` are in memory now. Waits if the reservation was taken back meanwhile.
     pub(crate) async fn fill(&self, bytes: usize) {
         let is_reserved = {
             let mut table = self.room.lock();
@@ -198,7 +201,7 @@ impl RoomShare {
         }
     }
 
-    /// Gives back what is above `bytes`: it has its final size.
+    /// Gives back what is above `bytes`: the body or page has its final size.
     pub(crate) fn settle(&self, bytes: usize) {
         if let Some(hold) = self.room.lock().holds.get_mut(&self.id) {
             hold.reserved = hold.reserved.min(bytes);
@@ -228,7 +231,7 @@ mod tests {
         CallerKey::of_address([127, 0, 0, last].into())
     }
 
-    /// Everybody is slow at once with no patience, and nobody with much of it.
+    /// With a patience of zero every peer is slow at once, with a long one none is.
     fn places(patience_ms: u64) -> Arc<Places> {
         let pace = Pace { patience_ms, bytes_per_second: 1 };
         Places::new(PlaceBounds { max: 8, waiting_max: 8, caller_max: 8, pace }, Arc::default())
@@ -259,7 +262,7 @@ mod tests {
         let slow = now(room.reserve(caller(1), Some(place.clone()), 100)).unwrap();
         now(slow.fill(30)).unwrap();
         let other = now(room.reserve(caller(2), None, 70)).unwrap();
-        // More comes after all: it waits.
+        // More of the slow body arrives after all, and waits.
         assert!(now(slow.fill(40)).is_none());
         drop(other);
         now(slow.fill(40)).unwrap();

@@ -1,4 +1,4 @@
-//! Places of WebSockets, in two pools: of those that have not authenticated yet, and of all others.
+//! The seats of WebSockets, in two pools: one for connections that have not authenticated yet, one for all others.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -7,13 +7,13 @@ use tokio::sync::{Notify, watch};
 
 use crate::crowd::{CallerKey, EvictionReason, Evictions};
 
-/// Who has to go when all seats are taken and one more comes.
+/// Which connection loses its seat when all are taken and one more arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SeatRule {
-    /// The oldest of the caller with most seats, always: whoever waits without a token owns nothing.
+    /// Always the oldest connection of the caller with most seats: a connection without a token is owed nothing.
     Oldest,
-    /// The newest of the caller with most seats, if the newcomer's caller has fewer even with one more. Otherwise the
-    /// newcomer is refused. Over time every caller gets an equal part of what it asks for.
+    /// The newest connection of the caller with most seats, if the newcomer's caller would still have fewer with one
+    /// more. Otherwise the newcomer is refused. Over time every caller gets an equal part of the seats it asks for.
     FairShare,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Seats {
     rule: SeatRule,
     evictions: Arc<Evictions>,
     table: Mutex<SeatTable>,
-    /// Connections there are, those included that were sent away and have not gone yet.
+    /// Connections that are open, including those that were evicted and have not closed yet.
     alive: watch::Sender<usize>,
 }
 
@@ -77,7 +77,7 @@ impl Seats {
         self.lock().taken.len()
     }
 
-    /// A seat, if need be that of somebody else; `None` if there is none for this caller.
+    /// Takes a seat, if need be that of another connection. Returns `None` if there is none for this caller.
     pub(crate) fn take(self: &Arc<Seats>, caller: CallerKey) -> Option<Seat> {
         let mut table = self.lock();
         let mut evicted = None;
@@ -97,13 +97,13 @@ impl Seats {
         Some(Seat { seats: self.clone(), id, told })
     }
 
-    /// Whether more were sent away and have not gone yet than there are seats.
+    /// Whether the evicted connections that have not closed yet outnumber the seats.
     fn is_overrun(&self) -> bool {
         let taken = self.lock().taken.len();
         self.alive.borrow().saturating_sub(taken) > self.max
     }
 
-    /// Until every connection has ended.
+    /// Waits until every connection has ended.
     pub(crate) async fn all_left(&self) {
         // The sender is `self`, so this cannot fail.
         let _ = self.alive.subscribe().wait_for(|alive| *alive == 0).await;
@@ -114,7 +114,7 @@ impl Seats {
     }
 }
 
-/// The seat of one connection, for as long as the connection lives.
+/// The seat of one connection, kept as long as the connection lives.
 #[derive(Debug)]
 pub(crate) struct Seat {
     seats: Arc<Seats>,
@@ -123,12 +123,12 @@ pub(crate) struct Seat {
 }
 
 impl Seat {
-    /// Until another connection needs the seat. For one waiter.
+    /// Waits until another connection needs the seat. For one waiter.
     pub(crate) async fn sent_away(&self) {
         self.told.notified().await;
     }
 
-    /// Whether so many leave that none of them can be waited for.
+    /// Whether so many evicted connections are still open that none of them can be given time to say goodbye.
     pub(crate) fn must_hurry(&self) -> bool {
         self.seats.is_overrun()
     }

@@ -1,4 +1,5 @@
-//! The door of CloudEvents: `POST /topics/{topic}/events` by content type or `ce-` headers, `GET` by Accept.
+//! CloudEvents: `POST /topics/{topic}/events` recognises them by content type or `ce-` headers, `GET` writes them if
+//! `Accept` asks for them.
 
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -16,7 +17,7 @@ use crate::body::read_bytes;
 use crate::crowd::RoomShare;
 use crate::refusal::Refusal;
 
-/// What all kinds of CloudEvents in a body of their own begin with.
+/// The common prefix of the content types of CloudEvents.
 const FAMILY: &str = "application/cloudevents";
 /// Any of these makes a request a CloudEvent in binary mode.
 const REQUIRED: &[&str] = &["ce-specversion", "ce-id", "ce-source", "ce-type"];
@@ -29,7 +30,7 @@ pub(crate) enum Mode {
     Binary,
 }
 
-/// `None` for a request that has nothing to do with CloudEvents.
+/// Returns `None` for a request without CloudEvents.
 pub(crate) fn mode(headers: &HeaderMap) -> Result<Option<Mode>, Refusal> {
     let kind = content_type(headers).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
@@ -45,7 +46,8 @@ pub(crate) fn mode(headers: &HeaderMap) -> Result<Option<Mode>, Refusal> {
     }
 }
 
-/// What is to be published, and the body's share, which is kept until it is.
+/// Reads the request's CloudEvents. Returns the engine's request and the body's share of memory, which is kept until
+/// they are published.
 pub(crate) async fn request(
     app: &App,
     caller: &Caller,
@@ -73,7 +75,7 @@ pub(crate) async fn request(
     Ok((Request::Publish(publish), body.share))
 }
 
-/// Base64 and quotes make an event longer than its body was: it must still fit the frame it will leave in.
+/// Refuses an event that would not fit into a frame: base64 and quotes can make it longer than its body was.
 fn fitting(app: &App, event: CloudEvent) -> Result<NewEvent, Refusal> {
     let event = event.into_event()?;
     if event.body.bytes() > app.settings.frame_bytes_max {

@@ -1,4 +1,4 @@
-//! Dead letters: which topics have some, what they are, and sending them round again.
+//! Dead letters: lists the topics that have some, shows them, and publishes them again.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ use crate::params::{AtTopic, Params, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
 
-/// Headers that tell the story of the dead letter, not of the event.
+/// Prefix of the headers that describe the dead letter and not the event.
 const DLQ_HEADER_PREFIX: &str = "x-dlq-";
-/// Letters published by one commit.
+/// Dead letters published by one commit.
 const REPLAY_SLICE: usize = 500;
 
-/// All dead-letter topics and the durable handlers that gave up on events; with `?topic=` a page of the letters of one
-/// topic, with `?handler=` of one handler.
+/// Lists all dead-letter topics and the durable handlers that gave up on events; with `?topic=` a page of the dead
+/// letters of one topic, with `?handler=` of one handler.
 pub(crate) async fn list(
     State(app): State<SharedApp>,
     caller: Caller,
@@ -64,8 +64,9 @@ fn dead_letter_topic(view: &TopicView) -> Result<DeadLetterTopic, Refusal> {
     })
 }
 
-/// Publishes letters to their topic again, and tells those that were there already apart. Doing it twice is harmless within the dedupe window: the copy's id
-/// derives from the letter's. Each letter costs the caller what publishing it would cost.
+/// Publishes dead letters to their topic again, and reports separately those that had been published before. Doing it
+/// twice is harmless within the dedupe window: the id of the copy derives from that of the dead letter. Each dead
+/// letter costs the caller what publishing it would cost.
 pub(crate) async fn replay(
     State(app): State<SharedApp>,
     caller: Caller,
@@ -96,14 +97,15 @@ pub(crate) async fn replay(
     Ok(document(StatusCode::OK, &replayed))
 }
 
-/// How far a replay has come: letters taken, those of them that were there already, the first one not taken.
+/// The progress of a replay: dead letters taken, how many of them had been published before, and the first one not
+/// taken.
 struct Progress {
     taken: usize,
     duplicates: usize,
     next: Offset,
 }
 
-/// Which letters are replayed to where.
+/// Which dead letters are replayed, and to which topic.
 struct Place<'a> {
     topic: &'a TopicKey,
     dlq: &'a TopicKey,
@@ -111,7 +113,8 @@ struct Place<'a> {
 }
 
 impl Place<'_> {
-    /// Returns whether there are more letters. `done` tells what was done, also when it ends with a refusal.
+    /// Returns whether there are more dead letters. `done` holds the progress, also when the replay ends with a
+    /// refusal.
     async fn replay(
         &self,
         app: &App,
@@ -119,11 +122,11 @@ impl Place<'_> {
         limit: usize,
         done: &mut Progress,
     ) -> Result<bool, Refusal> {
-        // The gate has taken one already.
+        // The gate (`access/gate.rs`) has charged for one already.
         let mut paid = 1;
         loop {
             let left = limit - done.taken;
-            // One more than may be replayed tells whether there is more.
+            // At the limit, one more is read to learn whether there are more.
             let fetched = self.fetch(app, caller, done.next, REPLAY_SLICE.min(left).max(1)).await?;
             let letters = &fetched.page.events;
             if letters.is_empty() || left == 0 {
@@ -134,10 +137,9 @@ impl Place<'_> {
             if !whole.is_empty() {
                 let cost = (whole.len() as u64).saturating_sub(paid);
                 caller.charge_more(std::mem::take(&mut paid), cost)?;
-                done.duplicates += publish(app, caller, self.topic, &whole).await?;
-                done.taken += whole.len();
+                publish(app, caller, self.topic, &whole, done).await?;
             }
-            // Only now: what was not published must be found again.
+            // Only now: a dead letter that was not published must be found again by the next request.
             done.next = fetched.next;
         }
     }
@@ -156,54 +158,69 @@ impl Place<'_> {
     }
 }
 
-/// How many of them had been published before. The letters before one that does not match the topic's schema by now are
-/// published; the refusal names that one, so that a replay can go on behind it.
+/// Publishes the dead letters, and counts them in `done`. If one does not match the topic's present schema, those before it
+/// are published and counted, and the refusal names it, so that a replay can go on behind it.
 async fn publish(
     app: &App,
     caller: &Caller,
     topic: &TopicKey,
     letters: &[&Arc<Event>],
-) -> Result<usize, Refusal> {
-    let request = |letters: &[&Arc<Event>]| {
-        let events = letters.iter().map(|letter| original(letter)).collect();
-        Request::PublishBatch(PublishBatch { topic: topic.clone(), events })
-    };
-    let refused = match app.ask(caller.by(), request(letters)).await {
-        Ok(Reply::PublishedBatch { duplicates, .. }) => return Ok(duplicates),
-        Ok(other) => return Err(Refusal::unexpected(&other)),
-        Err(refused) => refused,
-    };
+    done: &mut Progress,
+) -> Result<(), Refusal> {
+    let Err(refused) = publish_all(app, caller, topic, letters, done).await else { return Ok(()) };
     let Some(index) = refused.schema_mismatch() else { return Err(refused) };
     let (before, Some(letter)) = (&letters[..index.min(letters.len())], letters.get(index)) else {
         return Err(refused);
     };
     if !before.is_empty() {
-        app.ask(caller.by(), request(before)).await?;
+        publish_all(app, caller, topic, before, done).await?;
+        done.next = letter.offset;
     }
     Err(refused.at(letter.stream.partition, letter.offset))
 }
 
-/// A letter too large to be copied whole has none: what it would be replayed as is not what was published.
+async fn publish_all(
+    app: &App,
+    caller: &Caller,
+    topic: &TopicKey,
+    letters: &[&Arc<Event>],
+    done: &mut Progress,
+) -> Result<(), Refusal> {
+    let events = letters.iter().map(|letter| original(letter)).collect();
+    let request = Request::PublishBatch(PublishBatch { topic: topic.clone(), events });
+    match app.ask(caller.by(), request).await? {
+        Reply::PublishedBatch { duplicates, .. } => {
+            done.duplicates += duplicates;
+            done.taken += letters.len();
+            Ok(())
+        }
+        other => Err(Refusal::unexpected(&other)),
+    }
+}
+
+/// Whether the dead letter holds the event's payload. Without it (the event was too large to copy) a replay would
+/// publish something that was never published.
 fn has_payload(letter: &Event) -> bool {
     letter.body.headers.as_ref().is_none_or(|headers| headers.get("x-dlq-payload").is_none())
 }
 
-/// In the letter: the event's id.
+/// Header of a dead letter: the id of the event.
 const DLQ_ID_HEADER: &str = "x-dlq-id";
-/// In the event that is there again: the id it had, and the letter's.
+/// Headers of a replayed event: the id it had before, and the id of the dead letter.
 const REPLAYED_FROM: &str = "x-replayed-from";
 const REPLAYED_LETTER: &str = "x-replayed-letter";
 
-/// The event as its author wrote it, caused by the letter.
+/// The event as its author published it, with the dead letter as its cause.
 fn original(letter: &Event) -> NewEvent {
     let body = &letter.body;
     let mut headers = body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
     let replayed = headers.get(DLQ_ID_HEADER).cloned();
     headers.retain(|name, _| !name.starts_with(DLQ_HEADER_PREFIX));
-    // Its id is a new one: whoever gets it again can tell what it was, and by which letter it came.
+    // The replayed event has a new id; these headers tell its consumers which event it was and which dead letter it
+    // came from.
     headers.extend(replayed.map(|id| (REPLAYED_FROM.to_owned(), id)));
     headers.insert(REPLAYED_LETTER.to_owned(), letter.id.to_string());
-    // A letter whose id leaves no room for the prefix is told by its place instead.
+    // If the dead letter's id leaves no room for the prefix, the new id names its partition and offset instead.
     let id = EventId::parse(&format!("replay:{}", letter.id))
         .or_else(|_| EventId::parse(&format!("replay:{}:{}", letter.stream.partition, letter.offset)));
     NewEvent {
@@ -218,7 +235,7 @@ fn original(letter: &Event) -> NewEvent {
     }
 }
 
-/// A topic and its dead-letter topic, whichever of the two was named.
+/// Returns a topic and its dead-letter topic, whichever of the two was named.
 fn pair(named: &TopicKey) -> Result<(TopicKey, TopicKey), Refusal> {
     if let Some(dlq) = named.dead_letters() {
         return Ok((named.clone(), dlq));

@@ -1,4 +1,4 @@
-//! Events of a topic: publish some, read a page.
+//! The events of a topic: publishes some, reads a page.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -42,7 +42,8 @@ pub(crate) async fn publish(
     }
 }
 
-/// What is to be published, and the body's share, which is kept until it is.
+/// Reads the request's events. Returns the engine's request and the body's share of memory, which is kept until they
+/// are published.
 async fn request(
     app: &App,
     caller: &Caller,

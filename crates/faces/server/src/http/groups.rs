@@ -1,4 +1,4 @@
-//! The groups of a topic: listed, moved, deleted.
+//! The groups of a topic: lists, moves and deletes them.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -33,7 +33,7 @@ pub(crate) async fn delete(
     caller: Caller,
     at: AtGroup,
 ) -> Result<Response, Refusal> {
-    // The engine asks the topic's list about everybody but administrators, and the group's list about all.
+    // The engine checks the topic's access list for everybody but administrators, and the group's list for all.
     match app.ask(caller.by(), Request::DeleteGroup { topic: at.topic, group: at.group }).await? {
         Reply::GroupDeleted { .. } => Ok(StatusCode::NO_CONTENT.into_response()),
         other => Err(Refusal::unexpected(&other)),

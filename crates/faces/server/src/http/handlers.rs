@@ -1,5 +1,5 @@
-//! Durable handlers as the server sees them: sessions of other processes run them, and what they owe and gave up on
-//! stands in the store they share with the server.
+//! Durable handlers as the server sees them. Sessions in other processes run them; their pending events and dead
+//! letters are in the store, which those processes share with the server.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,10 +22,10 @@ use crate::params::Params;
 use crate::refusal::Refusal;
 
 const LETTERS_DEFAULT: u64 = 100;
-/// How old the figures of handlers in `/metrics` may be: several scrapers share one look at the store.
+/// How old the figures of handlers in `/metrics` may be: several scrapers share one read of the store.
 const FIGURES_MS: u64 = 5000;
 
-/// What `/metrics` shows of handlers, as of the last look. Clones are the same.
+/// The figures of handlers for `/metrics`, as of the last read of the store. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Figures(Arc<Mutex<Looked>>);
 
@@ -33,7 +33,7 @@ pub(crate) struct Figures(Arc<Mutex<Looked>>);
 struct Looked {
     at: Option<Instant>,
     found: Arc<Vec<HandlerFigures>>,
-    /// Somebody looks: others take what is known meanwhile, so that a slow look is not made twice at once.
+    /// A read is in progress. Others use the known figures meanwhile, so that a slow read is not made twice at once.
     busy: bool,
 }
 
@@ -48,7 +48,7 @@ impl Figures {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what is known if it is fresh or somebody else looks, otherwise the right to look.
+    /// Returns the known figures as `Err` if they are fresh or being read, otherwise the right to read them.
     fn begin(&self) -> Result<Turn, Arc<Vec<HandlerFigures>>> {
         let mut looked = self.lock();
         let fresh = looked.at.is_some_and(|at| at.elapsed() < Duration::from_millis(FIGURES_MS));
@@ -60,7 +60,7 @@ impl Figures {
     }
 }
 
-/// One look at the store. However it ends, the next one may begin.
+/// The right to read the store. When it is dropped, the next read may begin.
 struct Turn(Figures);
 
 impl Turn {
@@ -77,14 +77,14 @@ impl Drop for Turn {
 }
 
 impl App {
-    /// Returns the handlers of all namespaces, as of a few seconds ago at most; those of the last look when this one fails.
+    /// Returns the handlers of all namespaces, at most a few seconds old; if reading fails, those of the last read.
     pub(crate) async fn handler_figures(&self, now: Timestamp) -> Arc<Vec<HandlerFigures>> {
         let turn = match self.handlers.begin() {
             Ok(turn) => turn,
             Err(known) => return known,
         };
         let store = self.store.clone();
-        // The look finishes, and is remembered, although nobody may wait for it any more.
+        // The read finishes, and its result is kept, even if the caller gives up waiting for it.
         let read = self.read(move |_| {
             let found = look(&Admin::new(store), now).map_err(unreadable);
             let found = found
@@ -92,7 +92,7 @@ impl App {
             turn.done(found);
             Ok(())
         });
-        // A failed look has been told of; what was known before is still the best answer.
+        // A failed read has been logged; the figures known before are still the best answer.
         let _ = read.await;
         self.handlers.lock().found.clone()
     }
@@ -107,7 +107,7 @@ fn look(admin: &Admin, now: Timestamp) -> Result<Vec<HandlerFigures>, AdminError
     Ok(found)
 }
 
-/// Which handlers of a namespace gave up on events of topics that the caller may read.
+/// Returns the handlers of a namespace that gave up on events of topics that the caller may read.
 pub(crate) async fn letters(
     app: &App,
     caller: &Caller,
@@ -137,7 +137,7 @@ pub(crate) async fn letters(
     read.await
 }
 
-/// A page of the letters of one handler.
+/// Returns a page of the dead letters of one handler.
 pub(crate) async fn letters_of(
     app: &App,
     caller: &Caller,
@@ -188,7 +188,7 @@ fn letter(row: DeadLetterRow) -> Option<HandlerLetter> {
     })
 }
 
-/// Which topics of a namespace somebody may read; each is looked up once.
+/// Which topics of a namespace somebody may read. Each topic is looked up once.
 struct Readers<'a> {
     store: &'a dyn Store,
     namespace: &'a Namespace,

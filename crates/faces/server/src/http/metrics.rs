@@ -1,7 +1,7 @@
 //! `GET /metrics`: the Prometheus text format.
 //!
-//! Every name is written once, in the tables below; docs/operations.md lists them, and a test compares the two. A
-//! label's values are bounded: codes are a closed list, topics and groups past their bound are summed up.
+//! Every name is written once, in the tables below; docs/operations.md lists them, and a test compares the two. The
+//! values of labels are bounded: codes are a closed list, and topics and groups past their bound are summed up.
 
 use std::time::Duration;
 
@@ -22,15 +22,15 @@ use crate::to_wire::OTHER;
 
 const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// How long the engine may take to answer. When it does not, because a stuck disk holds it up, what the shell knows is
-/// all the more wanted: it is answered alone.
+/// How long the engine may take to answer. If it does not, because the disk is stuck, `/metrics` shows the shell's
+/// figures alone: they matter most at such a time.
 const ENGINE_WAIT_MS: u64 = 1000;
 
 pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Response {
     let mut page = Page::default();
     let asked =
         tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(None, Request::Stats)).await;
-    // The names of other tenants' topics are not for everybody who may look at the server.
+    // A token that may read metrics must not learn the names of other tenants' topics.
     let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);
     let may_see = |namespace: &str| namespaces.is_none_or(|rule: &NamespaceRule| rule.allows(namespace));
     if let Ok(Ok(Reply::Stats(mut stats))) = asked {
@@ -102,7 +102,8 @@ fn write_bus(page: &mut Page, stats: &Stats) {
     }
 }
 
-/// The first topics by name get lines of their own. The total of a counter never falls, whoever it is filed under.
+/// The first topics by name get lines of their own, the others are summed up. A topic moved between the two leaves the
+/// total of a counter unchanged.
 fn write_topics(page: &mut Page, stats: &Stats, labels_max: usize) {
     let mut other = TopicCounters::default();
     for counters in stats.by_topic.values().skip(labels_max) {

@@ -1,4 +1,4 @@
-//! The endpoints, one file per thing they are about.
+//! The endpoints of the HTTP interface, one file per subject.
 
 pub(crate) mod cloud_events;
 pub(crate) mod dead_letters;
@@ -22,7 +22,7 @@ use serde::Serialize;
 
 use crate::refusal::Refusal;
 
-/// A JSON document with a status.
+/// A response with a JSON document.
 pub(crate) fn document(status: StatusCode, doc: &impl Serialize) -> Response {
     match serde_json::to_string(doc) {
         Ok(text) => json(status, text),
@@ -32,13 +32,13 @@ pub(crate) fn document(status: StatusCode, doc: &impl Serialize) -> Response {
     }
 }
 
-/// Text that is JSON already.
+/// A response with text that is JSON already.
 pub(crate) fn json(status: StatusCode, text: impl Into<Body>) -> Response {
     let text: Body = text.into();
     (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/json"))], text).into_response()
 }
 
-/// A name that was checked once and is no longer legal: nothing but damage explains it.
+/// The refusal for a stored name that was legal once and is not any more: the store must be damaged.
 pub(crate) fn damaged_name(error: &NameError) -> Refusal {
     Refusal::new(ErrorCode::StorageFailed, error.to_string()).status(StatusCode::INTERNAL_SERVER_ERROR)
 }

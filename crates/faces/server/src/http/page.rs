@@ -1,4 +1,5 @@
-//! Pages of a topic: read from the store, written as one document or as lines, bounded together.
+//! Pages of a topic's events: read from the store, written as one document or as lines, with a bound on the memory of
+//! all pages together.
 
 use std::fmt::Write;
 use std::sync::Arc;
@@ -23,20 +24,20 @@ use crate::observe::Asker;
 use crate::params::Params;
 use crate::refusal::{Refusal, crowded};
 
-/// Asks for the digest of every payload, here and of a connection.
+/// The parameter that asks for the digest of every payload, in a page or on a WebSocket.
 pub(crate) const PAYLOAD_SHA256: &str = "payload_sha256";
 const LIMIT_DEFAULT: u64 = 100;
 const INTEGER_MAX: u64 = (1 << 53) - 1;
 const NDJSON: &str = "application/x-ndjson";
-/// Where to go on, for readers of NDJSON.
+/// The offset to go on at; readers of NDJSON need it as a header.
 const NEXT: HeaderName = HeaderName::from_static("millrace-next");
 /// Offsets of this page whose events are damaged.
 const DAMAGED: HeaderName = HeaderName::from_static("millrace-damaged");
-/// Reads for one page, and offsets of one read where the last one found nothing: a page passes over ten million empty
-/// offsets, and is shorter than asked for behind more.
+/// Reads for one page, and offsets of a read that follows one without events. So a page passes over ten million empty
+/// offsets; behind a longer gap it holds fewer events than were asked for.
 const GAP_READS_MAX: usize = 1000;
 const GAP_OFFSETS: usize = 10_000;
-/// What an envelope adds to the content of its event, about: a page may hold many small ones.
+/// Bytes that an envelope adds to the content of its event, roughly: a page may hold many small events.
 const ENVELOPE_BYTES: usize = 256;
 
 #[derive(Clone, Copy, Debug)]
@@ -79,14 +80,14 @@ impl PageQuery {
     }
 }
 
-/// A page, the offset at which to go on, and its share of what all pages together may take.
+/// A page, the offset to go on at, and the page's share of the memory for pages.
 pub(crate) struct Fetched {
     pub(crate) page: Page,
     pub(crate) next: Offset,
     share: RoomShare,
 }
 
-/// A page of a topic that exists and that `by` may read. Waits for its share.
+/// Reads a page of a topic that exists and that `by` may read. Waits for its share of the memory.
 pub(crate) async fn fetch(app: &App, by: By, topic: TopicKey, query: PageQuery) -> Result<Fetched, Refusal> {
     fetch_checked(app, topic, query, move |store, topic| {
         check_topic(store, by.as_deref(), topic, query.partition)
@@ -94,7 +95,8 @@ pub(crate) async fn fetch(app: &App, by: By, topic: TopicKey, query: PageQuery) 
     .await
 }
 
-/// The same of a dead-letter topic, which need not be there: a topic none of whose events has died has no letters.
+/// The same for a dead-letter topic. That topic need not exist: before the first event has failed there are no dead
+/// letters.
 pub(crate) async fn fetch_letters(
     app: &App,
     by: By,
@@ -135,7 +137,7 @@ async fn fetch_checked(
         }
         let mut next = page.through.next().max(from);
         if page.events.is_empty() && page.damaged.is_empty() {
-            // Whoever asks past the end goes on at the end, or they would skip what comes meanwhile.
+            // A reader past the end goes on at the end, or it would skip events that are published meanwhile.
             next = next.min(store.seek(&stream, Timestamp(INTEGER_MAX))?);
         }
         Ok(Ok((page, next)))
@@ -145,8 +147,8 @@ async fn fetch_checked(
     Ok(Fetched { page, next, share })
 }
 
-/// A page of that many events, however many offsets between them compaction left empty. The store counts offsets, so
-/// that what one read costs is bounded; here so many reads are.
+/// Reads a page of that many events, however many empty offsets compaction left between them. The store counts offsets,
+/// which bounds the cost of a read; here the number of reads is bounded.
 fn read_over_gaps(
     store: &dyn Store,
     stream: &Stream,
@@ -189,7 +191,7 @@ fn read_over_gaps(
     Ok(page)
 }
 
-/// Whether `by` may read a topic. Of a topic that is gone only administrators see what is left.
+/// Whether `by` may read a topic. Only administrators may read what is left of a deleted topic.
 pub(crate) fn may_read(
     store: &dyn Store,
     by: Option<&Principal>,
@@ -202,9 +204,10 @@ pub(crate) fn may_read(
     })
 }
 
-/// For the most the page can become, as events and as an answer. A page above the bound for all of them is made alone.
+/// Reserves memory for the largest size that the page can reach, as events and as a response. A page above the bound
+/// for all pages together is made alone.
 pub(crate) async fn share(app: &App, limit: ReadLimit) -> Result<RoomShare, Refusal> {
-    // One event is always let in, however small the bound.
+    // A page always takes its first event, however small the bound.
     let content = limit.bytes_max.max(app.settings.frame_bytes_max);
     let bytes = limit.events_max.saturating_mul(ENVELOPE_BYTES).saturating_add(content).saturating_mul(2);
     let asker = Asker::current();
@@ -223,7 +226,7 @@ pub(crate) async fn share(app: &App, limit: ReadLimit) -> Result<RoomShare, Refu
     }
 }
 
-/// Text that keeps its share until the last byte is written or the connection is gone.
+/// A response text that keeps its share of memory until the last byte is written or the connection is closed.
 pub(crate) struct HeldText {
     text: String,
     _share: RoomShare,
@@ -242,7 +245,8 @@ impl HeldText {
     }
 }
 
-/// Asked of the store and not of the engine, so that readers of history never wait for publishers.
+/// Checks that the topic exists and that `by` may read it. Asks the store and not the engine, so that readers of
+/// history never wait for publishers.
 fn check_topic(
     store: &dyn Store,
     by: Option<&Principal>,
@@ -332,11 +336,11 @@ fn write_cloud_events(out: &mut String, events: &[Arc<Event>]) {
     out.push(']');
 }
 
-/// How a page is written.
+/// The format of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Form {
     Document,
-    /// One envelope per line.
+    /// An envelope per line.
     Lines,
     CloudEvents,
 }
@@ -362,9 +366,9 @@ impl Form {
     }
 }
 
-/// By Accept: the kind with the highest quality there, the first named of several. What is named outright counts before
-/// what a wildcard lets in. If nothing we have is wanted the answer is a document all the same: it is readable at least.
-/// A page of one event is a batch too: whoever pages wants one shape.
+/// Chooses the format by `Accept`: the type with the highest quality, the first of several. A type that is named counts
+/// before one that a wildcard allows. If none is acceptable the response is a JSON document all the same, because that
+/// is readable at least. A page of one event is a batch too: paging clients want one shape.
 pub(crate) fn form(headers: &HeaderMap) -> Form {
     let accepted = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
     let ranges: Vec<_> = accepted.flat_map(|value| value.split(',')).map(range).collect();
@@ -378,7 +382,7 @@ pub(crate) fn form(headers: &HeaderMap) -> Form {
     if best.0 > 0 {
         return best.1;
     }
-    // Nothing is wanted by name: what a wildcard stands for, without what was turned down by name.
+    // No type is accepted by name: take the first that a wildcard allows and that was not refused by name.
     let wild =
         ranges.iter().any(|(kind, quality)| *quality > 0 && matches!(&**kind, "*/*" | "application/*"));
     let refused = |form| ranges.iter().any(|(kind, _)| Form::named(kind) == Some(form));
@@ -386,7 +390,7 @@ pub(crate) fn form(headers: &HeaderMap) -> Form {
     left.filter(|_| wild).unwrap_or(Form::Document)
 }
 
-/// A kind, and how much it is wanted in thousandths (RFC 9110, 12.4.2). A quality that cannot be read is a full one.
+/// A media type, and its quality in thousandths (RFC 9110, 12.4.2). A quality that cannot be read counts as 1.
 fn range(text: &str) -> (String, u32) {
     let mut parts = text.split(';').map(str::trim);
     let kind = parts.next().unwrap_or_default().to_ascii_lowercase();

@@ -4,7 +4,7 @@ use std::fmt::{Display, Write};
 
 use millrace_broker::HistogramView;
 
-/// Writing into a `String` cannot fail, so the results of `write!` are let go below.
+/// A page in that format. Writing into a `String` cannot fail, so the results of `write!` are ignored below.
 #[derive(Debug, Default)]
 pub(crate) struct Page(String);
 
@@ -33,7 +33,7 @@ impl Page {
         let _ = writeln!(self.0, "{end} {value}");
     }
 
-    /// `unit` is what a value of the view is in the unit of the metric.
+    /// Writes a histogram. `unit` is the value of 1 in `view`, in the unit of the metric.
     pub(crate) fn histogram(&mut self, name: &str, help: &str, view: &HistogramView, unit: f64) {
         self.head("histogram", name, help);
         let bucket = format!("{name}_bucket");

@@ -1,4 +1,4 @@
-//! The versions of a topic's schema, out of the store.
+//! The versions of a topic's schema, read from the store.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -16,7 +16,7 @@ use crate::params::AtTopic;
 use crate::refusal::Refusal;
 use crate::to_wire;
 
-/// All that are kept, or with `?version=` that one.
+/// Lists all versions that are kept, or with `?version=` that one.
 pub(crate) async fn list(
     State(app): State<SharedApp>,
     caller: Caller,

@@ -1,4 +1,4 @@
-//! Topics: create, list, show, change, delete, and how far their groups are.
+//! Topics: creates, lists, shows, changes and deletes them, and shows how far their groups are.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -17,7 +17,7 @@ use crate::params::{AtTopic, Params};
 use crate::refusal::Refusal;
 use crate::to_wire;
 
-/// With `If-None-Match: *` only a topic that is not there: what exists keeps its settings.
+/// Creates a topic. With `If-None-Match: *` a topic that exists is refused and keeps its settings.
 pub(crate) async fn create(
     State(app): State<SharedApp>,
     caller: Caller,
@@ -50,7 +50,7 @@ pub(crate) async fn list(
     Ok(document(StatusCode::OK, &TopicList { topics, next }))
 }
 
-/// A page of the topics of a namespace, and whether there are more.
+/// Returns a page of the topics of a namespace, and whether there are more.
 pub(crate) async fn page(
     app: &App,
     caller: &Caller,
@@ -121,7 +121,8 @@ pub(crate) async fn offsets(
     }
 }
 
-/// A list that nobody would be checked against must not look as if it protected something.
+/// Refuses access lists on a server without tokens: a list that is never checked must not look as if it protected
+/// something.
 fn enforceable(app: &App, sets_access: bool) -> Result<(), Refusal> {
     if !sets_access || !app.tokens.is_open() {
         return Ok(());

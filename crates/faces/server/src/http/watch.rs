@@ -1,4 +1,4 @@
-//! How the server is doing, for people and probes.
+//! The state of the server, for people and probes.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -20,7 +20,7 @@ pub(crate) async fn stats(
     params: Params,
 ) -> Result<Response, Refusal> {
     let given = params.text("namespace").is_some();
-    // Without one: `default`, or the first of a token that is not for it.
+    // Without a namespace: `default`, or the first namespace of a token that is not valid for `default`.
     let home = caller.grant.as_deref().and_then(|grant| grant.namespaces.home()).filter(|_| !given);
     let namespace = home.map_or_else(|| params.namespace(), |home| Ok(home.clone()))?;
     match app.ask(None, Request::Stats).await? {
@@ -32,12 +32,12 @@ pub(crate) async fn stats(
     }
 }
 
-/// Alive: the process answers.
+/// Liveness: the process answers.
 pub(crate) async fn healthz() -> Response {
     json(StatusCode::OK, "{\"status\":\"ok\"}".to_owned())
 }
 
-/// Ready: it also takes work.
+/// Readiness: the server also accepts work.
 pub(crate) async fn readyz(State(app): State<SharedApp>) -> Response {
     let health = app.runtime.health();
     if let Some(reason) = health.storage_failed() {
@@ -57,7 +57,7 @@ pub(crate) async fn readyz(State(app): State<SharedApp>) -> Response {
     }
 }
 
-/// Why nothing is committed for the time being. Asks no thread: it may be the one that hangs.
+/// Why nothing is committed at the moment. Waits for no thread: it may be the one that hangs.
 fn waiting(health: &Health) -> Option<String> {
     if let Some(reason) = health.retrying() {
         return Some(format!("a commit is tried again until it comes through: {reason}"));

@@ -1,5 +1,5 @@
-//! Whom the HTTP request in hand comes from, for what is written down about it: known to the whole task that serves
-//! it, so that no handler has to pass it on.
+//! The sender of the HTTP request that the current task serves, for logs, audit and accounting. A task-local value, so
+//! that no handler has to pass it on.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -11,9 +11,9 @@ use millrace_model::{EventBody, Headers, NewEvent, TRACEPARENT, TraceId};
 use crate::crowd::{CallerKey, Place};
 use crate::refusal::Refusal;
 
-/// Goes with `traceparent`, and means nothing without it.
+/// Belongs to `traceparent`, and means nothing without it.
 const TRACESTATE: &str = "tracestate";
-/// Longest value of either that is copied into events; the standard asks for 512 bytes of `tracestate`.
+/// Longest value of either header that is copied into events; the standard asks for 512 bytes of `tracestate`.
 const VALUE_BYTES_MAX: usize = 512;
 
 tokio::task_local! {
@@ -23,11 +23,11 @@ tokio::task_local! {
 #[derive(Debug, Default)]
 pub(crate) struct Asker {
     pub(crate) peer: Option<SocketAddr>,
-    /// Filled in by the gate.
+    /// Set by the gate (`access/gate.rs`).
     pub(crate) agent: OnceLock<String>,
-    /// The connection it came over.
+    /// The connection that the request came over.
     pub(crate) place: Option<Arc<Place>>,
-    /// To whom its room in memory is accounted; filled in by the gate.
+    /// The key that the request's memory is accounted under; set by the gate.
     pub(crate) caller: OnceLock<CallerKey>,
     pub(crate) trace: Option<TraceId>,
     traceparent: Option<String>,
@@ -56,7 +56,7 @@ impl Asker {
         ASKER.scope(self, serve).await
     }
 
-    /// `None` outside of HTTP.
+    /// Returns `None` outside of an HTTP request.
     pub(crate) fn current() -> Option<Arc<Asker>> {
         ASKER.try_with(Arc::clone).ok()
     }
@@ -65,7 +65,7 @@ impl Asker {
         self.agent.get().map(String::as_str)
     }
 
-    /// Waits for something the server is short of; refused if others need the connection's place meanwhile.
+    /// Waits for something the server is short of. Refuses the request if others need the connection's place meanwhile.
     pub(crate) async fn wait_for<T>(awaited: impl Future<Output = T>) -> Result<T, Refusal> {
         match Asker::current().and_then(|asker| asker.place.clone()) {
             Some(place) => place.wait_for(awaited).await.map_err(Refusal::from),
@@ -73,7 +73,7 @@ impl Asker {
         }
     }
 
-    /// Events that bring no trace of their own belong to the request's.
+    /// Adds the request's trace headers to events that have none of their own.
     pub(crate) fn stamp(request: &mut Request) {
         let Some(asker) = Asker::current() else { return };
         let Some(traceparent) = asker.traceparent.as_deref() else { return };

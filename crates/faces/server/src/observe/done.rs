@@ -1,4 +1,4 @@
-//! What was done for somebody: the line in the log that carries its trace, and the record of the audit.
+//! Records what was carried out: a log line with the trace, and a record of the audit.
 
 use std::net::SocketAddr;
 
@@ -9,14 +9,14 @@ use millrace_wire::http::AuditDoc;
 use crate::app::App;
 use crate::observe::AuditKind;
 
-/// For whom.
+/// The party that a request was carried out for.
 pub(crate) struct Done<'a> {
     pub(crate) agent: Option<&'a str>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) trace: Option<&'a TraceId>,
 }
 
-/// Where an event went, as far as it is known.
+/// Where an event was stored, as far as that is known.
 struct Published<'a> {
     topic: &'a TopicKey,
     id: Option<&'a EventId>,
@@ -24,7 +24,7 @@ struct Published<'a> {
     events: u64,
 }
 
-/// Of the event a request publishes; of a batch, of the first.
+/// The trace of the event that a request publishes; of a batch, that of its first event.
 pub(crate) fn publish_trace(request: &Request) -> Option<TraceId> {
     let event = match request {
         Request::Publish(publish) => &publish.event,
@@ -35,7 +35,7 @@ pub(crate) fn publish_trace(request: &Request) -> Option<TraceId> {
 }
 
 impl App {
-    /// Called for every answer, so whatever costs something asks first whether somebody wants it.
+    /// Records an answer of the engine. Runs for every answer, so costly parts first check that somebody wants them.
     pub(crate) fn done(&self, reply: &Reply, by: &Done<'_>) {
         match reply {
             Reply::Published { topic, id, at, .. } => {
@@ -62,7 +62,7 @@ impl App {
         }
     }
 
-    /// A topic was made or given other settings; a look at one is answered the same way.
+    /// Records that a topic was created or changed. Callers decide that, because reading a topic gives the same reply.
     pub(crate) fn topic_written(&self, created: bool, topic: &TopicKey, by: &Done<'_>) {
         let kind = if created { "topic_created" } else { "topic_changed" };
         self.record(AuditKind::Admin, kind, topic, None, by);

@@ -1,4 +1,4 @@
-//! What may be audited: a closed list, chosen by the configuration.
+//! The kinds of audit records: a closed list, from which the configuration chooses.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,14 +7,14 @@ use std::str::FromStr;
 pub enum AuditKind {
     /// `unauthorized`, `forbidden`, `rate_limited`.
     Refusals,
-    /// Topics and groups made, changed, moved, deleted; dead letters replayed.
+    /// Topics and groups that were made, changed, moved or deleted; dead letters that were replayed.
     Admin,
     Publish,
     /// Joining and leaving groups.
     Subscribe,
     /// ACK and NACK.
     Ack,
-    /// What becomes of deliveries that failed.
+    /// The fate of deliveries that failed.
     Redelivery,
 }
 
@@ -54,7 +54,7 @@ impl FromStr for AuditKind {
     }
 }
 
-/// None = no audit.
+/// The kinds that are audited; empty means that the audit is off.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AuditKinds(u8);
 

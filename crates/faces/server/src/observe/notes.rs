@@ -1,4 +1,4 @@
-//! What the engine tells: dead letters go to the log, the rest to the audit if it is wanted.
+//! Consumes the notes of the engine: dead letters go to the log, other notes to the log or, if it is on, the audit.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,12 +9,13 @@ use tokio::sync::mpsc;
 
 use crate::access::{Meter, Rate};
 use crate::app::SharedApp;
-use crate::observe::{AuditKind, trail};
+use crate::observe::{AuditKind, audit_log};
 
-/// Lines about dead letters per second, and at once. What is above is counted and told by the next line.
+/// Log lines about dead letters per second, and at once. Lines above this rate are left out; the next line says how
+/// many.
 const LINES: Rate = Rate { per_second: 10, burst: 100 };
 
-/// Until the runtime is gone.
+/// Runs until the broker has ended.
 pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
     let (lines, suppressed) = (Meter::new(LINES), AtomicU64::new(0));
     while let Some(note) = notes.recv().await {
@@ -40,12 +41,12 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
             ),
             Note::Acked { at, agent, events } => {
                 let agent = agent.map(String::from);
-                let doc = AuditDoc { agent, events: Some(events), ..trail::about("acked", &at) };
+                let doc = AuditDoc { agent, events: Some(events), ..audit_log::about("acked", &at) };
                 app.trail.put(AuditKind::Ack, doc);
             }
             Note::Nacked { at, agent, reason } => {
                 let agent = agent.map(String::from);
-                let doc = AuditDoc { agent, why: Some(reason), ..trail::about("nacked", &at) };
+                let doc = AuditDoc { agent, why: Some(reason), ..audit_log::about("nacked", &at) };
                 app.trail.put(AuditKind::Ack, doc);
             }
             Note::Redelivery { at, attempts, reason, decision } => {
@@ -53,7 +54,7 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
                     attempts: Some(attempts),
                     decision: Some(decision.as_str().to_owned()),
                     why: Some(reason),
-                    ..trail::about("redelivery", &at)
+                    ..audit_log::about("redelivery", &at)
                 };
                 app.trail.put(AuditKind::Redelivery, doc);
             }

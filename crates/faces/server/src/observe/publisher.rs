@@ -1,4 +1,4 @@
-//! The tasks behind the server's own topics, and `system.metrics` itself.
+//! The background tasks behind the server's own topics, and the publishing of `system.metrics`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use millrace_wire::http::MetricsDoc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::app::{App, SharedApp};
+use crate::observe::audit_log::Scribe;
 use crate::observe::notes;
-use crate::observe::trail::Scribe;
 use crate::to_wire;
 
-/// Makes the topics that exist from the start. A store that cannot write says so here for the first time.
+/// Creates the topics that exist from the start. A store that cannot write fails here for the first time.
 pub(crate) async fn make_topics(handle: &Handle) {
     let make = |name: &str| {
         let topic = TopicName::new(name).map(|name| TopicKey::new(&Namespace::default(), &name));
@@ -29,11 +29,11 @@ pub(crate) async fn make_topics(handle: &Handle) {
             }
         }
     };
-    // At once, so that they share a commit.
+    // All at once, so that they share a commit.
     futures_util::future::join_all(SYSTEM_TOPICS.map(make)).await;
 }
 
-/// Starts everything that runs by itself. All of it ends with the runtime.
+/// Starts the background tasks. All of them end with the broker.
 pub(crate) fn start(app: &SharedApp, scribe: Scribe) {
     if let Some(receiver) = app.runtime.take_notes() {
         tokio::spawn(notes::run(app.clone(), receiver));
@@ -50,7 +50,7 @@ async fn publish_metrics(app: SharedApp) {
     let Ok(topic) = TopicKey::parse(&format!("default/{METRICS_TOPIC}")) else { return };
     let period = Duration::from_millis(app.settings.metrics_interval_ms);
     let mut ticks = interval_at(Instant::now() + period, period);
-    // After a pause one event tells as much as all that were missed.
+    // After a pause, one event tells as much as all that were missed.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut failing = false;
     loop {
@@ -62,7 +62,7 @@ async fn publish_metrics(app: SharedApp) {
             Err(Ended) => return,
             Ok(failed) => failed,
         };
-        // Once, not every period.
+        // Logs the first failure only, not one per period.
         if let Some(why) = failed.as_ref().filter(|_| !failing) {
             tracing::warn!(why, "metrics could not be published");
         }
@@ -70,7 +70,7 @@ async fn publish_metrics(app: SharedApp) {
     }
 }
 
-/// Says why it did not work, if so.
+/// Publishes the metrics once. Returns the reason if that failed.
 async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, Ended> {
     let stats = match app.runtime.call(Request::Stats).await? {
         Reply::Stats(stats) => stats,

@@ -1,4 +1,4 @@
-//! How often each code was answered. The codes are a closed list, so the label is bounded by itself.
+//! Counts refusals by error code. The codes are a closed list, which bounds the label of the metric.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 

@@ -1,5 +1,5 @@
-//! A WebSocket that brought no token, until it authenticates: few seats, small frames, little time. The engine learns of
-//! a connection only after that.
+//! A WebSocket that brought no token, until it authenticates: few seats, small frames, little time. The engine learns
+//! of a connection only after that.
 
 use std::time::Duration;
 
@@ -19,15 +19,16 @@ use crate::ws::upgrade::{Opened, Socket};
 pub(super) type SmallSink = SplitSink<WebSocketStream<SmallReads>, Message>;
 pub(super) type SmallStream = SplitStream<WebSocketStream<SmallReads>>;
 
-/// One who authenticated: the socket, now for frames of the usual size, a seat among the authenticated, and what else
-/// `introduce` found out.
+/// A connection that has authenticated: the socket, now for frames of the usual size, a seat among the authenticated,
+/// and the result of `introduce`.
 pub(super) struct Authenticated<T> {
     pub(super) socket: Socket,
     pub(super) seat: Seat,
     pub(super) found: T,
 }
 
-/// Runs `introduce` until it has filled in the caller's grant, or the connection has to go. `stranger` is its seat.
+/// Runs `introduce` until it has set the caller's grant, or the connection has to be closed. `stranger` is its seat
+/// among the unauthenticated.
 pub(super) async fn authenticate<T>(
     app: &App,
     opened: Opened,
@@ -64,7 +65,7 @@ pub(super) async fn authenticate<T>(
             tracing::debug!(?end, "a connection ended before it authenticated");
             let words = last_words(end, frame, sink, stream, app.closing.clone());
             if stranger.must_hurry() {
-                // Told if it takes no waiting: those who leave must not become a crowd of their own.
+                // Only sent if that takes no waiting: closing connections must not pile up.
                 let _ = words.now_or_never();
             } else {
                 words.await;
@@ -74,7 +75,7 @@ pub(super) async fn authenticate<T>(
     }
 }
 
-/// The connection of the bus: PING and AUTH are answered, everything else is refused.
+/// Authenticates a connection of the bus: answers PING and AUTH, refuses everything else.
 pub(super) async fn introduce(
     app: &App,
     sink: &mut SmallSink,
@@ -125,7 +126,7 @@ pub(super) async fn introduce(
                 }
             },
             _ => {
-                // Strangers pay too, or they could ask without end.
+                // Refused frames count for the rate too, or an unauthenticated peer could send without end.
                 let error = charge(caller).err().unwrap_or_else(|| {
                     FrameError::new(
                         ErrorCode::Unauthorized,
@@ -144,7 +145,7 @@ fn charge(caller: &Caller) -> Result<(), FrameError> {
     caller.charge(1).map_err(|too_soon| FrameError::new(ErrorCode::RateLimited, too_soon.to_string()))
 }
 
-/// The token's agent, and a seat for it.
+/// Sets the caller's grant by its token, and takes a seat for its agent.
 fn enter(app: &App, caller: &mut Caller, token: &AuthToken) -> Result<Seat, FrameError> {
     charge(caller)?;
     let grant = app.tokens.find(token.secret());

@@ -1,4 +1,4 @@
-//! How a connection ends, and the last words it gets.
+//! How a connection ends, and its last words: the frames that are sent before it is closed.
 
 use std::time::Duration;
 
@@ -16,21 +16,21 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use crate::access::GrantEnd;
 use crate::socket::Stream;
 
-/// Last words are given this long to get out.
+/// How long the last words may take to be written.
 const LAST_WORDS_MS: u64 = 1000;
-/// A peer that was told to go may still be sending: what comes is thrown away for a while, because closing a socket
-/// over unread data resets it, and a reset takes the last words back.
+/// A peer that was told to go may still be sending. Its data is read and discarded for a while: closing a socket with
+/// unread data resets it, and a reset would discard the last words.
 const LINGER_MS: u64 = 500;
-/// The same for a peer in the middle of a frame that is too large. Many clients do not look for an answer before all of
-/// it is sent, so all of it is taken, within these bounds: time in all, time without a byte, bytes.
+/// The same for a peer in the middle of a frame that is too large. Many clients do not look for an answer before they
+/// have sent all of it, so all of it is read, within these bounds: total time, time without a byte, bytes.
 const OVERSIZE_LINGER_MS: u64 = 60_000;
 const OVERSIZE_IDLE_MS: u64 = 5000;
 const OVERSIZE_BYTES_MAX: usize = 256 << 20;
 const SCRATCH_BYTES: usize = 64 << 10;
 
-/// For a connection of the caller that has most of them.
+/// Reason for closing a connection of the caller that has most of them.
 pub(super) const ABOVE_SHARE: &str = "another caller needs a place, and none has more than this one";
-/// For a connection that has sent half of a large frame.
+/// Reason for closing a connection that has sent a part of a large frame.
 pub(super) const INCOMPLETE_FRAME: &str =
     "too much memory is taken by incomplete frames, most of it by this caller";
 
@@ -38,34 +38,34 @@ pub(super) const INCOMPLETE_FRAME: &str =
 pub(super) enum End {
     /// The peer vanished: there is nobody to talk to.
     Gone,
-    /// The peer said goodbye; the library has the answer ready.
+    /// The peer sent a closing frame; the library has the reply ready.
     Goodbye,
-    /// It did not read, or gave no sign of life.
+    /// The peer did not read, or gave no sign of life.
     Dropped(&'static str),
     InvalidUtf8,
     Oversize {
         bytes_max: usize,
     },
-    /// It broke the rules of WebSocket itself.
+    /// The peer broke the rules of WebSocket itself.
     BrokenProtocol,
-    /// A frame above what a connection may send before it has authenticated.
+    /// A frame larger than a connection may send before it has authenticated.
     UnauthenticatedOversize {
         bytes_max: usize,
     },
-    /// It did not say who it is.
+    /// The peer did not authenticate in time.
     Unauthenticated,
-    /// Others need its place; the sentence of the closing frame.
+    /// Others need the connection's place. Holds the reason for the closing frame.
     Crowded(&'static str),
-    /// It said who it is, and may not come in. It was told why; this is the sentence of the closing frame.
+    /// The peer's first message did not authenticate it. An answer said why; this is the reason for the closing frame.
     SentAway(&'static str),
-    /// The token or certificate it came in with is no longer accepted.
+    /// The token or certificate of the connection is no longer accepted.
     Ended(GrantEnd),
-    /// The server is going.
+    /// The server is stopping.
     Stopping,
 }
 
 impl End {
-    /// `bytes_max` is what a frame may hold.
+    /// The end that an error of the socket leads to. `bytes_max` is the size of the largest allowed frame.
     pub(super) fn of(error: &SocketError, bytes_max: usize) -> End {
         match error {
             SocketError::Utf8(_) => End::InvalidUtf8,
@@ -84,12 +84,12 @@ impl End {
         }
     }
 
-    /// Whether the server ended the connection for reasons of its own: whoever was served has not failed.
+    /// Whether the server closed the connection for reasons of its own, so that the peer has not failed.
     pub(super) fn is_eviction(self) -> bool {
         matches!(self, End::Crowded(_) | End::Ended(_) | End::Stopping)
     }
 
-    /// The frame of the bus that goes before the closing frame.
+    /// The error frame of the bus that is sent before the closing frame.
     pub(super) fn frame(self) -> Option<String> {
         let (what, bytes_max) = match self {
             End::Oversize { bytes_max } => ("frame", bytes_max),
@@ -101,7 +101,7 @@ impl End {
         Some(text)
     }
 
-    /// Status of the closing frame, by RFC 6455.
+    /// Status and reason of the closing frame, by RFC 6455.
     fn close_frame(self) -> Option<(u16, &'static str)> {
         match self {
             End::Gone | End::Goodbye | End::Dropped(_) => None,
@@ -117,7 +117,8 @@ impl End {
     }
 }
 
-/// `frame` goes before the closing frame. `closing` cuts short what is only patience with the peer.
+/// Sends the last words and closes the socket. `frame` goes before the closing frame. `closing` (the server is
+/// stopping) cuts short the wait for the peer.
 pub(super) async fn last_words<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>(
     end: End,
     frame: Option<String>,
@@ -145,7 +146,7 @@ pub(super) async fn last_words<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>
         return;
     }
     let mut stream: Stream = socket.into_inner().into();
-    // The peer learns at once that nothing more will come, and closes. TLS has to write for this, so it may wait.
+    // The peer learns at once that nothing more will come, and closes. With TLS this writes, so it may wait.
     let shutdown = timeout(Duration::from_millis(LAST_WORDS_MS), stream.shutdown()).await;
     if !matches!(shutdown, Ok(Ok(()))) {
         return;
@@ -160,7 +161,7 @@ pub(super) async fn last_words<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>
     let _ = timeout(Duration::from_millis(LINGER_MS), discard(&mut stream)).await;
 }
 
-/// Until the peer closes, pauses or has sent more than anybody means to.
+/// Discards what arrives until the peer closes, pauses or has sent more than `OVERSIZE_BYTES_MAX`.
 async fn discard(stream: &mut Stream) {
     let mut scratch = vec![0; SCRATCH_BYTES];
     let mut left = OVERSIZE_BYTES_MAX;

@@ -1,4 +1,4 @@
-//! One connection from its first frame to its last words.
+//! A connection of the bus, from its first frame to its last words (`close.rs`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,15 +17,15 @@ use crate::to_wire;
 use crate::to_wire::Waiting;
 use crate::ws::close::{ABOVE_SHARE, End, INCOMPLETE_FRAME, last_words};
 use crate::ws::grant::CurrentGrant;
-use crate::ws::pulse::Pulse;
+use crate::ws::keepalive::Pulse;
 use crate::ws::unanswered::Unanswered;
 use crate::ws::upgrade::Socket;
 use crate::ws::{read, write};
 
-/// Frames the reader answers itself, waiting to be written: the reader waits.
+/// Frames that the reader answers itself and that wait to be written: at this many, the reader waits.
 const OWN_ANSWERS_MAX: usize = 64;
 
-/// What both directions of a connection share.
+/// State that both directions of a connection share.
 pub(super) struct Connection<'a> {
     pub(super) app: &'a App,
     pub(super) link: Link,
@@ -33,18 +33,18 @@ pub(super) struct Connection<'a> {
     pub(super) pulse: Pulse,
     pub(super) frames: Arc<FrameMeter>,
     pub(super) namespace: Namespace,
-    /// Whether deliveries carry the digest of their payload, as the upgrade asked for.
+    /// Whether deliveries carry the digest of their payload, as the upgrade asked.
     pub(super) payload_sha256: bool,
-    /// As the upgrade brought it.
+    /// The caller as the upgrade identified it.
     pub(super) caller: Caller,
-    /// What it may do by now: an AUTH frame may have changed it.
+    /// The present grant: an AUTH frame may have replaced that of `caller`.
     grant: CurrentGrant,
-    /// Whom it turned out to be for, if it said so by AUTH.
+    /// The agent, if an AUTH frame named it.
     pub(super) agent: OnceLock<Actor>,
 }
 
 impl Connection<'_> {
-    /// With a token that an AUTH frame brought.
+    /// Takes over the grant of a token that an AUTH frame brought.
     pub(super) fn enter(&self, grant: Arc<Grant>) {
         let _ = self.agent.set(grant.principal.agent.clone());
         self.grant.set(grant);
@@ -54,7 +54,7 @@ impl Connection<'_> {
         self.agent.get().map(Actor::as_str).or_else(|| self.caller.agent())
     }
 
-    /// What the engine answered, for those who watch.
+    /// Reports an answer of the engine to log and audit.
     pub(super) fn note(&self, item: &Item, waiting: Option<&Waiting>) {
         let trace = waiting.and_then(|waiting| waiting.trace.as_ref());
         match item {
@@ -85,7 +85,7 @@ impl Connection<'_> {
     }
 }
 
-/// The topic a refusal of the engine is about.
+/// The topic that a refusal of the engine is about.
 fn about(error: &BusError) -> Option<&str> {
     match error {
         BusError::Forbidden { topic, .. } | BusError::GroupForbidden { topic, .. } => Some(topic.topic()),
@@ -93,14 +93,15 @@ fn about(error: &BusError) -> Option<&str> {
     }
 }
 
-/// What the address of an upgrade asks for.
+/// The parameters in the address of an upgrade.
 #[derive(Clone, Debug)]
 pub(super) struct Asked {
     pub(super) namespace: Namespace,
     pub(super) payload_sha256: bool,
 }
 
-/// Both directions run inside one task, so neither needs a lock against the other and the first to end ends both.
+/// Runs the connection. Both directions run in one task, so neither needs a lock against the other, and the first to
+/// end ends both.
 pub(crate) async fn run(app: &App, socket: Socket, asked: Asked, caller: Caller, seat: &Seat) {
     let Asked { namespace, payload_sha256 } = asked;
     let Ok(link) = app.runtime.open(namespace.clone()) else { return };
@@ -119,7 +120,8 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: Asked, caller: Caller,
     let (mut sink, mut stream) = socket.split();
     let (answers, own_answers) = mpsc::channel(OWN_ANSWERS_MAX);
     let end = tokio::select! {
-        // Reading first: what it asks for may be answered on the spot, and is then written in the same go.
+        // The reader comes first: the engine may answer a request on the spot, and the answer is then written in the
+        // same poll.
         biased;
         end = read::run(&connection, &mut stream, answers) => end,
         end = write::run(&connection, &mut sink, own_answers) => end,
@@ -137,7 +139,7 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: Asked, caller: Caller,
     if end.is_eviction() {
         connection.link.evict();
     }
-    // Before the last words: what the connection held must not wait for a peer that takes its time.
+    // Before the last words: the connection's leases must not wait for a peer that takes its time.
     drop(connection);
     last_words(end, end.frame(), sink, stream, app.closing.clone()).await;
 }

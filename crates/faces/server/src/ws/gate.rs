@@ -1,4 +1,4 @@
-//! The gate before every frame: who sends it, whether they may, and how often.
+//! The check before every frame: who sends it, with which rights, and how often.
 
 use millrace_model::{Group, TopicName, TraceId};
 use millrace_wire::{About, AuthToken, ClientRequest, ErrorCode, FrameError};
@@ -6,7 +6,7 @@ use millrace_wire::{About, AuthToken, ClientRequest, ErrorCode, FrameError};
 use crate::access::{Caller, Scope};
 use crate::ws::connection::Connection;
 
-/// The connection's own caller: without a grant at first, unless the upgrade brought a token.
+/// The checks of one connection. `caller` has no grant at first, unless the upgrade brought a token.
 pub(super) struct Gate<'a> {
     connection: &'a Connection<'a>,
     pub(super) caller: Caller,
@@ -17,7 +17,7 @@ impl<'a> Gate<'a> {
         Gate { connection, caller: connection.caller.clone() }
     }
 
-    /// Refusals are written down here; the answer is the reader's to give.
+    /// Checks a frame. Records refusals; the reader sends the answer.
     pub(super) fn pass(&mut self, request: &ClientRequest) -> Result<(), FrameError> {
         let passed = match request {
             ClientRequest::Ping => Ok(()),
@@ -36,7 +36,8 @@ impl<'a> Gate<'a> {
         })
     }
 
-    /// Without tokens everybody is welcome. A connection keeps its agent: a new token may only replace one of the same.
+    /// Without tokens everybody may enter. A connection keeps its agent: a new token may only replace one of the same
+    /// agent.
     fn authenticate(&mut self, token: &AuthToken) -> Result<(), FrameError> {
         self.charge(1)?;
         let tokens = &self.connection.app.tokens;
@@ -61,7 +62,7 @@ impl<'a> Gate<'a> {
             return self.charge(cost(request));
         }
         let Some(grant) = self.caller.grant.as_deref() else {
-            // `authenticate.rs` let nobody through without a token: this gate stays shut all the same.
+            // `authenticate.rs` lets nobody through without a token; this check stays in place all the same.
             return Err(FrameError::new(ErrorCode::Unauthorized, "send a token first"));
         };
         if let Some(end) = grant.ended() {
@@ -98,7 +99,7 @@ fn scope(request: &ClientRequest) -> Scope {
     }
 }
 
-/// Acknowledging and asking for less or more is free: to refuse it would only make more work.
+/// The cost of a frame for the rate. Acknowledgements and FLOW are free: refusing them would only make more work.
 fn cost(request: &ClientRequest) -> u64 {
     match request {
         ClientRequest::PublishBatch(batch) => batch.events.len().max(1) as u64,
@@ -110,7 +111,7 @@ fn cost(request: &ClientRequest) -> u64 {
     }
 }
 
-/// Of the event it publishes; of a batch, of the first.
+/// The trace of the event that a frame publishes; of a batch, that of its first event.
 pub(super) fn trace(request: &ClientRequest) -> Option<TraceId> {
     let event = match request {
         ClientRequest::Publish(publish) => &publish.event,

@@ -1,4 +1,4 @@
-//! What a connection may do by now, and the end of it: a token that is taken away or expires ends its connections.
+//! The present grant of a connection, and its end: a token that is removed or expires ends its connections.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -9,10 +9,10 @@ use crate::access::{Grant, GrantEnd};
 use crate::app::App;
 use crate::ws::close::End;
 
-/// The clock is looked at this often while an expiry lies ahead, so that a step of the wall clock is noticed.
+/// While an expiry lies ahead the clock is read this often, so that a step of the wall clock is noticed.
 const LOOK_MS_MAX: u64 = 1000;
 
-/// The grant of one connection. Its reader changes it, when another token is shown.
+/// The grant of one connection. The connection's reader changes it when the peer shows another token.
 #[derive(Debug)]
 pub(super) struct CurrentGrant {
     grant: Mutex<Option<Arc<Grant>>>,
@@ -29,14 +29,15 @@ impl CurrentGrant {
         self.changed.notify_one();
     }
 
-    /// Whether it has ended, and if not, when to look again at the latest.
+    /// Whether the grant has ended, and if not, when to check again at the latest.
     fn look(&self) -> (Option<GrantEnd>, Option<Duration>) {
         let grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(grant) = grant.as_deref() else { return (None, None) };
         (grant.ended(), grant.left_ms().map(|left| Duration::from_millis(left.clamp(1, LOOK_MS_MAX))))
     }
 
-    /// Returns only for a connection whose token or certificate is no longer accepted: it must not go on receiving.
+    /// Returns only when the connection's token or certificate is no longer accepted: then it must not receive any
+    /// more.
     pub(super) async fn ended(&self, app: &App) -> End {
         let mut reloads = app.reloads.subscribe();
         loop {
@@ -51,7 +52,7 @@ impl CurrentGrant {
                 }
             };
             let reloaded = async {
-                // Without a sender there is no server, and nothing to wait for here.
+                // Without a sender the server has gone, and there is nothing to wait for.
                 if reloads.changed().await.is_err() {
                     std::future::pending::<()>().await;
                 }

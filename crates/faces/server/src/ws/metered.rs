@@ -1,4 +1,4 @@
-//! The stream of a WebSocket, whose bytes are counted until they are a whole message.
+//! The stream of a WebSocket. Counts the bytes it reads until they form a whole message (`crowd/frames.rs`).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -26,7 +26,7 @@ impl Metered {
     }
 }
 
-/// For when nothing more is read but to be thrown away.
+/// For discarding what the peer still sends.
 impl From<Metered> for Stream {
     fn from(metered: Metered) -> Stream {
         metered.stream

@@ -10,9 +10,9 @@ mod close;
 mod connection;
 mod gate;
 mod grant;
+mod keepalive;
 mod metered;
 pub(crate) mod os;
-mod pulse;
 mod read;
 mod small_reads;
 mod unanswered;
@@ -35,7 +35,7 @@ use crate::ws::authenticate::authenticate;
 use crate::ws::connection::Asked;
 use crate::ws::upgrade::Upgrade;
 
-/// `/`: WebSocket clients connect here, people get a hint.
+/// `/`: opens a WebSocket if the client asks for one, otherwise returns a hint for people.
 pub(crate) async fn root(
     state: State<SharedApp>,
     caller: Caller,
@@ -83,11 +83,11 @@ pub(crate) async fn upgrade(
     }))
 }
 
-/// Where a WebSocket begins.
+/// How a WebSocket begins.
 enum Entrance {
-    /// It brought a token, or needs none.
+    /// The upgrade brought a token, or none is needed.
     Known(Seat),
-    /// It has to authenticate first.
+    /// The peer has to authenticate first.
     Stranger(Seat),
 }
 

@@ -1,7 +1,7 @@
 //! `/os`: the messages of the CQRS loop over a WebSocket, one in each text frame, by the rules of the NDJSON socket.
 //!
-//! Without a token in the upgrade, which browsers cannot send, the first message must be `Syscall.Authenticate`. A later
-//! one gives the connection what its token is good for, if it is of the same agent.
+//! Browsers cannot send a token with the upgrade. Without one, the first message must be `Syscall.Authenticate`. A
+//! later `Syscall.Authenticate` replaces the token of the connection, if the new one is of the same agent.
 
 use std::pin::pin;
 use std::time::Duration;
@@ -27,15 +27,15 @@ use crate::ws::Entrance;
 use crate::ws::authenticate::{SmallSink, SmallStream, authenticate};
 use crate::ws::close::{ABOVE_SHARE, End, INCOMPLETE_FRAME, last_words};
 use crate::ws::grant::CurrentGrant;
-use crate::ws::pulse::{Check, Pulse};
+use crate::ws::keepalive::{Check, Pulse};
 use crate::ws::upgrade::{Socket, Upgrade};
 
-/// Written together before they are flushed.
+/// Messages written together before they are flushed.
 const SLICE_LINES: usize = 256;
 
 const WHO_ARE_YOU: &str =
     "Authentication required: First message must be Syscall.Authenticate with a valid token";
-/// For the closing frame, which has room for one short sentence.
+/// For the closing frame, which has room for a short sentence only.
 const NOT_INTRODUCED: &str = "the first message must be Syscall.Authenticate with a valid token";
 const NO_SCOPE: &str = "the token has no scope os";
 const EXPIRED: &str = "the token has expired";
@@ -72,13 +72,13 @@ pub(crate) async fn upgrade(
     }))
 }
 
-/// `first` is the message that authenticated the connection.
+/// Runs the connection. `first` is the message that authenticated it.
 async fn run(app: &App, socket: Socket, caller: Caller, seat: &Seat, first: Option<OsMessage>) {
     let frames = socket.get_ref().meter().clone();
     let (mut sink, mut stream) = socket.split();
     let end = talk(app, &mut sink, &mut stream, caller, (seat, &frames), first).await;
     tracing::debug!(?end, "a connection of the loop ended");
-    // What is to be said was said, in messages of the loop.
+    // No frame here: everything has been said in messages of the loop.
     last_words(end, None, sink, stream, app.closing.clone()).await;
 }
 
@@ -102,7 +102,8 @@ async fn talk(
         () = seat.sent_away() => End::Crowded(ABOVE_SHARE),
         () = frames.sent_away() => End::Crowded(INCOMPLETE_FRAME),
     };
-    // The reader is gone, which is a hang-up for the loop: the queue of answers ends. What is in it goes out first.
+    // The reader has ended, which the loop sees as a hang-up, so the queue of answers ends. Its answers are written
+    // first.
     match end {
         End::Oversize { .. } | End::Ended(_) => match writing.await {
             End::Stopping => end,
@@ -112,7 +113,7 @@ async fn talk(
     }
 }
 
-/// The first message of a connection that brought no token.
+/// Reads the first message of a connection that brought no token.
 async fn introduce(
     app: &App,
     sink: &mut SmallSink,
@@ -160,7 +161,7 @@ async fn introduce(
     }
 }
 
-/// It is told why before it is sent away; should it not hear it, it is sent away all the same.
+/// Sends the refusal and ends the connection, whether or not the peer receives it.
 async fn away(
     app: &App,
     sink: &mut SmallSink,
@@ -190,7 +191,7 @@ fn is_blank(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_whitespace())
 }
 
-/// Who may not is written down like at every other way in; who mistypes is not.
+/// Audits refusals about access, as on every other way in; mistakes in messages are not audited.
 fn audit(app: &App, caller: &Caller, refusal: &OsRefusal) {
     let code = match refusal.code {
         401 => ErrorCode::Unauthorized,
@@ -208,7 +209,7 @@ struct Reader<'a> {
     app: &'a App,
     caller: Caller,
     sender: OsSender,
-    /// For whoever watches for tokens that are taken away or expire.
+    /// Watched for tokens that are removed or expire.
     grant: &'a CurrentGrant,
     pulse: &'a Pulse,
     frames: &'a FrameMeter,
@@ -236,7 +237,7 @@ impl Reader<'_> {
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(()),
                 Some(Ok(Message::Close(_))) => Err(End::Goodbye),
                 Some(Err(error)) => match End::of(&error, self.app.settings.frame_bytes_max) {
-                    // In the queue, so that it is the last thing said and overtakes nothing.
+                    // Sent through the queue, so that it is the last answer and overtakes none.
                     end @ End::Oversize { .. } => self.refuse(too_long(self.app)).and(Err(end)),
                     end => Err(end),
                 },
@@ -272,14 +273,15 @@ impl Reader<'_> {
         self.sender.send(message).await.map_err(|_| End::Stopping)
     }
 
-    /// A token that is shown counts from now on: rights, rates, and whom access lists are asked about.
+    /// Takes over the token that a message shows: from now on its rights and rates apply, and access lists see its
+    /// agent.
     async fn identify(&mut self, message: &OsMessage) -> Result<(), TokenError> {
         let Some(token) = shown_token(message).filter(|_| !self.app.tokens.is_open()) else { return Ok(()) };
         let grant = self.app.os_grant(&token)?;
         TokenError::check_change(self.caller.by().as_deref(), &grant.principal)?;
         self.grant.set(grant.clone());
         self.caller.grant = Some(grant);
-        // If the loop is gone, so is the next message.
+        // If the loop has ended, sending the next message fails as well.
         let _ = self.sender.identify(self.caller.by()).await;
         Ok(())
     }
@@ -302,7 +304,7 @@ fn read(app: &App, text: &str, stamp: &dyn Fn() -> (OsId, Timestamp)) -> Result<
     parse(text.as_bytes(), Some(Lenient { id: &|| stamp().0, timestamp }))
 }
 
-/// As it is written: a frame needs no LF.
+/// The text of a refusal, without the final LF: a frame needs none.
 fn line(refusal: OsRefusal, (id, timestamp): (OsId, Timestamp)) -> String {
     let mut line = Vec::new();
     encode(&refusal.into_message(id, timestamp), &mut line);
@@ -339,7 +341,7 @@ async fn write(
     }
 }
 
-/// This one and those that are there already, flushed once.
+/// Writes this answer and those that are queued, and flushes once.
 async fn answers(
     sink: &mut SplitSink<Socket, Message>,
     receiver: &mut OsReceiver,
@@ -357,7 +359,7 @@ async fn answers(
     Ok(())
 }
 
-/// A write that takes longer than a reader may be slow ends the connection.
+/// Ends the connection if a write takes longer than a slow reader is allowed.
 async fn within(app: &App, write: impl Future<Output = Result<(), SocketError>>) -> Result<(), End> {
     match timeout(Duration::from_millis(app.settings.slow_reader_ms), write).await {
         Ok(Ok(())) => Ok(()),

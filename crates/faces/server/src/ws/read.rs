@@ -1,4 +1,4 @@
-//! From the socket: parse every frame that has arrived, hand the requests over together.
+//! The reading direction: parses every frame that has arrived and hands the requests to the engine together.
 
 use futures_util::stream::SplitStream;
 use futures_util::{FutureExt, StreamExt};
@@ -15,19 +15,19 @@ use crate::ws::gate::{Gate, group, topic, trace};
 use crate::ws::unanswered::NO_ANSWER;
 use crate::ws::upgrade::Socket;
 
-/// Frames of this size together are handed over before more are read.
+/// When the frames taken so far have this size, they are handed over before more are read.
 const SLICE_BYTES: usize = 256 << 10;
 
-/// What one frame led to.
+/// The outcome of one frame.
 enum Taken {
     Request(u64, Request),
-    /// The edge answers it itself.
+    /// The edge answers the frame itself.
     Answer(String),
     Nothing,
 }
 
-/// Runs until the connection ends. Whatever has to be waited for, the socket is not read meanwhile, so a client that
-/// is too fast feels it in its own writes.
+/// Runs until the connection ends. While it waits for anything else the socket is not read, so a client that is too
+/// fast feels it in its own writes.
 pub(super) async fn run(
     connection: &Connection<'_>,
     stream: &mut SplitStream<Socket>,
@@ -62,7 +62,7 @@ pub(super) async fn run(
             }
         };
         connection.pulse.listen(false);
-        // Also at the end: what was sent before a goodbye counts.
+        // Also at the end: requests that were sent before a closing frame count.
         if connection.link.ask_as(&reader.gate.caller.by(), &mut requests).await.is_err() {
             return End::Stopping;
         }
@@ -80,7 +80,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Tells how many bytes the frame had.
+    /// Returns how many bytes the frame had.
     async fn take(
         &mut self,
         arrived: Option<Result<Message, SocketError>>,
@@ -97,7 +97,7 @@ impl Reader<'_> {
         let taken = match message {
             Message::Text(text) => self.frame(&text),
             Message::Binary(_) => self.bad_frame(&FrameError::binary()),
-            // Raw frames are not given to readers.
+            // The library does not give raw frames to readers.
             Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Taken::Nothing,
             Message::Close(_) => return Err(End::Goodbye),
         };

@@ -1,8 +1,9 @@
-//! The stream of a WebSocket whose bound on frames is still to change.
+//! The stream of a WebSocket whose limit on frames is still to change.
 //!
-//! The library cannot change the bound of a socket that exists, and what it has read ahead is lost with the socket. So
-//! until a connection has authenticated it is handed one byte at a time: behind a whole frame it has read nothing ahead,
-//! and a new socket with a larger bound goes on where it stopped. Frames are few and small until then.
+//! The library cannot change the limit of an existing socket, and data that it has read ahead is lost with the socket.
+//! So until a connection has authenticated, this stream gives the library one byte at a time. After a whole frame the
+//! library has then read nothing ahead, and a new socket with a larger limit goes on at that point. Frames are few and
+//! small until then.
 
 use std::io;
 use std::pin::Pin;
@@ -12,14 +13,14 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::socket::Stream;
 
-/// Read from the stream at a time.
+/// Bytes read from the stream at a time.
 const AHEAD_BYTES: usize = 4096;
 
 #[derive(Debug)]
 pub(super) struct SmallReads {
     stream: Stream,
     ahead: Vec<u8>,
-    /// How much of it was handed over.
+    /// How much of `ahead` was handed over.
     taken: usize,
 }
 
@@ -29,14 +30,14 @@ impl SmallReads {
         SmallReads { stream, ahead, taken: 0 }
     }
 
-    /// The stream, and what was read of it and not handed over.
+    /// The stream, and the bytes that were read and not handed over.
     pub(super) fn into_parts(mut self) -> (Stream, Vec<u8>) {
         let rest = self.ahead.split_off(self.taken.min(self.ahead.len()));
         (self.stream, rest)
     }
 }
 
-/// For when nothing more is read but to be thrown away.
+/// For discarding what the peer still sends.
 impl From<SmallReads> for Stream {
     fn from(reads: SmallReads) -> Stream {
         reads.stream

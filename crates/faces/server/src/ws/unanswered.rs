@@ -1,4 +1,4 @@
-//! Requests of a connection that wait for an answer: the client's own request id by our number.
+//! Requests of a connection that wait for an answer: maps our request numbers to the client's request ids.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -7,10 +7,10 @@ use tokio::sync::Notify;
 
 use crate::to_wire::Waiting;
 
-/// Requests that want no answer all have this number: if they are refused, the error stands alone.
+/// The number of all requests that want no answer: if one is refused, its error frame carries no request id.
 pub(super) const NO_ANSWER: u64 = 0;
 
-/// At `max` the connection is not read from until answers have come.
+/// The table of waiting requests. At `max` the connection is not read until answers have come.
 #[derive(Debug)]
 pub(super) struct Unanswered {
     state: Mutex<State>,
@@ -62,7 +62,7 @@ impl Unanswered {
         }
     }
 
-    /// The table is consistent after every statement.
+    /// A poisoned lock is harmless: the table is consistent after every statement.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,7 +1,7 @@
 //! From an HTTP request to a WebSocket (RFC 6455, section 4.2).
 //!
-//! Done here and not by axum, whose socket hides the stream below: a peer that sends too much must be read on, without
-//! looking at it, or closing would take its answer back.
+//! Not done by axum, whose socket hides the stream below it: the data of a peer that sends too much must be read and
+//! discarded, or closing would reset the connection and lose the answer.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -23,7 +23,7 @@ use crate::ws::small_reads::SmallReads;
 
 const READ_BUFFER_BYTES: usize = 32 << 10;
 const WRITE_BUFFER_BYTES: usize = 64 << 10;
-/// What the library may hold unwritten, in frames of the largest size it takes.
+/// Bytes that the library may hold unwritten, in frames of the largest size.
 const WRITE_BUFFERS_MAX: usize = 4;
 
 pub(super) type Socket = WebSocketStream<Metered>;
@@ -72,7 +72,7 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
 }
 
 impl Upgrade {
-    /// Agrees, and runs `serve` once the answer is out.
+    /// Agrees to the upgrade, and runs `serve` once the response is sent.
     pub(super) fn accept<F>(self, serve: impl FnOnce(Opened) -> F + Send + 'static) -> Response
     where
         F: Future<Output = ()> + Send,
@@ -87,7 +87,7 @@ impl Upgrade {
         let headers = response.headers_mut();
         headers.insert(header::CONNECTION, HeaderValue::from_static("upgrade"));
         headers.insert(header::UPGRADE, HeaderValue::from_static("websocket"));
-        // Base64 is always a legal value.
+        // Base64 is always a legal value of a header.
         if let Ok(key) = HeaderValue::from_str(&self.accept_key) {
             headers.insert(header::SEC_WEBSOCKET_ACCEPT, key);
         }
@@ -95,7 +95,7 @@ impl Upgrade {
     }
 }
 
-/// The stream of a connection that became a WebSocket, and what was read of it beyond the request.
+/// The stream of a connection that became a WebSocket, and the bytes read from it after the request.
 pub(super) struct Opened {
     stream: Stream,
     ahead: Vec<u8>,
@@ -106,14 +106,15 @@ impl Opened {
         Opened { stream, ahead }
     }
 
-    /// Frames and messages above `frame_bytes_max` end the reading; what is incomplete is accounted to the caller.
+    /// Makes the socket of a known caller. Frames and messages above `frame_bytes_max` end the reading; incomplete ones
+    /// are accounted to the caller.
     pub(super) async fn whole(self, app: &App, caller: &Caller) -> Socket {
         let config = config(READ_BUFFER_BYTES, WRITE_BUFFER_BYTES, app.settings.frame_bytes_max);
         let stream = Metered::new(self.stream, app.frames.meter(caller.key()));
         WebSocketStream::from_partially_read(stream, self.ahead, Role::Server, Some(config)).await
     }
 
-    /// The same for one that has not authenticated: its buffers are no larger than its frames.
+    /// The same for a connection that has not authenticated: its buffers are no larger than its frames.
     pub(super) async fn small(self, bytes_max: usize) -> WebSocketStream<SmallReads> {
         let stream = SmallReads::new(self.stream, self.ahead);
         WebSocketStream::from_raw_socket(stream, Role::Server, Some(config(bytes_max, 0, bytes_max))).await
@@ -124,7 +125,7 @@ fn config(read_buffer_bytes: usize, write_buffer_bytes: usize, bytes_max: usize)
     WebSocketConfig::default()
         .read_buffer_size(read_buffer_bytes)
         .write_buffer_size(write_buffer_bytes)
-        // Answers to pings pass by the outbox and its bounds: a peer that sends them and never reads ends here.
+        // Replies to pings are not bounded by the outbox: this limit ends a peer that sends pings and never reads.
         .max_write_buffer_size(WRITE_BUFFERS_MAX * bytes_max)
         .max_message_size(Some(bytes_max))
         .max_frame_size(Some(bytes_max))

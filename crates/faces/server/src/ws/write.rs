@@ -1,4 +1,4 @@
-//! To the socket: everything that waits, flushed once.
+//! The writing direction: writes everything that is queued, then flushes once.
 
 use std::time::Duration;
 
@@ -12,10 +12,10 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use crate::to_wire;
 use crate::ws::close::End;
 use crate::ws::connection::Connection;
-use crate::ws::pulse::Check;
+use crate::ws::keepalive::Check;
 use crate::ws::upgrade::Socket;
 
-/// What is written between two looks at whether the reader still reads.
+/// Written between two checks that the peer still reads.
 const SLICE_ITEMS: usize = 512;
 const SLICE_BYTES: usize = 256 << 10;
 
@@ -108,7 +108,7 @@ impl Writer<'_> {
         within(self.connection, self.sink.send(message)).await
     }
 
-    /// The engine has stopped: what it left in the outbox is all there will be.
+    /// Writes the rest of the outbox: the engine has stopped and will add nothing.
     async fn finish(&mut self) -> Result<End, End> {
         while let Some(taken) = self.connection.link.try_take(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
             self.items(taken).await?;
@@ -117,7 +117,7 @@ impl Writer<'_> {
     }
 }
 
-/// A write that takes longer than a reader may be slow ends the connection.
+/// Ends the connection if a write takes longer than a slow reader is allowed.
 async fn within(
     connection: &Connection<'_>,
     write: impl Future<Output = Result<(), SocketError>>,

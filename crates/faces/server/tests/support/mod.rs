@@ -73,12 +73,12 @@ pub(crate) async fn http_with(
     head += "\r\n";
     let mut socket = TcpStream::connect(addr).await.unwrap();
     socket.write_all(head.as_bytes()).await.unwrap();
-    // A refusal may come before the body was read; then the rest of it cannot be written.
+    // A refusal may arrive before the body was read; then the rest of the body cannot be written.
     let _ = socket.write_all(body).await;
     tokio::time::timeout(PATIENCE, read_answer(&mut socket)).await.expect("an answer in time")
 }
 
-/// Some of the requests keep their connection, so the length counts and not the end.
+/// Some requests keep their connection open, so the response ends by its length and not with the connection.
 async fn read_answer(socket: &mut TcpStream) -> Answer {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
@@ -109,7 +109,7 @@ impl Client {
         self.socket.send(Message::Text(text.into())).await.unwrap();
     }
 
-    /// The next message of the protocol; pings and pongs are not.
+    /// The next message of the protocol, without pings and pongs.
     pub(crate) async fn message(&mut self) -> Message {
         loop {
             let message =

@@ -54,7 +54,7 @@ pub(super) fn call(
 fn event(call: &CapabilityCall<'_>) -> Result<GuestEvent, CapabilityError> {
     let text = |name| match call.optional(name) {
         None => Ok(None),
-        // A record of generation B has every field: an empty text stands for none.
+        // A record of generation B has every field: an empty text means that there is none.
         Some(value) => match value.as_str() {
             Some(text) => Ok((!text.is_empty()).then(|| text.to_owned())),
             None => Err(call.bad(EVENT)),
@@ -70,7 +70,7 @@ fn event(call: &CapabilityCall<'_>) -> Result<GuestEvent, CapabilityError> {
     })
 }
 
-/// `[{name, value}]`.
+/// Reads the headers from a list of records `{name, value}`.
 fn headers(call: &CapabilityCall<'_>) -> Result<Vec<(String, String)>, CapabilityError> {
     let Some(list) = call.optional("headers") else { return Ok(Vec::new()) };
     let pair = |header: &Value| {
@@ -91,13 +91,13 @@ fn number(
     number.map(Some).ok_or_else(|| call.bad(expected))
 }
 
-/// Fields that every reply of our capabilities ends with.
+/// The fields at the end of every reply of our own capabilities (`millrace.bus` and `millrace.store`).
 pub(super) fn status(error: Option<&PortError>) -> [(&'static str, Value); 2] {
     let code = error.map_or(0, PortError::code);
     [("code", code.into()), ("message", error.map(ToString::to_string).unwrap_or_default().into())]
 }
 
-/// `{ok, code, message}`.
+/// The reply to an operation without a result: `{ok, code, message}`.
 pub(super) fn ended(result: Result<(), PortError>) -> Value {
     let error = result.err();
     let [code, message] = status(error.as_ref());

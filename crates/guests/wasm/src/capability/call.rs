@@ -1,4 +1,4 @@
-//! What a capability is asked and what it answers, between the host's handlers and the files beside this one.
+//! The requests to capabilities and their answers, as the host's handlers and the files beside this one exchange them.
 
 use std::fmt;
 use std::future::Future;
@@ -8,7 +8,7 @@ use super::grant::Grant;
 use crate::codec::{Generation, msgpack};
 use crate::value::Value;
 
-/// Bytes of a reply's frame beside its value: generous, for the longest frame of generation B.
+/// Bytes of a reply's frame beside its value: a generous estimate, for the longest frame of generation B.
 const FRAME_BYTES: usize = 160;
 
 /// An effect request for a capability.
@@ -17,10 +17,10 @@ pub struct CapabilityCall<'a> {
     pub generation: Generation,
     /// The operation's name, such as `read_bytes`.
     pub op: &'a str,
-    /// As errors show it, such as `std::fs::Fs.read_bytes`.
+    /// The operation as errors show it, such as `std::fs::Fs.read_bytes`.
     pub label: &'a str,
     pub args: &'a [Value],
-    /// The buffer that a reply must fit, its frame included.
+    /// The size of the buffer that a reply must fit, its frame included.
     pub buffer_bytes: usize,
     /// Milliseconds of the scheduler's monotonic clock.
     pub monotonic_ms: u64,
@@ -34,22 +34,22 @@ pub type CapabilityFuture = Pin<Box<dyn Future<Output = Result<Value, Capability
 /// How a capability answers.
 pub enum CapabilityAnswer {
     Now(Value),
-    /// After this long, by the scheduler's timers.
+    /// Answers after this long, by the scheduler's timers.
     AfterMs(u64, Value),
-    /// When something outside is done.
+    /// Answers when something outside of the host is done.
     Later(CapabilityFuture),
-    /// When a call returns that blocks its thread until somebody outside acts, such as reading a line of input. Done on
-    /// another thread.
+    /// Answers when a call returns that blocks its thread until somebody outside acts, such as reading a line of input.
+    /// The call runs on another thread.
     Blocking(Box<dyn FnOnce() -> Value + Send>),
-    /// When a call returns that blocks its thread for as long as a disk takes. Done on another thread, so that
-    /// the scheduler goes on; under a virtual clock at once, because there the order of answers must not depend on the
-    /// speed of a disk.
+    /// Answers when a call returns that blocks its thread for as long as a disk takes. The call runs on another thread,
+    /// so that the scheduler goes on; under a virtual clock it runs at once, because there the order of answers must
+    /// not depend on the speed of a disk.
     Brief(Box<dyn FnOnce() -> Value + Send>),
-    /// As `Brief`, for writes to stdout, stderr or the log. A reader that has stopped reading holds up such calls only.
+    /// As `Brief`, for writes to stdout, stderr or the log. A reader that has stopped reading delays only such calls.
     Stream(Box<dyn FnOnce() -> Value + Send>),
 }
 
-/// The room of a reply. Owned, so that work on another thread can take it along.
+/// The size limit of a reply. Owned, so that work on another thread can take it along.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ReplyRoom {
     generation: Generation,
@@ -57,7 +57,8 @@ pub(crate) struct ReplyRoom {
 }
 
 impl ReplyRoom {
-    /// Whether the value fits the run's buffer as its generation encodes it. A reply that does not would fail the run.
+    /// Whether the value, as its generation encodes it, fits the run's buffer. A reply that does not fit would fail the
+    /// run.
     pub(crate) fn fits(&self, value: &Value) -> bool {
         let frame = match self.generation {
             Generation::A => 0,
@@ -98,12 +99,13 @@ impl CapabilityCall<'_> {
         ReplyRoom { generation: self.generation, buffer_bytes: self.buffer_bytes }
     }
 
-    /// Bytes of content that are worth reading for a reply. Whether the reply fits is known once it is encoded.
+    /// How many bytes of content are worth reading for a reply. Whether the reply fits is known only once it is
+    /// encoded.
     pub fn reply_bytes_max(&self) -> usize {
         self.buffer_bytes.saturating_sub(FRAME_BYTES)
     }
 
-    /// The only argument, or a field of it: operations with several parameters send one record.
+    /// A field of the only argument: operations with several parameters send one record.
     fn field(&self, name: &str) -> Option<&Value> {
         self.args.first().and_then(|record| record.get(name))
     }
@@ -134,7 +136,7 @@ impl CapabilityCall<'_> {
         self.field(name).filter(|value| !value.is_nil())
     }
 
-    /// Bytes as both generations send them: an array of integers, or bytes.
+    /// Reads bytes as the generations send them: an array of integers (A), or bytes (B).
     pub(crate) fn bytes_field(&self, name: &str, expected: &'static str) -> Result<Vec<u8>, CapabilityError> {
         let bad = || self.bad(expected);
         match self.field(name).ok_or_else(bad)? {

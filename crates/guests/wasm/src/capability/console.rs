@@ -1,9 +1,9 @@
-//! Standard input and output for programs of generation B: the streams that the embedding program hands over.
+//! Standard input and output for programs of generation B: the streams that the embedding program provides.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
 use std::sync::{Mutex, PoisonError};
 
-/// Bytes of one line or one read. A longer line is given in parts, as if it had ended there.
+/// Bytes of one line or one read. A longer line is given in parts, as if it had ended after each.
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// A stream to read from, shared by the runs of one host: each read goes to one of them.
@@ -31,8 +31,8 @@ impl Input {
         self.is_tty
     }
 
-    /// The next line without its end; `None` when the stream has ended. Bytes that are not UTF-8 become U+FFFD, which takes
-    /// three; the text has at most `bytes_max` bytes all the same. Blocks.
+    /// Reads the next line without its end; `None` when the stream has ended. Bytes that are not UTF-8 become U+FFFD,
+    /// which takes three bytes; the text has at most `bytes_max` bytes all the same. Blocks.
     pub fn read_line(&self, bytes_max: usize) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
@@ -57,7 +57,7 @@ impl Input {
         Ok(Some(String::from_utf8_lossy(&line).into_owned()))
     }
 
-    /// At most `bytes_max` bytes, as soon as there are any; `None` when the stream has ended. Blocks.
+    /// Reads at most `bytes_max` bytes, as soon as there are any; `None` when the stream has ended. Blocks.
     pub fn read_bytes(&self, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
         if bytes_max == 0 {
             return Ok(Some(Vec::new()));
@@ -76,8 +76,8 @@ impl Input {
     }
 }
 
-/// How many of these bytes become a text of at most `text_bytes_max` bytes. At least one if there is any, so that a
-/// program that reads goes on.
+/// How many of these bytes become a text of at most `text_bytes_max` bytes. At least one byte if there is any, so that
+/// a program that reads makes progress.
 fn text_that_fits(bytes: &[u8], text_bytes_max: usize) -> usize {
     let (mut given, mut text) = (0, 0);
     for chunk in bytes.utf8_chunks() {
@@ -98,7 +98,7 @@ fn text_that_fits(bytes: &[u8], text_bytes_max: usize) -> usize {
     given.max(bytes.len().min(1))
 }
 
-/// Where a program writes to.
+/// The stream that a program writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Target {
     Stdout,
@@ -106,7 +106,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Everything but `stderr` means stdout, as programs of this generation expect.
+    /// Every name but `stderr` means stdout, as programs of this generation expect.
     pub fn named(name: &str) -> Target {
         if name.trim().eq_ignore_ascii_case("stderr") { Target::Stderr } else { Target::Stdout }
     }
@@ -121,7 +121,7 @@ pub struct Output {
 }
 
 impl Output {
-    /// Streams that are no terminals.
+    /// Streams that are not terminals.
     pub fn new(stdout: impl Write + Send + 'static, stderr: impl Write + Send + 'static) -> Output {
         Output {
             stdout: Mutex::new(Box::new(stdout)),
@@ -135,7 +135,7 @@ impl Output {
         Output::of_process_through(io::stdout())
     }
 
-    /// The streams of this process, where stdout is reached through a writer that the embedding program watches.
+    /// The streams of this process; stdout is reached through a writer that the embedding program observes.
     pub fn of_process_through(stdout: impl Write + Send + 'static) -> Output {
         Output {
             stdout_is_tty: io::stdout().is_terminal(),

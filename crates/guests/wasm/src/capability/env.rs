@@ -1,4 +1,4 @@
-//! The capability `env`.
+//! The capability `env`: environment variables.
 
 use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
 use super::environment::Environment;
@@ -19,13 +19,13 @@ pub(super) fn call(
             if call.room().fits(&reply) {
                 return Ok(CapabilityAnswer::Now(reply));
             }
-            // Neither generation's reply has a place for an error.
+            // The reply of neither generation has a field for an error.
             let reply = got(call.generation, None);
             if !variables.is_news(name) {
                 return Ok(CapabilityAnswer::Now(reply));
             }
             let (bytes, name) = (call.buffer_bytes, name.escape_debug().to_string());
-            // The log may go to a pipe that nobody reads: not on the scheduler's thread.
+            // The log may go to a pipe that nobody reads, so the warning is not written on the scheduler's thread.
             Ok(CapabilityAnswer::Stream(Box::new(move || {
                 tracing::warn!(
                     "the variable {name} does not fit a buffer of {bytes} bytes: answered as not set"

@@ -9,10 +9,10 @@ pub const VARIABLES_MAX: usize = 1024;
 /// Bytes of one name and its value together: a longer one is refused.
 pub const VARIABLE_BYTES_MAX: usize = 64 << 10;
 
-/// Variables that are too long for a reply and that the log is told of.
+/// How many variables that are too long for a reply are logged.
 const TOLD_MAX: usize = 16;
 
-/// Why a variable was not set: an answer for the program, no failure of its run.
+/// Why a variable was not set: an answer for the program, not a failure of its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EnvError {
     #[error("the name of a variable must not be empty, nor hold '=' or a zero byte")]
@@ -25,23 +25,23 @@ pub enum EnvError {
     TooMany,
 }
 
-/// Shared by the runs of one host.
+/// The private copy of the variables, shared by the runs of one host.
 #[derive(Debug, Default)]
 pub struct Environment {
     variables: Mutex<BTreeMap<String, String>>,
-    /// Names of variables that were answered as not set because they are too long, as far as the log was told.
+    /// Names of variables that were reported as not set because they are too long, as far as the log has said so.
     too_long: Mutex<BTreeSet<String>>,
 }
 
 impl Environment {
-    /// A copy of these variables, of which those beyond [`VARIABLES_MAX`] in the order of their names are left out.
+    /// Makes a copy of these variables. Those beyond [`VARIABLES_MAX`], in the order of their names, are left out.
     pub fn of(variables: impl IntoIterator<Item = (String, String)>) -> Environment {
         let all: BTreeMap<_, _> = variables.into_iter().collect();
         let variables = Mutex::new(all.into_iter().take(VARIABLES_MAX).collect());
         Environment { variables, too_long: Mutex::default() }
     }
 
-    /// Copies the variables of this process that `granted` accepts by name; what is not UTF-8 is left out.
+    /// Copies the variables of this process that `granted` accepts by name; a variable that is not UTF-8 is left out.
     pub fn of_process(granted: impl Fn(&str) -> bool) -> Environment {
         let variables = std::env::vars_os();
         let texts =
@@ -71,13 +71,13 @@ impl Environment {
         Ok(())
     }
 
-    /// The map is whole after every statement, so a panic elsewhere does not spoil it.
+    /// The map is consistent after every statement, so a panic elsewhere does not corrupt it.
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
         self.variables.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether the log is to be told that this variable does not fit: once for each, and of [`TOLD_MAX`] at most,
-    /// so that no program can flood the log.
+    /// Returns whether to log that this variable does not fit: once for each variable, and for [`TOLD_MAX`] of them at
+    /// most, so that no program can flood the log.
     pub(super) fn is_news(&self, name: &str) -> bool {
         let mut told = self.too_long.lock().unwrap_or_else(PoisonError::into_inner);
         told.len() < TOLD_MAX && told.insert(name.to_owned())
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn only_granted_names_are_copied() {
-        // Cargo sets this one for every test.
+        // Cargo sets this variable for every test.
         let env = Environment::of_process(|name| name == "CARGO_PKG_NAME");
         assert_eq!(env.get("CARGO_PKG_NAME").as_deref(), Some("millrace-wasm"));
         assert_eq!(env.get("CARGO_PKG_VERSION"), None);

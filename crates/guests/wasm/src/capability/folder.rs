@@ -1,6 +1,6 @@
-//! The files of a granted folder. No path, however it is spelled and whatever symbolic links it meets, leaves the folder:
-//! every lookup goes through `cap-std`, which asks the kernel to resolve beneath the open folder (`openat2` with
-//! `RESOLVE_BENEATH`) and walks the components itself where the kernel cannot.
+//! The files of a granted folder. No path, however it is spelled and whatever symbolic links it meets, leaves the
+//! folder: every lookup goes through `cap-std`, which asks the kernel to resolve beneath the open folder (`openat2`
+//! with `RESOLVE_BENEATH`) and walks the components itself where the kernel cannot.
 //!
 //! This file knows no wire shapes; `fs.rs` turns its answers into those of both generations.
 
@@ -16,14 +16,14 @@ use super::call::cut;
 /// Names tried for the temporary file of an atomic write: each one that is taken costs an attempt.
 const TEMPORARY_NAMES_MAX: u32 = 16;
 
-/// What went wrong, in the words that generation B sends to its programs.
+/// The kind of a file error, in the words that generation B sends to its programs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FsErrorKind {
     NotFound,
     AlreadyExists,
     PermissionDenied,
     Conflict,
-    /// The content or the list does not fit a reply; programs see it as `other`.
+    /// The content or the list does not fit a reply; programs see this kind as `other`.
     TooLarge,
     Other,
 }
@@ -40,12 +40,12 @@ impl FsErrorKind {
     }
 }
 
-/// An operation on a file that failed: an answer for the program, no failure of its run.
+/// A failed operation on a file: an answer for the program, not a failure of its run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct FsError {
     pub kind: FsErrorKind,
-    /// The system's error number, negative as programs know it from Node; 1 where the system gave none.
+    /// The system's error number, negative as in Node; 1 where the system gave none.
     pub code: i32,
     pub message: String,
 }
@@ -65,7 +65,7 @@ impl FsError {
             _ => FsErrorKind::Other,
         };
         let code = error.raw_os_error().map_or(1, |number| -number);
-        // Without a number the refusal is that of `cap-std`: the path would have left the folder.
+        // Without an error number the refusal comes from `cap-std`: the path would have left the folder.
         let escape = kind == FsErrorKind::PermissionDenied && error.raw_os_error().is_none();
         let path = cut(path);
         let message = if escape {
@@ -90,7 +90,7 @@ pub struct FolderError {
     pub source: io::Error,
 }
 
-/// An open folder and everything beneath it.
+/// An open folder, with everything beneath it.
 #[derive(Debug)]
 pub struct Folder {
     dir: Dir,
@@ -99,14 +99,14 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens the folder, once: what is renamed to its path later is not what was granted.
+    /// Opens the folder, once: a folder that is renamed to its path later is not granted.
     pub fn open(path: impl AsRef<Path>) -> Result<Folder, FolderError> {
         let dir = Dir::open_ambient_dir(path.as_ref(), ambient_authority());
         let dir = dir.map_err(|source| FolderError { path: path.as_ref().to_owned(), source })?;
         Ok(Folder { dir, temporaries: AtomicU64::new(0) })
     }
 
-    /// The content of a file that holds at most `bytes_max` bytes.
+    /// Reads a file that holds at most `bytes_max` bytes.
     pub fn read(&self, path: &str, bytes_max: usize) -> Result<Vec<u8>, FsError> {
         let mut options = OpenOptions::new();
         options.read(true);
@@ -123,14 +123,15 @@ impl Folder {
         file.write_all(bytes).map_err(|error| FsError::of(path, &error))
     }
 
-    /// Fails with [`FsErrorKind::AlreadyExists`] if there is anything at the path, a link that leads nowhere included.
+    /// Creates a file. Fails with [`FsErrorKind::AlreadyExists`] if there is anything at the path, even a dangling
+    /// link.
     pub fn create(&self, path: &str, bytes: &[u8]) -> Result<(), FsError> {
         let mut options = OpenOptions::new();
         let mut file = self.open_file(path, options.write(true).create_new(true))?;
         file.write_all(bytes).map_err(|error| FsError::of(path, &error))
     }
 
-    /// Replaces the file whole: readers see the old content or the new, also after the machine has failed.
+    /// Replaces the whole file: readers see the old content or the new, also after a crash of the machine.
     pub fn write_atomic(&self, path: &str, bytes: &[u8]) -> Result<(), FsError> {
         let temporary = self.write_temporary(path, bytes)?;
         let renamed = self.dir.rename(&temporary, &self.dir, path);
@@ -145,7 +146,8 @@ impl Folder {
         self.dir.exists(path)
     }
 
-    /// The entries of a folder as `path/name`, in the order of their names, if they fit `bytes_max` bytes together.
+    /// Lists the entries of a folder as `path/name`, in the order of their names, if they fit `bytes_max` bytes
+    /// together.
     pub fn list(&self, path: &str, bytes_max: usize) -> Result<Vec<String>, FsError> {
         let of = |error: io::Error| FsError::of(path, &error);
         let parent = path.trim_end_matches('/');
@@ -181,7 +183,7 @@ impl Folder {
         renamed.map_err(|error| FsError::of(&format!("{from} to {to}"), &error))
     }
 
-    /// Only regular files are opened: a pipe or a device in the folder would hold up the host.
+    /// Opens regular files only: a pipe or a device in the folder would block the host.
     fn open_file(&self, path: &str, options: &mut OpenOptions) -> Result<File, FsError> {
         let of = |error: io::Error| FsError::of(path, &error);
         // Without this, opening a pipe waits for its other end.

@@ -28,7 +28,7 @@ const CONTENT: &str =
     "content must be a record {path, kind, bytes} or {path, kind, value} of kind bytes or string";
 const RENAME: &str = "a rename must be a record {from, to} of strings";
 
-/// A request whose arguments have been read.
+/// A request whose arguments have been parsed.
 enum FileRequest {
     ReadBytes { path: String },
     ReadString { path: String },
@@ -107,12 +107,12 @@ fn carry_out(folder: &Folder, request: FileRequest, reply: &FileReply) -> Value 
     }
 }
 
-/// How a request is answered.
+/// Makes the reply to a request.
 struct FileReply {
     generation: Generation,
     op: String,
     room: ReplyRoom,
-    /// Bytes of content that are worth reading.
+    /// How many bytes of content are worth reading.
     bytes_max: usize,
 }
 
@@ -121,7 +121,8 @@ impl FileReply {
         self.of(path, result.map(|()| Value::Nil), &Value::Map(Vec::new()))
     }
 
-    /// Returns the reply, or the error that it does not fit the buffer: a short content may be long when it is encoded.
+    /// Returns the reply, or the error that it does not fit the buffer: short content may become long when it is
+    /// encoded.
     fn of(&self, path: &str, result: Result<Value, FsError>, empty: &Value) -> Value {
         let shaped = |result| fs_result(self.generation, result, empty.clone());
         let reply = shaped(result.map_err(|error| self.named(error)));
@@ -134,7 +135,8 @@ impl FileReply {
         if self.room.fits(&reply) { reply } else { shaped(Err(without_text)) }
     }
 
-    /// Names the operation and the buffer in an error about a reply that is too large, so that the size can be raised.
+    /// Adds the operation and the buffer's size to an error about a reply that is too large, so that the size can be
+    /// raised.
     fn named(&self, error: FsError) -> FsError {
         match error {
             FsError { kind: FsErrorKind::TooLarge, code, message } => FsError {

@@ -1,4 +1,4 @@
-//! What may be granted to programs, and how a grant is spelled.
+//! The capabilities that can be granted to programs, and how a grant is written.
 
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -44,7 +44,7 @@ impl Grant {
         }
     }
 
-    /// The ids its effects have: first those of generation A, then those of generation B. Ours are the same in both.
+    /// The ids of its effects: first that of generation A, then that of generation B. Our own are the same in both.
     pub fn effect_ids(self) -> &'static [&'static str] {
         match self {
             Grant::Time => &["std::time::Time", "voyd.std.time"],
@@ -59,7 +59,7 @@ impl Grant {
         }
     }
 
-    /// The grant that an effect needs; `None` for effects that are the embedding program's own.
+    /// The grant that an effect needs; `None` for an effect of the embedding program itself.
     ///
     /// A compiler puts the id of the package before the paths of its library (`std::std::time::Time`), so a path of
     /// generation A also counts behind a package.
@@ -69,7 +69,7 @@ impl Grant {
         Grant::ALL.into_iter().find(|grant| grant.effect_ids().iter().any(|id| is_id(id)))
     }
 
-    /// How it is written after `--allow`.
+    /// How the grant is written after `--allow`.
     pub fn spelling(self) -> &'static str {
         match self {
             Grant::Fs => "fs=DIR",
@@ -78,17 +78,17 @@ impl Grant {
     }
 }
 
-/// One grant as it is written: `time`, `random`, `log`, `env`, `env=NAME`, `fs=DIR`, `input`, `output`, `bus`, `store`.
+/// A grant as it is written: `time`, `random`, `log`, `env`, `env=NAME`, `fs=DIR`, `input`, `output`, `bus`, `store`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Allow {
-    /// A capability that needs nothing but its name.
+    /// A capability that is granted by its name alone.
     Plain(Grant),
-    /// One variable of the environment.
+    /// A single variable of the environment.
     EnvName(String),
     Folder(PathBuf),
 }
 
-/// A text that is no grant.
+/// A text that is not a grant.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{found:?} is no capability: it must be time, random, log, env, env=NAME, fs=DIR, input, output, bus or store"

@@ -1,4 +1,4 @@
-//! What a host grants its programs, and the one place where an effect finds the capability that answers it.
+//! The capabilities that a host grants its programs, and the dispatch from an effect to the capability that answers it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Grants {
         }
     }
 
-    /// Gives back what a run that has ended holds in the bus and the store. For the host's observer.
+    /// Gives back what a run that has ended holds in the bus and the store. The host's observer calls it.
     pub fn release(&self, run: RunNumber) {
         if let Some(bus) = &self.bus {
             bus.release(run);

@@ -15,8 +15,8 @@ use crate::host::blocking::on_a_thread;
 use crate::value::Value;
 
 impl Grants {
-    /// Answers the operations of default capabilities that have no handler yet: with the capability if it is granted, else
-    /// with an error that names the grant. Handlers that are registered before or after this win.
+    /// Registers a handler for every operation of a default capability that has none yet: the capability if it is
+    /// granted, else an error that names the grant. Handlers that are registered before or after this take precedence.
     pub fn offer_to(&self, handlers: &mut Handlers) {
         handlers.offer(|op| {
             let grant = Grant::of_effect(&op.effect_id)?;
@@ -53,7 +53,7 @@ impl Handler for CapabilityHandler {
                 }))
             }
             Ok(CapabilityAnswer::Later(answer)) => {
-                // What is waited for is real, whatever the clock.
+                // The answer depends on something real, so even a virtual clock has to wait for it.
                 let hold = call.hold_clock();
                 Handled::Later(Box::pin(async move {
                     let value = answer.await.map_err(|error| failed(&error))?;

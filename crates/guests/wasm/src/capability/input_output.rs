@@ -13,7 +13,7 @@ pub(super) const INPUT_OPS: &[&str] = &["read_line", "read_bytes", "read_bytes_o
 pub(super) const OUTPUT_OPS: &[&str] =
     &["write", "write_op", "write_bytes", "write_bytes_op", "flush", "flush_op", "is_tty", "is_tty_op"];
 
-/// The code of a stream that is closed.
+/// The code for a stream that is closed.
 const CODE_CLOSED: i32 = 2;
 
 pub(super) fn input(
@@ -25,12 +25,12 @@ pub(super) fn input(
     let max = call.reply_bytes_max();
     match call.op {
         "read_line" => {
-            // A prompt is shown only to those who may write.
+            // A prompt is shown only if the program may also write.
             let prompt = call.optional("prompt").and_then(Value::as_str).map(str::to_owned);
             let prompt = output.cloned().zip(prompt);
             Ok(CapabilityAnswer::Blocking(Box::new(move || {
                 if let Some((output, prompt)) = prompt {
-                    // A prompt that cannot be shown does not keep the line from being read.
+                    // The line is read even if the prompt cannot be shown.
                     let _ = output
                         .write(Target::Stdout, prompt.as_bytes())
                         .and_then(|()| output.flush(Target::Stdout));

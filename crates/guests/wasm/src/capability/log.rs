@@ -1,4 +1,4 @@
-//! The capability `log`: lines of programs in the host's own log, under the target `millrace::guest`.
+//! The capability `log`: writes the lines of programs to the host's own log, under the target `millrace::guest`.
 
 use std::fmt::Write;
 
@@ -18,7 +18,7 @@ pub(super) fn call(call: &CapabilityCall<'_>) -> Result<CapabilityAnswer, Capabi
     let message = one_line(message);
     let fields = one_line(&fields(call.optional("fields")));
     let level = call.optional("level").and_then(Value::as_str).unwrap_or("info").to_ascii_lowercase();
-    // Where the log goes is not known here: to a pipe that nobody reads, for one.
+    // The log may go to a pipe that nobody reads, so the line is not written on the scheduler's thread.
     Ok(CapabilityAnswer::Stream(Box::new(move || {
         match level.as_str() {
             "trace" => tracing::trace!(target: "millrace::guest", fields, "{message}"),
@@ -31,7 +31,7 @@ pub(super) fn call(call: &CapabilityCall<'_>) -> Result<CapabilityAnswer, Capabi
     })))
 }
 
-/// `key=value` pairs. A value of generation B is a union record that holds the value itself.
+/// Formats fields as `key=value` pairs. A value of generation B is a union record that holds the value itself.
 fn fields(list: Option<&Value>) -> String {
     let mut text = String::new();
     for field in list.and_then(Value::as_array).unwrap_or_default() {
@@ -50,7 +50,8 @@ fn fields(list: Option<&Value>) -> String {
     text
 }
 
-/// A program must not be able to write lines of its own into the log, nor codes that a terminal obeys.
+/// Makes one line of a text, without control characters: a program must not be able to add lines of its own to the log,
+/// nor codes that a terminal obeys.
 fn one_line(text: &str) -> String {
     let mut line = String::new();
     for character in text.chars() {

@@ -1,9 +1,10 @@
-//! Default capabilities: what a host may grant its programs, in the shapes that both generations expect. Nothing is
-//! granted by default; an effect of a capability that was not granted fails the run with a text that names the grant.
+//! Default capabilities: those that a host may grant its programs, in the shapes that both generations expect. Nothing
+//! is granted by default; an effect of a capability that was not granted fails the run with a text that names the
+//! grant.
 //!
-//! The files with an operation's name (`time.rs`, `fs.rs`, ...) know the wire shapes; those beside them (`folder.rs`,
-//! `environment.rs`, `random_source.rs`, `console.rs`) hold what is granted and know none. `port.rs` declares what a host
-//! beside the bus and the store provides.
+//! The files named after a capability (`time.rs`, `fs.rs`, ...) know the wire shapes; those beside them (`folder.rs`,
+//! `environment.rs`, `random_source.rs`, `console.rs`) hold the granted resources and know no wire shapes. `port.rs`
+//! declares what a host with a bus and a store provides.
 //!
 //! Start with [`Grants`].
 

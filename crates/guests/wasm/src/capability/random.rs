@@ -1,4 +1,4 @@
-//! The capability `random`.
+//! The capability `random`: random numbers and bytes.
 
 use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
 use super::random_source::{FILL_BYTES_MAX, RandomSource};
@@ -13,7 +13,7 @@ pub(super) fn call(
     call: &CapabilityCall<'_>,
 ) -> Result<CapabilityAnswer, CapabilityError> {
     match call.op {
-        // The bits of an unsigned number travel as a signed one.
+        // The wire has no unsigned numbers: their bits are sent as a signed one.
         "next_i64" | "next_u64" => Ok(CapabilityAnswer::Now(Value::Int(source.next_i64()))),
         "fill_bytes" => {
             let wanted = call.integer("the number of bytes must be an integer")?;

@@ -5,10 +5,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
-/// Bytes one `fill_bytes` gives at most.
+/// How many bytes one `fill_bytes` returns at most.
 pub const FILL_BYTES_MAX: usize = 1_000_000;
 
-/// A generator, shared by the runs of one host: with a seed, the same calls in the same order draw the same numbers.
+/// A random generator, shared by the runs of one host: with a seed, the same calls in the same order draw the same
+/// numbers.
 #[derive(Debug)]
 pub struct RandomSource(Mutex<StdRng>);
 

@@ -4,10 +4,10 @@ use super::folder::{FsError, FsErrorKind};
 use crate::codec::Generation;
 use crate::value::Value;
 
-/// The code of failures that have no number of their own.
+/// The code of failures that have no code of their own.
 pub(super) const CODE_OTHER: i32 = 1;
 
-/// An operation without a result: `{ok}` or `{ok, code, message}` in A, always all three in B.
+/// The result of an operation without a value: `{ok}` or `{ok, code, message}` in A, always all three in B.
 pub(super) fn done(generation: Generation, result: Result<(), (i32, String)>) -> Value {
     match (generation, result) {
         (Generation::A, Ok(())) => Value::record([("ok", true.into())]),
@@ -19,7 +19,7 @@ pub(super) fn done(generation: Generation, result: Result<(), (i32, String)>) ->
     }
 }
 
-/// The result of an operation on files; `empty` is what B sends as value beside an error.
+/// The result of an operation on files; `empty` is the value that B sends beside an error.
 pub(super) fn fs_result(generation: Generation, result: Result<Value, FsError>, empty: Value) -> Value {
     match (generation, result) {
         (Generation::A, Ok(value)) if value.is_nil() => Value::record([("ok", true.into())]),

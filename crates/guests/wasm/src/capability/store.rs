@@ -1,4 +1,5 @@
-//! The capability `millrace.store`: JSON values by key, committed together. The shapes are the same in both generations.
+//! The capability `millrace.store`: JSON values by key, committed together. The shapes are the same in both
+//! generations.
 
 use super::bus::{ended, split, status};
 use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError, ReplyRoom};

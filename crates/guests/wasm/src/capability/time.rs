@@ -13,7 +13,7 @@ pub(super) fn call(call: &CapabilityCall<'_>) -> Result<CapabilityAnswer, Capabi
         "system_now_millis" => Ok(millis(call.system_ms)),
         "sleep_millis" => {
             let ms = call.integer("the time to sleep must be an integer of milliseconds")?;
-            // A time in the past has come already.
+            // A negative time is over already.
             let ms = u64::try_from(ms).unwrap_or(0);
             Ok(CapabilityAnswer::AfterMs(ms, done(call.generation, Ok(()))))
         }

@@ -1,4 +1,4 @@
-//! The JSON sections by which a module of generation B describes its types, and by which the generations are told apart.
+//! The JSON sections in which a module of generation B describes its types. They also distinguish the generations.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,11 +33,11 @@ pub enum AbiError {
 pub(crate) struct ExportTypes {
     pub(crate) id: u32,
     pub(crate) signature: Signature,
-    /// A fingerprint per parameter, copied into frames as the module wrote them.
+    /// A fingerprint per parameter, copied into frames as the module wrote it.
     pub(crate) fingerprints: Vec<String>,
 }
 
-/// Reads the section that tells the generations apart: `None` is generation A.
+/// Reads the section that distinguishes the generations: `None` means generation A.
 pub(crate) fn exports(section: &[u8]) -> Result<Option<BTreeMap<String, ExportTypes>>, AbiError> {
     let json = parse(EXPORT_ABI_SECTION, section)?;
     match json.get("hostAbi") {
@@ -136,7 +136,7 @@ fn schema(json: &Json, names: &mut TypeNames, at: &Place) -> Result<Arc<Schema>,
     Ok(if is_definition { named(json, schema, names) } else { schema })
 }
 
-/// Remembers a type under its number and its aliases, for those that refer to it.
+/// Registers a type under its number and its aliases, for types that refer to it.
 fn named(json: &Map<String, Json>, schema: Arc<Schema>, names: &mut TypeNames) -> Arc<Schema> {
     let numbers = json.get("typeId").into_iter().chain(items(json.get("aliases")));
     for number in numbers.filter_map(Json::as_i64) {

@@ -1,4 +1,4 @@
-//! No input makes the decoders panic, and none makes them allocate beyond the order of its size.
+//! No input makes the decoders panic, and none makes them allocate much more than its own size.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ fn values() -> impl Strategy<Value = Value> {
     })
 }
 
-/// Bytes that often begin like payloads do: markers with lengths, frames, requests.
+/// Bytes that often begin like real payloads: markers with lengths, frames, requests.
 fn payloads() -> impl Strategy<Value = Vec<u8>> {
     let valid = values().prop_map(|value| {
         let mut bytes = Vec::new();
@@ -94,7 +94,7 @@ fn payloads() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![mutated, frame, markers]
 }
 
-/// Tables with entries and names of any kind, often cut.
+/// Effect tables with entries and names of any kind, often cut.
 fn tables() -> impl Strategy<Value = Vec<u8>> {
     let entry = prop::collection::vec(prop_oneof![0_u32..40, any::<u32>()], 8);
     let parts =

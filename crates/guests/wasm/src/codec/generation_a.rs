@@ -25,7 +25,7 @@ impl Codec for GenerationA {
         let handle_is_valid = usize::try_from(fields.handle).is_ok_and(|handle| handle < table.len());
         let index = if handle_is_valid { fields.handle } else { fields.op_index };
         let op = op_at(table, index)?;
-        // The wire has the same 64 bits as the table, read as a signed number.
+        // The wire carries the same 64 bits as the table, read as a signed number.
         if op.effect_hash.cast_signed() != fields.effect_id {
             let expected = format!("0x{:016x}", op.effect_hash);
             return Err(ProtocolError::EffectId { op_index: index, expected });
@@ -75,7 +75,7 @@ impl RequestFields {
         for (key, value) in entries {
             match (key.as_str(), value) {
                 (Some("effectId"), Value::Int(number)) => effect_id = Some(number),
-                // A module that wrote the id unsigned means the same 64 bits.
+                // A module that wrote the id as an unsigned number means the same 64 bits.
                 (Some("effectId"), Value::Uint(number)) => effect_id = Some(number.cast_signed()),
                 (Some("opId"), Value::Int(number)) => op_id = Some(number),
                 (Some("opIndex"), Value::Int(number)) => op_index = Some(number),

@@ -72,7 +72,7 @@ impl Codec for GenerationB {
             return Err(ProtocolError::EffectId { op_index: index, expected: op.effect_id.to_string() });
         }
         check_op_id(op, op_id)?;
-        // The wire has the table's 32 bits as a signed number.
+        // The wire carries the table's 32 bits as a signed number.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let signature = signature as u32;
         if signature != op.signature {
@@ -134,7 +134,7 @@ impl Codec for GenerationB {
 }
 
 impl GenerationB {
-    /// Arguments whose types the module did not describe pass as they are.
+    /// Checks the arguments against their types. Arguments whose types the module did not describe pass unchecked.
     fn typed_args(&self, op: &EffectOp, args: Vec<Value>) -> Result<Vec<Value>, ProtocolError> {
         let Some(Signature { params, names, .. }) = self.operations.get(&op.index) else { return Ok(args) };
         if args.len() != params.len() {
@@ -175,7 +175,7 @@ fn payload(out: &mut Vec<u8>, fingerprint: &str, value: &Value) -> Result<(), Pr
     Ok(msgpack::write(out, value)?)
 }
 
-/// Returns what follows version and tag.
+/// Returns the fields after version and tag.
 fn open_frame(bytes: &[u8], tag: i64, what: &'static str) -> Result<Vec<Value>, ProtocolError> {
     let Value::Array(mut fields) = msgpack::read(bytes)? else { return Err(shape(what, "is not an array")) };
     match fields.first_chunk() {
@@ -185,7 +185,8 @@ fn open_frame(bytes: &[u8], tag: i64, what: &'static str) -> Result<Vec<Value>, 
     }
 }
 
-/// Fingerprints are not compared: the schema is, where the module has one.
+/// Returns the value of a payload. Fingerprints are not compared: the value is checked against the schema, where the
+/// module has one.
 fn open_payload(payload: Value, what: &'static str) -> Result<Value, ProtocolError> {
     let Value::Array(fields) = payload else { return Err(shape(what, "has a payload that is no array")) };
     let fields: Result<[Value; 2], _> = fields.try_into();

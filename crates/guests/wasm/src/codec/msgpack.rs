@@ -1,7 +1,7 @@
 //! The MsgPack dialect of both wire generations.
 //!
-//! An own codec instead of a crate (decision 0043): integers are written in the one form that every module reads
-//! correctly, a length that lies makes the host allocate nothing, extension types and text that is not UTF-8 are errors,
+//! Our own codec instead of a crate (decision 0043): integers are written in the one form that every module reads
+//! correctly, a false length makes the host allocate nothing, extension types and text that is not UTF-8 are errors,
 //! and nesting and element counts are bounded as they are inside the modules.
 
 mod read;

@@ -64,7 +64,8 @@ fn generation_b() -> GenerationB {
     GenerationB { exports: BTreeMap::from([("main".to_owned(), main)]), operations }
 }
 
-/// Requests with the argument they carry, the value they were answered with and the bytes of the answer, then the result.
+/// Checks recorded steps: a request with its argument, the value of the reply, and the bytes of the reply; then the
+/// result.
 fn replay(codec: &dyn Codec, table: &[EffectOp], steps: &[(&str, i64, i64, &str)], result: (&str, i64)) {
     for (request, arg, reply, answer) in steps {
         let EffectRequest { op, args, reply_fingerprint } = codec.request(&bytes(request), table).unwrap();

@@ -10,7 +10,7 @@ use crate::value::Value;
 /// The key that names the variant in a union's map.
 const VARIANT_KEY: &str = "$variant";
 
-/// Types refer to one another at most this often before a value is reached; a type defined as itself ends here.
+/// How often types may refer to one another before a value is reached; a type that is defined as itself ends here.
 const FIT_DEPTH_MAX: usize = 256;
 
 /// The type of a value.
@@ -100,7 +100,8 @@ impl Schema {
             (Schema::I32, Value::Int(number)) if i32::try_from(number).is_ok() => Ok(Value::Int(number)),
             // Exports of type bool return 0 and 1.
             (Schema::Bool, Value::Int(number @ (0 | 1))) => Ok(Value::Bool(number == 1)),
-            // Modules read an integer as the float 0.0 (A) or convert it as is done here (B).
+            // Modules of generation A read an integer as the float 0.0; those of generation B convert it as is done
+            // here.
             #[allow(clippy::cast_precision_loss)]
             (Schema::F32 | Schema::F64, Value::Int(number)) => Ok(Value::F64(number as f64)),
             (Schema::Bytes, Value::Array(items)) => {

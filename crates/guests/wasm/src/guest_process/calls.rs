@@ -1,7 +1,7 @@
-//! The calls of zABI 2.5 as imports of `env`: wasm32 types in, one call of [`millrace_zabi::Process`] each.
+//! The calls of zABI 2.5 as imports of `env`: each takes wasm32 types and makes one call of [`millrace_zabi::Process`].
 //!
-//! Pointers travel as `i64` and hold an address of the linear memory. An address or a length that leaves the memory makes
-//! the call return a negative error; no argument traps.
+//! Pointers travel as `i64` and hold an address of the linear memory. An address or a length that leaves the memory
+//! makes the call return a negative error; no argument traps.
 
 use millrace_zabi::{GuestMemory, Process};
 use wasmtime::{Caller, Engine, Extern, Linker};
@@ -123,7 +123,7 @@ fn call<T>(
     with_memory(guest, |process, memory| execute(process, memory))
 }
 
-/// Grows the memory if the allocator asks for it.
+/// Allocates a block. Grows the memory and tries again if the allocator asks for more.
 fn alloc(guest: &mut Guest<'_>, size: u32) -> wasmtime::Result<i64> {
     let attempt = |process: &mut Process, memory: &mut LinearMemory<'_>| {
         (process.zi_alloc(memory, size), memory.wanted, memory.bytes.len() as u64)

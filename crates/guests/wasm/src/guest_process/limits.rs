@@ -1,10 +1,12 @@
-//! The bounds of a guest that the machine keeps; those of its handles and loops are in [`millrace_zabi::Limits`].
+//! The bounds of a guest that the wasm machine enforces; those of its handles and loops are in
+//! [`millrace_zabi::Limits`].
 
-/// Bounds of one guest, with their defaults and the answer when each is reached.
+/// Bounds of one guest, with their defaults and what happens when each is reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GuestLimits {
     /// Bytes of all linear memories, all tables and the heap of garbage-collected objects together. Growth beyond it
-    /// fails inside the guest: `memory.grow` returns -1, `zi_alloc` returns 0. A module that declares more is not started.
+    /// fails inside the guest: `memory.grow` returns -1, `zi_alloc` returns 0. A module that declares more is not
+    /// started.
     pub memory_bytes_max: usize,
     /// Elements of all tables together. `table.grow` beyond it returns -1.
     pub table_elements_max: usize,

@@ -22,7 +22,7 @@ pub enum GuestLoadError {
     Text(String),
     #[error("{0}")]
     Compile(String),
-    /// The names of all of them, as `module.name`.
+    /// The names of all such imports, as `module.name`.
     #[error("the module imports {}, but guests are given only the calls of zABI 2.5: {}", .0.join(", "), offered())]
     Imports(Vec<String>),
     /// An import has the name of a call and another type.
@@ -38,8 +38,8 @@ fn offered() -> String {
     calls::NAMES.map(|name| format!("{}.{name}", calls::IMPORT_MODULE)).join(", ")
 }
 
-/// Compiles modules of guests. Unlike those of effect runs they are not measured in fuel, which would slow every loop
-/// down; their time is measured by the clock. Clones share one engine.
+/// Compiles modules of guests. Unlike modules of effect runs, guests are not metered in fuel, which would slow down
+/// every loop; their time is measured by the clock. Clones share one engine.
 #[derive(Clone)]
 pub struct GuestCompiler {
     engine: Engine,

@@ -13,7 +13,7 @@ pub enum GuestOutcome {
     Failed(GuestFailure),
 }
 
-/// Why a guest did not come to its end.
+/// Why a guest did not end by returning from `main`.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GuestFailure {
     /// None of the guest's code ran: its memory or its data do not fit.
@@ -45,7 +45,7 @@ fn place(offset: Option<usize>, function: Option<&str>) -> String {
 }
 
 impl GuestOutcome {
-    /// Tells what the error means that came out of the guest's code.
+    /// Classifies the error that came out of the guest's code.
     pub(super) fn of_error(error: &wasmtime::Error, limits: &GuestLimits) -> GuestOutcome {
         match error.downcast_ref::<Unwound>() {
             Some(Unwound::Stopped) => return GuestOutcome::Stopped,

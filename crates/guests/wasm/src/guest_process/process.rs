@@ -1,4 +1,4 @@
-//! A guest that runs: its thread, its time limit, stopping it from outside.
+//! A running guest: its thread, its time limit, and stopping it from outside.
 
 use std::io;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -17,11 +17,11 @@ use super::state::{self, GuestState};
 const REQUEST_HANDLE: i32 = 0;
 const RESPONSE_HANDLE: i32 = 1;
 
-/// Room for the guest's frames, which wasmtime bounds by 512 KiB, and for the host's below them.
+/// Stack for the guest's frames, which wasmtime bounds by 512 KiB, and for the host's below them.
 const STACK_BYTES: usize = 2 << 20;
 
-/// A guest whose time is over has this long to give back what it holds. It takes longer only while it blocks in a standard
-/// stream, or while a name is resolved.
+/// How long a guest whose time is over has to release what it holds. A guest takes longer only while it blocks in a
+/// standard stream, or while a name is resolved.
 const STOP_MAX: Duration = Duration::from_millis(200);
 
 /// A guest on its thread. Dropping it stops the guest, without waiting for its end.
@@ -33,7 +33,7 @@ pub struct GuestProcess {
 }
 
 /// Stops a guest from any thread: while it computes, and while it waits in POLL. A guest that blocks in a read or write
-/// of a standard stream, or while a name is resolved, is stopped when that lets it go.
+/// of a standard stream, or while a name is resolved, is stopped when that call returns.
 #[derive(Clone, Debug)]
 pub struct GuestStopper {
     interrupter: Interrupter,
@@ -65,7 +65,7 @@ impl GuestStopper {
 }
 
 impl GuestModule {
-    /// Starts a guest on a thread of its own. `options.heap_base` is the module's own, whatever is given.
+    /// Starts a guest on a thread of its own. `options.heap_base` is replaced by the module's own.
     ///
     /// # Errors
     ///
@@ -75,7 +75,7 @@ impl GuestModule {
         let stopper = GuestStopper { interrupter: process.interrupter(), reason: Arc::default() };
         let (module, limits, reason) = (self.clone(), limits.clone(), Arc::clone(&stopper.reason));
         let (outcomes, outcome) = mpsc::channel();
-        // Dropped when the guest's thread ends, by which the thread of the limit learns of it.
+        // Dropped when the guest's thread ends, which tells the thread of the time limit.
         let limit = |max_ms| start_limit(max_ms, stopper.clone(), outcomes.clone());
         let alive = limits.wall_ms_max.map(limit).transpose()?;
         let thread = thread::Builder::new().name("millrace-guest".into()).stack_size(STACK_BYTES);
@@ -87,7 +87,7 @@ impl GuestModule {
                 }
                 (outcome, ..) => outcome,
             };
-            // Nobody may be waiting for it.
+            // Nobody may be waiting for the outcome.
             let _ = outcomes.send(outcome);
             drop(alive);
         })?;
@@ -101,9 +101,9 @@ impl GuestProcess {
         self.stopper.clone()
     }
 
-    /// Waits until the guest has ended and everything that it held is released. Only a guest whose time is over while it
-    /// blocks in a standard stream, or while a name is resolved, may still hold something: its thread ends when that lets
-    /// it go.
+    /// Waits until the guest has ended and everything that it held is released. Only a guest whose time is over while
+    /// it blocks in a standard stream, or while a name is resolved, may still hold something: its thread ends when that
+    /// call returns.
     pub fn wait(self) -> GuestOutcome {
         self.outcome.recv().unwrap_or(GuestOutcome::Failed(GuestFailure::HostFailed))
     }
@@ -115,8 +115,8 @@ impl Drop for GuestProcess {
     }
 }
 
-/// Starts a thread that stops the guest when its time is over. A guest that waits in POLL executes no code that could
-/// look at a clock.
+/// Starts a thread that stops the guest when its time is over. The guest itself cannot check: while it waits in POLL it
+/// executes no code.
 fn start_limit(max_ms: u64, stopper: GuestStopper, outcomes: Sender<GuestOutcome>) -> io::Result<Sender<()>> {
     let (alive, ended) = mpsc::channel();
     thread::Builder::new().name("millrace-limit".into()).spawn(move || {
@@ -132,7 +132,8 @@ fn start_limit(max_ms: u64, stopper: GuestStopper, outcomes: Sender<GuestOutcome
     Ok(alive)
 }
 
-/// Runs a guest to its end, on the calling thread. The store is gone when this returns, and all that the process held.
+/// Runs a guest to its end, on the calling thread. When this returns, the store and everything that the process held
+/// are released.
 fn run(module: &GuestModule, process: Process, limits: &GuestLimits) -> GuestOutcome {
     let mut store = state::store(module.code.module().engine(), process, limits);
     match call_main(module, &mut store) {
@@ -150,7 +151,7 @@ fn call_main(module: &GuestModule, store: &mut wasmtime::Store<GuestState>) -> w
     let handles = (REQUEST_HANDLE, RESPONSE_HANDLE);
     match instance.get_typed_func::<(i32, i32), i32>(&mut *store, "main") {
         Ok(main) => main.call(store, handles),
-        // `check_exports` let only one other type through.
+        // `check_exports` accepts only one other type.
         Err(_) => {
             instance.get_typed_func::<(i32, i32), ()>(&mut *store, "main")?.call(store, handles).map(|()| 0)
         }

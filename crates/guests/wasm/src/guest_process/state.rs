@@ -1,4 +1,4 @@
-//! The host's data beside one instance of a guest, and the time that the guest computes.
+//! The host's data for one instance of a guest, and the measurement of the guest's computing time.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use wasmtime::{Memory, Store, UpdateDeadline};
 use super::limits::GuestLimits;
 use crate::instance::Growth;
 
-/// Why the host unwinds a guest's code; the error that wasmtime carries out of it.
+/// Why the host unwinds a guest's code: the error that wasmtime carries out of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum Unwound {
     #[error("the guest was stopped")]
@@ -22,15 +22,15 @@ pub(super) struct GuestState {
     pub(super) process: Process,
     /// The export `memory`, found by the first call that needs it.
     pub(super) memory: Option<Memory>,
-    /// Counts the calls of the host: a guest that calls is not one that spins.
+    /// Counts the calls of the host: a guest that makes calls does not spin.
     pub(super) calls: u64,
     growth: Growth,
     step: StepClock,
 }
 
-/// Measures how long a guest computes without a call, in processor time of its thread: a guest that a busy machine keeps
-/// waiting is not one that spins. Calls only count themselves, which is cheaper than reading a clock: the step began when
-/// this clock first saw the number of calls, at most one epoch after the call.
+/// Measures how long a guest computes without a call, in processor time of its thread: a guest that waits for a busy
+/// machine does not spin. A call only increments a counter, which is cheaper than reading a clock: the step begins when
+/// this clock first sees the new count, at most one epoch after the call.
 struct StepClock {
     calls_seen: u64,
     began: Duration,
@@ -53,7 +53,8 @@ fn processor_time() -> Duration {
     Duration::new(seconds.unwrap_or(0), nanos.unwrap_or(0))
 }
 
-/// Returns a store whose code is unwound when its process is ended or a step takes too long. Called on the guest's thread.
+/// Returns a store whose code is unwound when its process is ended or a step takes too long. Called on the guest's
+/// thread.
 pub(super) fn store(engine: &wasmtime::Engine, process: Process, limits: &GuestLimits) -> Store<GuestState> {
     let state = GuestState {
         process,

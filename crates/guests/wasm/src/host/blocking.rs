@@ -1,12 +1,12 @@
-//! Calls that block a thread other than the host's: a bounded number of them.
+//! Calls that block a thread other than the host's, within a bound on their number.
 
 use std::sync::Arc;
 
 use millrace_runs::HandlerError;
 use tokio::sync::Semaphore;
 
-/// The places of a host for blocking calls. Files, output and input have places of their own: calls that wait for somebody
-/// who does not read or write do not hold up the others.
+/// The permits of a host for blocking calls. Files, output and input have permits of their own: calls that wait for
+/// somebody who does not read or write do not delay the others.
 pub(crate) struct BlockingPlaces {
     pub(crate) brief: Arc<Semaphore>,
     pub(crate) stream: Arc<Semaphore>,
@@ -24,7 +24,7 @@ impl BlockingPlaces {
     }
 }
 
-/// Does the work on another thread once there is a place. The work keeps its place until it returns, also when its run
+/// Does the work on another thread once there is a permit. The work keeps its permit until it returns, even if its run
 /// has ended meanwhile.
 pub(crate) async fn on_a_thread<T: Send + 'static>(
     places: Arc<Semaphore>,

@@ -7,16 +7,17 @@ use millrace_model::{Mono, TICK_MS};
 use millrace_shell::SystemClock;
 use tokio::sync::Notify;
 
-/// A step of the system's wall clock is believed after this time.
+/// How long a step of the system's wall clock must last before it is believed.
 const CLOCK_SETTLE_MS: u64 = 1_000;
 
-/// Which time a host's runs live in.
+/// The clock of a host's runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
     #[default]
     Real,
-    /// Starts at zero and jumps to the next timer as soon as every step, completion and handler has been served: the same
-    /// programs and handlers give the same trace every time. `system_start_ms` is what the wall clock shows at zero.
+    /// Starts at zero and jumps to the next timer as soon as every step, completion and handler has been served: the
+    /// same programs and handlers give the same trace every time. `system_start_ms` is the time of the wall clock at
+    /// zero.
     Virtual { system_start_ms: u64 },
 }
 
@@ -57,7 +58,7 @@ impl HostClock {
         }
     }
 
-    /// Whether this moment is over. Cheaper than [`HostClock::now`], which also reads the wall clock.
+    /// Whether this moment has passed. Cheaper than [`HostClock::now`], which also reads the wall clock.
     pub(crate) fn has_passed(&self, at: Mono) -> bool {
         match self {
             HostClock::Real(clock) => clock.until(at).is_zero(),
@@ -69,7 +70,7 @@ impl HostClock {
         matches!(self, HostClock::Virtual(_))
     }
 
-    /// The moment that is at least `ms` away.
+    /// The first moment that is surely `ms` away or more.
     pub(crate) fn after_ms(&self, ms: u64) -> Mono {
         match self {
             HostClock::Real(_) => self.now() + ms + TICK_MS,
@@ -100,7 +101,7 @@ impl VirtualClock {
         self.holds.load(SeqCst) > 0
     }
 
-    /// Never backwards.
+    /// Moves the clock forward, never backwards.
     pub(crate) fn move_to(&self, at: Mono) {
         self.now_ms.fetch_max(at.0, SeqCst);
     }

@@ -1,7 +1,8 @@
-//! The host's thread: it drives the scheduler, calls handlers, and waits for whatever comes next.
+//! The host's thread: drives the scheduler, calls handlers, and waits for what comes next.
 //!
 //! A turn: commands, then a tick of the scheduler with its steps, then the futures of handlers. The steps end with the
-//! scheduler's budget, with the time of a tick, or when a command cancels a run. A turn that leaves nothing to do waits; under a virtual clock it moves the clock to the next timer instead.
+//! scheduler's budget, with the time of a tick, or when a command cancels a run. After a turn that leaves nothing to do
+//! the thread waits; under a virtual clock it moves the clock to the next timer instead.
 
 mod answers;
 mod effects;
@@ -32,10 +33,10 @@ use crate::handlers::HandlerSlot;
 use crate::module::Module;
 use crate::value::Value;
 
-/// Polls of handlers' futures in one turn; those beyond wait for the next turn, after the scheduler had its tick.
+/// Polls of handlers' futures in one turn; futures beyond that wait for the next turn, after the scheduler's tick.
 const POLLS_PER_TURN_MAX: usize = 1_024;
 
-/// See the file's documentation.
+/// The state of the host's thread.
 pub(crate) struct Driver {
     runs: Runs<WasmGuest>,
     instances: Instances,
@@ -43,12 +44,12 @@ pub(crate) struct Driver {
     hosted: BTreeMap<InstanceId, Hosted>,
     /// Active runs by their serial number. Looked up, never iterated.
     entries: HashMap<u64, RunEntry>,
-    /// Runs that the scheduler had no room for, in their order. Bounded by `runs_max`, as the inbox counts them.
+    /// Runs that the scheduler had no room for, in their order. Bounded by `runs_max`, because the inbox counts them.
     waiting_starts: VecDeque<Launch>,
     /// When runs are to be cancelled.
     cancels: BTreeMap<(Mono, u64), RunId>,
     handlers: HandlerFutures,
-    /// Answers that the scheduler's external queue had no room for. No future is polled while there are any.
+    /// Answers that found the scheduler's external queue full. No future is polled while there are any.
     deferred: VecDeque<(CallId, Answer<Value>)>,
     inbox: Arc<Inbox>,
     tools: Arc<CallTools>,
@@ -61,7 +62,7 @@ pub(crate) struct Driver {
 struct Hosted {
     handlers: Vec<HandlerSlot>,
     active_runs: usize,
-    /// No handle is left: to be freed when its last run has ended.
+    /// No handle is left: the instance is freed when its last run has ended.
     unused: bool,
 }
 
@@ -72,9 +73,9 @@ struct RunEntry {
     module: Module,
     cell: CellGuard,
     cancel_at: Option<Mono>,
-    /// The observer has heard that the run is cancelled.
+    /// The observer has been told that the run is cancelled.
     cancel_is_told: bool,
-    /// The operation whose handler is at work, and how to stop its future.
+    /// The operation whose handler is working, and the handle that stops its future.
     working: Option<(u32, Option<AbortHandle>)>,
 }
 
@@ -115,7 +116,7 @@ impl Driver {
     }
 }
 
-/// Observers are other people's code: their panic must not end the host.
+/// Calls the observer. Its code is the embedder's: a panic in it must not end the host.
 fn tell(observer: &mut Option<Observer>, event: RunEvent<'_>) {
     if let Some(observer) = observer {
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| observer(event)));
@@ -131,7 +132,7 @@ impl RunEntry {
     }
 }
 
-/// Refuses further commands and lets go of everybody who waits, however the thread ends.
+/// When dropped, refuses further commands and releases everybody who waits, however the thread ends.
 struct StopInbox(Arc<Inbox>);
 
 impl Drop for StopInbox {

@@ -1,4 +1,4 @@
-//! The way to the host's thread.
+//! The commands to the host's thread, and their queue.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
@@ -13,7 +13,7 @@ use crate::guest::InstanceId;
 use crate::handlers::HandlerSlot;
 use crate::instance::InstanceState;
 
-/// An instruction for the host's thread.
+/// A command for the host's thread.
 pub(crate) enum Command {
     Add {
         id: InstanceId,
@@ -24,13 +24,13 @@ pub(crate) enum Command {
     Remove {
         id: InstanceId,
     },
-    /// These runs, at once and in this order.
+    /// Starts these runs, at once and in this order.
     Start(Vec<Launch>),
-    /// The outcome is decided already; the scheduler must let go of the run.
+    /// The outcome is decided already; the scheduler must release the run.
     Cancel {
         run: RunNumber,
     },
-    /// Somebody wanted to cancel a run that had its outcome already: for the observer.
+    /// A cancellation of a run that already had its outcome: for the observer.
     CancelRefused {
         run: RunNumber,
     },
@@ -38,22 +38,22 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// Whether the steps of a tick end for it.
+    /// Whether the steps of a tick end when this command arrives.
     fn is_urgent(&self) -> bool {
         matches!(self, Command::Cancel { .. } | Command::Stop)
     }
 }
 
-/// Refused cancellations that wait for the host's thread. The observer does not hear of those beyond.
+/// Refused cancellations that wait for the host's thread. The observer is not told of further ones.
 const REFUSED_CANCELS_MAX: usize = 1_024;
 
-/// Bounded by the runs and instances there are: each is started, cancelled and removed once. Refused cancellations have
-/// a bound of their own.
+/// The queue of commands. Bounded by the number of runs and instances: each is started, cancelled and removed once.
+/// Refused cancellations have a bound of their own.
 pub(crate) struct Inbox {
     state: Mutex<InboxState>,
-    /// An urgent command waits. Read after every step, so without the lock.
+    /// An urgent command waits. Checked after every step, so it is readable without the lock.
     urgent: AtomicBool,
-    /// Notified for every command, and by whatever else the host's thread must look at.
+    /// Notified for every command, and by everything else that the host's thread must react to.
     pub(crate) wake: Arc<Notify>,
     runs_max: usize,
 }
@@ -93,7 +93,7 @@ impl Inbox {
         Ok(())
     }
 
-    /// Tells the observer of a cancellation that came too late.
+    /// Queues a notice for the observer that a cancellation came too late.
     pub(crate) fn push_refused_cancel(&self, run: RunNumber) {
         let mut state = self.lock();
         if state.stopped || state.refused_cancels >= REFUSED_CANCELS_MAX {
@@ -105,8 +105,8 @@ impl Inbox {
         self.wake.notify_one();
     }
 
-    /// Numbers the runs and hands them over. Numbers are given in the order in which the scheduler starts the runs, so
-    /// they are the scheduler's own.
+    /// Numbers the runs and queues them. Numbers are given in the order in which the scheduler starts the runs, so they
+    /// equal the scheduler's own.
     pub(crate) fn push_starts(&self, mut launches: Vec<Launch>) -> Result<Vec<RunNumber>, StartError> {
         let mut state = self.lock();
         if state.stopped {
@@ -134,7 +134,7 @@ impl Inbox {
         std::mem::take(&mut state.commands)
     }
 
-    /// Whether a command waits for which the steps of a tick end.
+    /// Whether an urgent command waits, which ends the steps of a tick.
     pub(crate) fn is_urgent(&self) -> bool {
         self.urgent.load(SeqCst)
     }
@@ -147,7 +147,7 @@ impl Inbox {
         self.lock().active_runs -= 1;
     }
 
-    /// Refuses everything from now on. Returns what nobody will carry out.
+    /// Refuses everything from now on. Returns the commands that nobody will carry out.
     pub(crate) fn stop(&self) -> VecDeque<Command> {
         let mut state = self.lock();
         state.stopped = true;

@@ -15,7 +15,7 @@ use crate::module::{Module, export_names, is_protocol_export};
 use crate::pure;
 use crate::value::Value;
 
-/// A run to be started.
+/// The description of a run to be started.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunStart {
     /// The export's name, with or without `_effectful`.
@@ -56,7 +56,7 @@ pub(crate) struct Launch {
     pub(crate) cancel_after_ms: Option<u64>,
 }
 
-/// Cancels the run when it is dropped without an outcome, so that nobody waits for ever.
+/// Cancels the run if it is dropped without an outcome, so that nobody waits for ever.
 pub(crate) struct CellGuard(pub(crate) Arc<OutcomeCell>);
 
 impl Drop for CellGuard {
@@ -127,7 +127,7 @@ impl Instance {
         let Module { info, code } = &self.0.module;
         let (export, function) = export_names(&start.export);
         let entry = match (code.get_export(&function), code.get_export(export)) {
-            // Such as `resume`, whose function continues runs and begins none.
+            // For example `resume`: its function continues runs and begins none.
             (Some(_), _) if is_protocol_export(&function) => return Err(self.missing(function)),
             (Some(_), _) => {
                 let mut payload = Vec::new();
@@ -190,8 +190,8 @@ impl RunHandle {
         self.cell.wait().await
     }
 
-    /// Waits for the run's outcome and blocks the thread meanwhile. Never to be called by a handler, whose thread is the
-    /// one that would have to go on.
+    /// Waits for the run's outcome and blocks the thread meanwhile. A handler must never call it: its own thread is the
+    /// one that would have to make progress.
     pub fn wait(&self) -> EffectOutcome {
         self.cell.wait_blocking()
     }
@@ -202,9 +202,9 @@ impl RunHandle {
     }
 
     /// Cancels the run. Its program is not resumed, its handlers are not called any more, and their late answers are
-    /// dropped. Returns false, and changes nothing, if the run had ended or was cancelled before. The outcome is decided
-    /// at once, and can be seen when the host's thread has released the run. A step that is under way is not cut off,
-    /// because the runs of an instance share its memory: it ends by itself, or by [`RunLimits`].
+    /// dropped. Returns false, and changes nothing, if the run had ended or was cancelled before. The outcome is
+    /// decided at once, and becomes visible when the host's thread has released the run. A step in progress is not cut
+    /// off, because the runs of an instance share its memory: it ends by itself, or by [`RunLimits`].
     pub fn cancel(&self, reason: Option<Value>) -> bool {
         let accepted = self.cell.decide(EffectOutcome::Cancelled { reason });
         if accepted {

@@ -1,4 +1,4 @@
-//! What a host tells about its runs as they go: for traces, recordings and logs. Nothing depends on it.
+//! Events of runs as they happen, for traces, recordings and logs. Nothing depends on them.
 
 use crate::fault::RunFailure;
 use crate::handler::HandlerResult;
@@ -6,7 +6,7 @@ use crate::host::outcome::{EffectOutcome, RunNumber};
 use crate::table::EffectOp;
 use crate::value::Value;
 
-/// A moment of a run, in the order in which things happened on the host's thread.
+/// An event of a run, in the order in which events happened on the host's thread.
 #[derive(Clone, Copy, Debug)]
 pub enum RunEvent<'a> {
     Started {
@@ -25,15 +25,15 @@ pub enum RunEvent<'a> {
         run: RunNumber,
         op: &'a EffectOp,
     },
-    /// The handler answered while the run waited for it; late answers are not told.
+    /// The handler answered while the run waited for it; late answers are not reported.
     Reply {
         run: RunNumber,
         step: u64,
         op: &'a EffectOp,
         reply: &'a HandlerResult,
     },
-    /// Somebody asked to cancel the run. Not accepted: the run had ended, or was cancelled before. Of refused requests
-    /// that come faster than the host's thread reads them, some are not told.
+    /// Somebody asked to cancel the run. Not accepted: the run had ended, or was cancelled before. If refused requests
+    /// come faster than the host's thread reads them, some are not reported.
     Cancel {
         run: RunNumber,
         accepted: bool,
@@ -44,8 +44,9 @@ pub enum RunEvent<'a> {
     },
 }
 
-/// Hears of everything that happens to the runs of a host. Called on the host's thread; a panic is caught.
+/// Is called for every event of the runs of a host. Called on the host's thread; a panic is caught.
 pub type Observer = Box<dyn FnMut(RunEvent<'_>) + Send>;
 
-/// Hears of failed runs, before their outcome is known to others. Called on the host's thread; a panic is caught.
+/// Is called for failed runs, before their outcome is visible to others. Called on the host's thread; a panic is
+/// caught.
 pub type ErrorSink = Box<dyn FnMut(RunNumber, &RunFailure) + Send>;

@@ -67,8 +67,8 @@ impl EffectOutcome {
     }
 }
 
-/// Holds the outcome of one run. The arbiter between a cancellation and the run's own end: whichever is decided first is
-/// the outcome. Those who wait see it when the host's thread has released the run and told its observer.
+/// Holds the outcome of one run. Arbitrates between a cancellation and the run's own end: whichever is decided first is
+/// the outcome. Waiters see it when the host's thread has released the run and told its observer.
 #[derive(Debug, Default)]
 pub(crate) struct OutcomeCell {
     state: Mutex<CellState>,
@@ -103,7 +103,7 @@ impl OutcomeCell {
         self.lock().decided.is_some()
     }
 
-    /// Lets everybody see what was decided.
+    /// Makes the decided outcome visible to everybody.
     pub(crate) fn publish(&self) {
         self.lock().is_published = true;
         self.blocked.notify_all();
@@ -117,7 +117,7 @@ impl OutcomeCell {
 
     pub(crate) async fn wait(&self) -> EffectOutcome {
         loop {
-            // Registered before the look, so that an outcome published in between wakes it.
+            // Registered before the check, so that an outcome published in between wakes it.
             let mut notified = std::pin::pin!(self.waiting.notified());
             notified.as_mut().enable();
             if let Some(outcome) = self.get() {

@@ -11,7 +11,7 @@ use millrace_model::Mono;
 use millrace_runs::{CallId, HandlerError};
 use tokio::sync::Notify;
 
-/// The sleeps of a host. Bounded by the scheduler's limits on timers, which refuse those beyond.
+/// The sleeps of a host. Bounded by the scheduler's limits on timers, which refuse further ones.
 #[derive(Clone)]
 pub(crate) struct Sleeps {
     state: Arc<Mutex<SleepState>>,
@@ -21,7 +21,7 @@ pub(crate) struct Sleeps {
 #[derive(Default)]
 struct SleepState {
     next_token: u64,
-    /// Set by handlers and not yet known to the scheduler.
+    /// Sleeps that handlers have begun and the scheduler does not know yet.
     requests: Vec<SleepRequest>,
     waiting: BTreeMap<u64, Waiting>,
 }
@@ -89,7 +89,7 @@ impl Future for Sleep {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let mut state = self.sleeps.lock();
-        // A sleep that was awaited to its end is over.
+        // A sleep that was already awaited to its end is over.
         let Some(waiting) = state.waiting.get_mut(&self.token) else { return Poll::Ready(Ok(())) };
         match waiting.result.take() {
             Some(result) => {

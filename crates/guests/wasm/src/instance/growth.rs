@@ -1,16 +1,16 @@
-//! The account of what an instance has grown to: all its memories, all its tables and its heap of objects together.
+//! The accounting of an instance's growth: all its memories, all its tables and its heap of objects together.
 //!
 //! wasmtime's own `StoreLimits` bounds each memory and each table by itself, and a module may declare a hundred
 //! of either kind.
 
 use wasmtime::ResourceLimiter;
 
-/// A table's element takes a pointer in wasmtime, whatever its type.
+/// wasmtime stores an element of a table as a pointer, whatever its type.
 const ELEMENT_BYTES: usize = size_of::<usize>();
 
 /// See the file's documentation. The counts never fall: wasm has no instruction that shrinks anything, and growth that
-/// the system refuses after it was allowed here stays counted. `memory_grow_failed` cannot give it back, because
-/// wasmtime also calls it for growth that was never asked for here, so a guest could lower its account at will.
+/// the system refuses after it was allowed here stays counted. `memory_grow_failed` cannot give it back: wasmtime also
+/// calls it for growth that was never counted here, so a guest could lower its account at will.
 #[derive(Debug)]
 pub(crate) struct Growth {
     bytes: usize,
@@ -43,7 +43,7 @@ impl ResourceLimiter for Growth {
         desired: usize,
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
-        // wasmtime would refuse it after this call; refused here, it is not counted.
+        // wasmtime would refuse such growth after this call; refused here, it is not counted.
         let is_declared = maximum.is_none_or(|maximum| desired <= maximum);
         Ok(is_declared && self.count_bytes(desired.saturating_sub(current)))
     }

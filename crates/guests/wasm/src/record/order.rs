@@ -1,5 +1,5 @@
-//! The order of events in a recording. A recording with deleted, swapped or copied lines is one that no run could have
-//! made, and its replay would wait for steps that never come: such a recording is refused.
+//! Checks the order of events in a recording. No run can have made a recording with deleted, swapped or copied lines,
+//! and its replay would wait for steps that never come: such a recording is refused.
 
 use std::collections::BTreeMap;
 

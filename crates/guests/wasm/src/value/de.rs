@@ -1,4 +1,4 @@
-//! Values to Rust types, through serde.
+//! Converts values to Rust types, through serde.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{self, Deserialize, DeserializeOwned, EnumAccess, IntoDeserializer, VariantAccess, Visitor};
@@ -6,8 +6,8 @@ use serde::de::{self, Deserialize, DeserializeOwned, EnumAccess, IntoDeserialize
 use super::Value;
 use super::ser::ConvertError;
 
-/// Returns the Rust type that a value stands for. Types are strict: an integer is no float and nil is no number,
-/// because a module would turn a wrong type into zero without a word.
+/// Converts a value to a Rust type. Types are strict: an integer is no float and nil is no number, because a module
+/// would silently turn a wrong type into zero.
 ///
 /// # Errors
 ///

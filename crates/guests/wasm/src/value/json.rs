@@ -6,8 +6,8 @@ use super::Value;
 
 impl Value {
     /// Returns the value as JSON. Bytes become an array of numbers. Floats that JSON cannot write become the strings
-    /// `NaN`, `Infinity` and `-Infinity`. Map keys that are not strings are written as their own JSON text; a map in which
-    /// two keys would have the same text becomes `{"map":[[key,value],...]}`, so that no entry is lost.
+    /// `NaN`, `Infinity` and `-Infinity`. Map keys that are not strings are written as their own JSON text; a map in
+    /// which two keys would have the same text becomes `{"map":[[key,value],...]}`, so that no entry is lost.
     pub fn to_json(&self) -> Json {
         match self {
             Value::Nil => Json::Null,

@@ -1,4 +1,4 @@
-//! Rust types to values, through serde.
+//! Converts Rust types to values, through serde.
 
 use std::fmt;
 

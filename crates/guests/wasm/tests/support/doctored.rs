@@ -1,4 +1,4 @@
-//! Modules that say whatever a test wants: wrong statuses, lengths that lie, payloads of any bytes.
+//! Modules that send whatever a test wants: wrong statuses, false lengths, payloads of any bytes.
 
 use std::fmt::Write;
 
@@ -23,7 +23,7 @@ pub struct Doctored {
 pub struct Step {
     pub status: i32,
     pub payload: Vec<u8>,
-    /// Instead of the payload's length.
+    /// Reported instead of the payload's length.
     pub len: Option<i32>,
     pub null_continuation: bool,
     pub null_result: bool,

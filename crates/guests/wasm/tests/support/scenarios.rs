@@ -1,5 +1,5 @@
-//! The conformance scenarios of the event-loop specification, for either generation. Each is a test in `conformance_a.rs`
-//! and in `conformance_b.rs`.
+//! The conformance scenarios of the event-loop specification, for either generation. Each is a test in
+//! `conformance_a.rs` and in `conformance_b.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
@@ -68,7 +68,7 @@ pub fn resume_or_end_for_a_tail_op_fails_before_resumption(generation: Generatio
         });
         let run = instance.start("main", vec![]).unwrap();
         assert_eq!(failure(run.wait()), expected);
-        // A program that had been resumed would have asked for its third effect.
+        // A resumed program would have asked for its third effect.
         let told = ["call bump[Int(0)]", "bump resume 1", "call tick[Int(1)]", reply, "failed"];
         let told = told.map(|line| format!("{} {line}", run.id()));
         assert_eq!(fixture.trace.lines()[before..], told);
@@ -166,7 +166,7 @@ pub fn explicit_cancellation_drops_late_completions(generation: Generation) {
     assert!(cancelled.cancel(Some(Value::from("enough"))));
     assert!(!cancelled.cancel(None), "idempotent");
     assert_eq!(cancelled.wait(), EffectOutcome::Cancelled { reason: Some(Value::from("enough")) });
-    // The handler's future is dropped with its run, or its answer is.
+    // Either the handler's future was dropped with its run, or its answer is dropped.
     let _ = answer.send(7);
     assert_eq!(value(run(&instance)), 5, "other runs are not concerned");
     assert_eq!(cancelled.wait().kind(), "cancelled");
@@ -183,7 +183,7 @@ pub fn cancelling_an_ended_run_changes_nothing(generation: Generation) {
     assert_eq!(value(ended.wait()), 6);
     assert!(!ended.cancel(None));
     assert_eq!(value(ended.wait()), 6);
-    // Commands are read in their order: the refusal has been told when a later run has ended.
+    // Commands are read in their order: when a later run has ended, the refusal has been reported.
     assert_eq!(value(run(&instance)), 6);
     let trace = fixture.trace.lines();
     let of_first: Vec<&String> = trace.iter().filter(|line| line.starts_with("run_1 ")).collect();
@@ -227,7 +227,7 @@ pub fn a_tick_ends_with_its_budget(generation: Generation) {
             }
         });
         instance.start_all(mains(2)).unwrap().iter().for_each(|run| drop(run.wait()));
-        // The answer to the second run's first call is ready at once, and is looked at when the tick has ended.
+        // The answer to the second run's first call is ready at once, and is processed when the tick has ended.
         let trace = fixture.trace.lines();
         let answered = trace.iter().position(|line| line == "run_2 bump resume 0").unwrap();
         let steps = trace[..answered].iter().filter(|line| line.contains(" call ")).count();
@@ -290,7 +290,7 @@ pub fn an_external_completion_is_served_beside_endless_chains(generation: Genera
         set(handlers, "tick", &answer);
     });
     let runs = instance.start_all(mains(RUNS)).unwrap();
-    // The first run's second call is waited for as well: nobody opens the gate again.
+    // The first run waits in its second call as well: nobody opens the gate again.
     while !fixture.trace.lines().contains(&"run_1 call tick[Int(1)]".to_owned()) {
         std::thread::yield_now();
     }
@@ -356,7 +356,7 @@ pub fn a_failed_run_does_not_poison_its_instance(generation: Generation) {
         on(handlers, "tick", |_| tail(1));
     });
     assert_eq!(failure(run(&instance)), "no");
-    // The module reads no 64-bit integers: A traps, and B is not even asked, because the type is known to be i32.
+    // The module cannot read 64-bit integers: A traps, and B is not even called, because its type is known to be i32.
     let second = failure(run(&instance));
     assert!(second.contains(&text(generation, "unreachable", "expected i32")), "{second}");
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! The frame DONE: what became of a job.
+//! The frame DONE: the result of a job.
 
 use millrace_reactor::zcl1::{FieldWriter, Header};
 
@@ -10,7 +10,7 @@ const OP_DONE: u16 = 100;
 
 #[derive(Debug)]
 pub(super) struct Completion {
-    /// Of the request.
+    /// The op of the request.
     pub(super) op: u16,
     pub(super) rid: u32,
     pub(super) result: Result<Done, JobError>,
@@ -23,7 +23,7 @@ pub(super) struct Done {
     pub(super) extra: Vec<u8>,
 }
 
-/// The message of an error completion.
+/// An error completion; the text is its message.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct JobError(pub(super) String);
 
@@ -32,7 +32,7 @@ impl Done {
         Done { count: 0, extra: Vec::new() }
     }
 
-    /// A count that fits a frame.
+    /// Makes a result with a count, which is capped to fit its field.
     pub(super) fn counted(count: usize, extra: Vec<u8>) -> Done {
         Done { count: u32::try_from(count).unwrap_or(u32::MAX), extra }
     }

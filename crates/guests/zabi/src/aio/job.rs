@@ -20,7 +20,7 @@ const OPEN_CREATE: u32 = 4;
 const OPEN_TRUNCATE: u32 = 8;
 const OPEN_APPEND: u32 = 0x10;
 
-/// Paths and data were copied from the guest's memory when the request came.
+/// The operations. Paths and data were copied from the guest's memory when the request arrived.
 #[derive(Debug)]
 pub(super) enum Job {
     Open { path: Vec<u8>, flags: u32, mode: u32 },
@@ -85,7 +85,7 @@ impl Job {
                 let path = allowed(root, &path, LinkAtEnd::Refuse)?;
                 finished("rmdir", root.remove_dir(&path))
             }
-            // A link may be removed and described; it is not followed.
+            // A link is removed or described itself; it is not followed.
             Job::Unlink { path } => {
                 finished("unlink", root.remove_file(&allowed(root, &path, LinkAtEnd::Keep)?))
             }

@@ -1,4 +1,4 @@
-//! A path that a guest named: absolute, and taken as a path beneath the granted folder.
+//! A path from a guest: absolute, and interpreted beneath the granted folder.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 /// A longer segment cannot name a file on any usual file system.
 const SEGMENT_BYTES_MAX: usize = 255;
 
-/// Returns the path relative to the folder; `None` if the path is not absolute, or has a segment that is denied (`..`, or
-/// too long). The folder itself is `.`.
+/// Returns the path relative to the folder; `None` if the path is not absolute, or has a segment that is denied (`..`,
+/// or too long). The folder itself is `.`.
 pub(super) fn beneath_root(path: &[u8]) -> Option<PathBuf> {
     let rest = path.strip_prefix(b"/")?;
     let mut relative = PathBuf::new();
@@ -21,9 +21,9 @@ pub(super) fn beneath_root(path: &[u8]) -> Option<PathBuf> {
     Some(if relative.as_os_str().is_empty() { Path::new(".").to_owned() } else { relative })
 }
 
-/// Returns an absolute path without `..` and without links to the file that the operating system finds at `path`. The last
-/// segment may be a link, or missing, unless `follows_last` and it exists. A path whose folder does not exist stays as it
-/// is, for the request to fail.
+/// Returns an absolute path, without `..` and without links, to the file that the operating system finds at `path`. The
+/// last segment may be a link, or missing, unless `follows_last` is set and it exists. A path whose folder does not
+/// exist is returned as it is, so that the request fails.
 pub(super) fn as_the_system_finds(path: &[u8], follows_last: bool) -> PathBuf {
     let path = Path::new(OsStr::from_bytes(path));
     let followed = if follows_last { path.canonicalize().ok() } else { None };

@@ -21,7 +21,7 @@ const OP_STAT: u16 = 8;
 const OP_READDIR: u16 = 9;
 
 const OPEN_BYTES_MIN: usize = 20;
-/// A read returns no more, so that its frame stays below the limit of 65,536 bytes.
+/// The most that a read returns, so that its frame stays below the limit of 65,536 bytes.
 pub(super) const READ_BYTES_MAX: u32 = 60_000;
 pub(super) const WRITE_BYTES_MAX: u32 = 1 << 20;
 
@@ -66,7 +66,7 @@ impl RequestHandler for Submission<'_> {
 
 impl Submission<'_> {
     fn submit(&self, op: u16, rid: u32, payload: &[u8]) -> Result<(), &'static str> {
-        // The length was checked with the header.
+        // The header's check has covered the payload's length.
         let job = self.decode(op, payload).map_err(|_: FieldError| "bad payload")??;
         let queued = QueuedJob { op, rid, job };
         let is_new = self.shared.state().accept(queued, &self.shared.limits).ok_or("queue full")?;
@@ -77,7 +77,7 @@ impl Submission<'_> {
         Ok(())
     }
 
-    /// The inner error is one of a field's value.
+    /// Decodes a request. The inner error is about the value of a field.
     fn decode(&self, op: u16, payload: &[u8]) -> Result<Result<Job, &'static str>, FieldError> {
         let mut fields = FieldReader::new(payload);
         let job = match op {

@@ -1,5 +1,6 @@
-//! The granted folder. Every lookup goes through `cap-std`, which does not let a path leave the open folder, however it is
-//! spelled and whatever links it meets. Links are refused besides, as the reference does with a root.
+//! The granted folder. Every lookup goes through `cap-std`, which lets no path leave the open folder, however it is
+//! written and whatever links it meets. In a granted folder links are refused as well, as the reference does with a
+//! root.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -12,7 +13,7 @@ use millrace_reactor::zcl1::FieldWriter;
 
 use super::path::{as_the_system_finds, beneath_root};
 
-/// A folder that cannot be granted.
+/// Why a folder cannot be granted.
 #[derive(Debug, thiserror::Error)]
 #[error("the folder {path} cannot be granted: {source}")]
 pub struct FileRootError {
@@ -27,18 +28,18 @@ pub struct FileRoot {
     is_confined: bool,
 }
 
-/// What a request does with a link at the end of its path.
+/// How a request treats a link at the end of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LinkAtEnd {
-    /// The request means the file that the link leads to. In a granted folder such a path is denied.
+    /// The request is about the file that the link leads to. In a granted folder such a path is denied.
     Follow,
-    /// The request fails by itself. In a granted folder such a path is denied.
+    /// The request fails at the link. In a granted folder such a path is denied.
     Refuse,
-    /// The request means the link itself.
+    /// The request is about the link itself.
     Keep,
 }
 
-/// How a file is to be opened: the flags of OPEN.
+/// How to open a file: the flags of OPEN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct OpenFlags {
     pub(super) read: bool,
@@ -60,7 +61,7 @@ pub(super) struct Entries {
 const MODE_MAX: u32 = 0o777;
 
 impl FileRoot {
-    /// Opens the folder, once: what is renamed to its path later is not what was granted.
+    /// Opens the folder, once: a folder that is renamed to its path later is not granted.
     ///
     /// # Errors
     ///
@@ -71,7 +72,7 @@ impl FileRoot {
         Ok(FileRoot { dir: Arc::new(dir), is_confined: true })
     }
 
-    /// The whole file system, with paths as the operating system takes them: relative to the working folder of the
+    /// The whole file system, with paths as the operating system interprets them: relative to the working folder of the
     /// program, with `..`, through links. For guests that are code of the program itself, which nothing confines.
     ///
     /// # Errors
@@ -97,9 +98,9 @@ impl FileRoot {
         path.ancestors().skip(usize::from(!last_too)).filter(|path| !path.as_os_str().is_empty()).any(is_link)
     }
 
-    /// Only regular files are opened: a pipe or a device would hold up a worker.
+    /// Opens regular files only: a pipe or a device would block a worker.
     pub(super) fn open_file(&self, path: &Path, flags: OpenFlags, mode: u32) -> io::Result<std::fs::File> {
-        // `std` creates files only for writing; the guest may create one for reading.
+        // `std` creates files only for writing; a guest may create one for reading.
         if flags.create && !flags.write {
             let mut create = OpenOptions::new();
             create.write(true).create_new(true).mode(mode & MODE_MAX);
@@ -134,7 +135,7 @@ impl FileRoot {
         self.dir.remove_file(path)
     }
 
-    /// Returns `u64 size, u64 mtime_ns, u32 mode, u32 uid, u32 gid, u32 0`. A link is described itself.
+    /// Returns `u64 size, u64 mtime_ns, u32 mode, u32 uid, u32 gid, u32 0`. Describes a link itself, not its target.
     pub(super) fn stat(&self, path: &Path) -> io::Result<Vec<u8>> {
         let metadata = self.dir.symlink_metadata(path)?;
         let seconds = u64::try_from(metadata.mtime()).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The part of a handle of `file/aio` that worker threads use too.
+//! The part of a handle of `file/aio` that it shares with worker threads.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use crate::requests::{ANSWER_BYTES_MAX, error_payload};
 use crate::signals::ReadySignal;
 
 pub(super) const TRACE: &str = "file.aio";
-/// Acknowledgements have this room for themselves: completions never take it.
+/// Room that is reserved for acknowledgements: completions never take it.
 const ACK_BYTES_MAX: usize = 65_536;
 
 #[derive(Debug)]
@@ -31,15 +31,15 @@ pub(super) struct SharedHandle {
 #[derive(Debug)]
 pub(super) struct SharedState {
     pub(super) output: FrameQueue,
-    /// Of completions, queued or to come, and of data that waits to be written.
+    /// The bytes of completions, queued or expected, and of data that waits to be written.
     share: BudgetShare,
-    /// Waiting for a worker, in the order of their requests.
+    /// Jobs that wait for a worker, in the order of their requests.
     pub(super) jobs: VecDeque<QueuedJob>,
-    /// Bytes that completions of waiting and running jobs may need: every accepted job can be answered.
+    /// Bytes that completions of waiting and running jobs may need, so that every accepted job can be answered.
     reserved_bytes: usize,
     /// Bytes that waiting jobs are to write.
     data_bytes: usize,
-    /// A worker has the handle, or it is in the workers' queue.
+    /// A worker has the handle, or the handle is in the workers' queue.
     is_scheduled: bool,
     is_closed: bool,
 }
@@ -99,7 +99,7 @@ impl SharedHandle {
 }
 
 impl SharedState {
-    /// Takes a job. Returns whether the workers must be told of the handle, or `None` if there is no room.
+    /// Accepts a job. Returns whether the workers must be told of the handle, or `None` if there is no room.
     pub(super) fn accept(&mut self, queued: QueuedJob, limits: &AioLimits) -> Option<bool> {
         let completion = queued.job.completion_bytes_max();
         let data = queued.job.data_bytes();
@@ -117,12 +117,12 @@ impl SharedState {
         Some(!std::mem::replace(&mut self.is_scheduled, true))
     }
 
-    /// Whether the job that needs most would be taken. The budget of all handles is left out: what other handles give
-    /// back does not change the readiness of this one.
+    /// Whether there is room for the largest job. The budget of all handles is ignored: bytes that other handles give
+    /// back do not change the readiness of this one.
     pub(super) fn has_room_for_any_job(&self, limits: &AioLimits) -> bool {
         let output = self.output.len_bytes() + self.reserved_bytes + Job::COMPLETION_BYTES_MAX;
         let data = self.data_bytes + WRITE_BYTES_MAX as usize;
-        // A handle with nothing to wait for is writable, however small its bounds are.
+        // A handle that nothing is pending for is writable, however small its limits are.
         let is_idle = self.output.is_empty() && self.reserved_bytes == 0;
         let has_room = output <= limits.output_bytes_max && data <= limits.data_bytes_max;
         self.jobs.len() < limits.jobs_max && (has_room || is_idle)
@@ -134,12 +134,12 @@ impl SharedState {
         count
     }
 
-    /// Gives back to the budget what is not needed any more.
+    /// Gives back to the budget what is no longer needed.
     fn settle(&mut self) {
         self.share.shrink_to(self.output.len_bytes() + self.reserved_bytes + self.data_bytes);
     }
 
-    /// Takes back the last accepted job: there is no worker to execute it.
+    /// Withdraws the job that was accepted last: there is no worker to execute it.
     pub(super) fn withdraw_last(&mut self) {
         self.is_scheduled = false;
         if let Some(queued) = self.jobs.pop_back() {

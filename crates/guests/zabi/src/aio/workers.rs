@@ -15,7 +15,8 @@ pub(crate) struct WorkerPool {
 
 #[derive(Debug, Default)]
 struct PoolState {
-    /// Handles with jobs, each once: their number bounds the queue. The oldest has its turn first, for one job.
+    /// Handles with jobs, each listed once, so their number bounds the queue. The oldest is served first, one job at a
+    /// time.
     ready: VecDeque<Arc<SharedHandle>>,
     threads: Vec<JoinHandle<()>>,
     idle: usize,
@@ -28,7 +29,7 @@ impl WorkerPool {
         Arc::new(WorkerPool { state: Mutex::default(), wake: Condvar::new(), threads_max })
     }
 
-    /// Has a worker execute the jobs of a handle. Returns false if there is no thread and none can be started.
+    /// Queues a handle, whose jobs a worker then executes. Returns false if there is no thread and none can be started.
     pub(super) fn schedule(self: &Arc<WorkerPool>, handle: &Arc<SharedHandle>) -> bool {
         let mut state = self.state();
         if state.is_stopping {

@@ -17,7 +17,7 @@ use crate::requests::{ANSWER_BYTES_MAX, error_payload, header_fault, one_frame};
 use crate::signals::ReadySignal;
 use crate::wait::Waiter;
 
-/// With header, trace and the lengths of the fields a message stays below [`ANSWER_BYTES_MAX`].
+/// Together with header, trace and field lengths, a message of this size stays below [`ANSWER_BYTES_MAX`].
 const MESSAGE_BYTES_MAX: usize = 160;
 
 #[derive(Debug)]
@@ -28,26 +28,26 @@ pub(crate) struct BusHandle {
     subscriptions_max: usize,
 }
 
-/// Where events of all subscriptions of a handle arrive, from any thread.
+/// Receives the events of all subscriptions of a handle, from any thread.
 #[derive(Debug)]
 struct Inbox {
     state: Mutex<InboxState>,
     signal: ReadySignal,
 }
 
-/// Replies and events leave in the order in which they came: a guest that hears itself reads the EVENT before the reply
-/// of its PUBLISH, as with the reference.
+/// Replies and events leave in the order in which they came: a guest that receives its own event reads the EVENT before
+/// the reply to its PUBLISH, as with the reference.
 #[derive(Debug)]
 struct InboxState {
     output: FrameQueue,
-    /// Of the events in `output`, and of the topics of the subscriptions.
+    /// The bytes of the events in `output`, and of the topics of the subscriptions.
     share: BudgetShare,
     topic_bytes: usize,
-    /// One for each frame of `output`, in their order.
+    /// The receipts of the frames in `output`, one entry per frame, in their order.
     receipts: VecDeque<Option<Arc<dyn BusReceipt>>>,
-    /// With the bytes of their topics.
+    /// The subscriptions, with the length of their topics.
     subscriptions: BTreeMap<SubscriptionId, usize>,
-    /// Its reply is not queued yet, and comes before its events.
+    /// A new subscription whose reply is not queued yet; the reply comes before its events.
     joining: Option<SubscriptionId>,
     /// An event was refused since the last read.
     had_no_room: bool,
@@ -63,7 +63,7 @@ impl BusHandle {
         signal: ReadySignal,
         waiter: Waiter,
     ) -> BusHandle {
-        // Replies always have room beside the events.
+        // Room for one reply is kept beside the events.
         let output = FrameQueue::new(limits.output_bytes_max.saturating_add(ANSWER_BYTES_MAX));
         let state = InboxState {
             output,
@@ -82,7 +82,7 @@ impl BusHandle {
     fn execute(&self, request: BusRequest<'_>, rid: u32) -> Result<u32, BusRequestError> {
         match request {
             BusRequest::Subscribe { topic } => self.subscribe(topic),
-            // Only subscriptions of this handle: those of others are unknown here.
+            // Only subscriptions of this handle can be ended: those of other handles are unknown here.
             BusRequest::Unsubscribe { id } => {
                 let is_known = self.inbox.state().remove(id);
                 if is_known {
@@ -199,7 +199,7 @@ impl Inbox {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns whether an event waits for that.
+    /// Call it when the reply to SUBSCRIBE is queued. Returns whether an event was refused before that.
     fn end_joining(&self) -> bool {
         let mut state = self.state();
         state.joining.take().is_some() && std::mem::take(&mut state.had_no_room)
@@ -226,7 +226,7 @@ impl InboxState {
         topic_bytes.is_some()
     }
 
-    /// Gives back to the budget what is not needed any more.
+    /// Gives back to the budget what is no longer needed.
     fn settle(&mut self) {
         self.share.shrink_to(self.output.len_bytes() + self.topic_bytes);
     }
@@ -251,7 +251,7 @@ impl BusSubscriber for Inbox {
             if !state.subscriptions.contains_key(&subscription) {
                 return Offered::Unknown;
             }
-            // The room of one reply stays free.
+            // Room for one reply stays free.
             let bytes = HEADER_BYTES + payload.len();
             let has_room = state.joining != Some(subscription)
                 && state.output.room() >= bytes + ANSWER_BYTES_MAX
@@ -277,7 +277,7 @@ impl BusSubscriber for Inbox {
     }
 }
 
-/// Cuts a message of the bus to what has room beside events.
+/// Cuts a message of the bus so that it fits the room for a reply.
 fn cut(message: &str) -> &str {
     &message[..message.floor_char_boundary(MESSAGE_BYTES_MAX)]
 }

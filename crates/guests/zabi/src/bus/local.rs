@@ -1,4 +1,4 @@
-//! A bus inside this program: guests that share it hear one another, and themselves.
+//! A bus inside this program: guests that share it receive one another's events, and their own.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::port::{BusError, BusEvent, BusPort, BusSubscriber, Offered, SubscriptionId};
 use crate::wait::Waiter;
 
-/// Nothing is kept: an event goes to those who are subscribed when it is published. A subscriber that has no room loses
-/// it, and is not counted.
+/// Nothing is stored: an event goes to those who are subscribed when it is published. A subscriber that has no room
+/// loses the event, and is not counted.
 #[derive(Debug)]
 pub struct LocalBus {
     state: Mutex<LocalState>,
@@ -27,8 +27,8 @@ impl LocalBus {
         LocalBus { state: Mutex::default(), subscriptions_max }
     }
 
-    /// Delivers in the order of the subscriptions; returns to how many. The lock is not held meanwhile: a subscriber that
-    /// takes long delays only this publisher.
+    /// Delivers in the order of the subscriptions. Returns the number of subscribers that received the event. The lock
+    /// is not held meanwhile: a slow subscriber delays only this publisher.
     pub fn publish(&self, event: &BusEvent<'_>) -> u32 {
         let subscribers: Vec<_> = match self.state().topics.get(event.topic) {
             Some(subscribers) => subscribers.iter().map(|(id, to)| (*id, Arc::clone(to))).collect(),

@@ -1,4 +1,4 @@
-//! The port to a bus.
+//! The port to a bus: the traits that a bus and its subscribers implement.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::messages::event_fits;
 use crate::wait::{WaitError, Waiter};
 
-/// Names a subscription; from 1, never used twice by one bus.
+/// Names a subscription: numbers from 1, which a bus never uses twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SubscriptionId(pub u32);
 
@@ -21,45 +21,46 @@ pub struct BusEvent<'a> {
 }
 
 impl BusEvent<'_> {
-    /// Whether the event can be a frame. Other events are never delivered.
+    /// Whether the event fits into a frame. Other events are never delivered.
     pub fn fits_a_frame(&self) -> bool {
         event_fits(self.topic, self.data)
     }
 }
 
-/// Why the bus refuses. The guest gets an error frame.
+/// Why the bus refused a request. The guest gets an error frame.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum BusError {
     #[error("too many subscriptions")]
     TooManySubscriptions,
     #[error("topic denied")]
     TopicDenied,
-    /// The bus said why.
+    /// The bus refused the request, and said why.
     #[error("{0}")]
     Refused(String),
-    /// It is not known whether the request was executed.
+    /// Whether the request was executed is not known.
     #[error("{0}")]
     NoAnswer(#[from] WaitError),
     #[error("bus not available: {0}")]
     Unavailable(String),
 }
 
-/// What became of an event that was offered to a subscriber.
+/// The fate of an event that was offered to a subscriber.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offered {
     Taken,
-    /// The subscriber has to read before it can take more: [`BusPort::has_room_again`] tells when.
+    /// The subscriber has to read before it can take more; [`BusPort::has_room_again`] then tells the bus.
     NoRoom,
     /// The subscription has ended.
     Unknown,
 }
 
-/// Told when a guest has read the event to its end. Dropped unread, the event did not reach the guest.
+/// Told when a guest has read the event to its end. If the receipt is dropped before that, the event did not reach the
+/// guest.
 pub trait BusReceipt: fmt::Debug + Send + Sync {
     fn was_read(&self);
 }
 
-/// Takes events, from any thread and without blocking.
+/// Receives events, from any thread and without blocking.
 pub trait BusSubscriber: fmt::Debug + Send + Sync {
     fn offer(
         &self,
@@ -68,8 +69,8 @@ pub trait BusSubscriber: fmt::Debug + Send + Sync {
         receipt: Option<Arc<dyn BusReceipt>>,
     ) -> Offered;
 
-    /// The subscription has ended, not by the guest's wish: its handle hangs up, and reads return -5 when all that waits
-    /// was read.
+    /// The subscription has ended, not by the guest's wish: its handle hangs up, and reads return -5 once everything
+    /// that is queued was read.
     fn lost(&self, subscription: SubscriptionId);
 }
 
@@ -82,7 +83,8 @@ pub trait BusPort: fmt::Debug + Send + Sync {
     /// [`BusError::TooManySubscriptions`]
     fn next_subscription(&self) -> Result<SubscriptionId, BusError>;
 
-    /// Offers events of a topic to the subscriber from now on. A bus that is asked elsewhere uses the waiter.
+    /// Offers events of a topic to the subscriber from now on. A bus that has to ask another thread or server uses the
+    /// waiter.
     ///
     /// # Errors
     ///
@@ -98,11 +100,11 @@ pub trait BusPort: fmt::Debug + Send + Sync {
     /// Ends a subscription. An event that is being offered at this moment may still arrive.
     fn unsubscribe(&self, subscription: SubscriptionId);
 
-    /// A subscriber that had no room has read since.
+    /// Called when a subscriber that had no room has read since.
     fn has_room_again(&self) {}
 
-    /// Publishes an event. Returns to how many subscribers it was delivered, or 1 if the bus keeps it for whoever
-    /// subscribes.
+    /// Publishes an event. Returns to how many subscribers it was delivered, or 1 if the bus stores it for later
+    /// subscribers.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use crate::handles::Handles;
 use crate::memory::GuestMemory;
 use crate::signals::ReadySignal;
 
-/// Bytes that one write takes at most.
+/// How many bytes one write takes at most.
 const CHUNK_BYTES_MAX: usize = 65_536;
 
 /// The body as `hyper` sends it.
@@ -74,7 +74,7 @@ impl Body for ResponseBody {
     }
 }
 
-/// The client is gone, or the response is sent: the guest is told.
+/// The client is gone, or the response is sent: tells the guest.
 impl Drop for BodyStream {
     fn drop(&mut self) {
         self.chunks.close();

@@ -1,5 +1,5 @@
-//! Where the guest's thread and the HTTP thread meet: requests that wait for their response, and frames that wait for the
-//! guest.
+//! The exchange between the guest's thread and the HTTP thread: requests that wait for their response, and frames that
+//! wait for the guest.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,9 +19,9 @@ use crate::handles::Handles;
 use crate::requests::{ANSWER_BYTES_MAX, error_payload};
 use crate::signals::{ReadySignal, Signals};
 
-/// Replies of the guest's requests have this room for themselves.
+/// Room that is reserved for replies to the guest's requests.
 const REPLY_BYTES_MAX: usize = 4096;
-/// The field of an event that names the handle of a body.
+/// The size of the field of an event that names the handle of a body.
 pub(super) const STREAM_FIELD_BYTES: usize = 8;
 
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(super) struct Exchange {
 #[derive(Debug)]
 struct ExchangeState {
     output: FrameQueue,
-    /// Of the events, those with streams included.
+    /// The bytes of the events, those with streams included.
     share: BudgetShare,
     /// Requests that the guest has not responded to, by the rid of their event.
     waiting: BTreeMap<u32, oneshot::Sender<AcceptedResponse>>,
@@ -60,7 +60,7 @@ pub(super) struct GuestResponse {
     pub(super) body: ResponseBody,
 }
 
-/// A response on its way to the client; the end of the process waits for it.
+/// A response on its way to the client; a process that ends waits for it.
 #[derive(Debug)]
 pub(super) struct AcceptedResponse {
     pub(super) response: GuestResponse,
@@ -74,7 +74,7 @@ pub(super) enum RespondError {
     Gone,
 }
 
-/// A request that waits for its response. Dropped when the client is gone: then nobody waits any more.
+/// A request that waits for its response. Dropped when the client is gone, because then nobody waits any more.
 #[derive(Debug)]
 pub(super) struct WaitingRequest {
     exchange: Arc<Exchange>,
@@ -108,8 +108,8 @@ impl Exchange {
         Exchange { limits, signal, signals, connections, responses, state: Mutex::new(state) }
     }
 
-    /// Tells the guest of a request whose event is `payload`, and `body` if that is a stream. Returns `None` if too many
-    /// wait, or their events have no room.
+    /// Tells the guest of a request with the event `payload`; `body` is set if the body is a stream. Returns `None` if
+    /// too many requests wait, or there is no room for the event.
     pub(super) fn offer(
         self: &Arc<Exchange>,
         payload: Vec<u8>,
@@ -120,7 +120,7 @@ impl Exchange {
             let mut state = self.state();
             let bytes = HEADER_BYTES + payload.len() + STREAM_FIELD_BYTES;
             let needed = bytes + REPLY_BYTES_MAX + state.stream_event_bytes();
-            // Events of clients that are gone may still be there.
+            // Events of clients that are gone may still be queued.
             let is_full = state.waiting.len().max(state.with_streams.len()) >= self.limits.requests_max;
             if state.is_closed || is_full || state.output.room() < needed || !state.share.grow(bytes) {
                 return None;
@@ -182,7 +182,7 @@ impl Exchange {
         debug_assert!(queued.is_ok(), "the room was checked before: {queued:?}");
     }
 
-    /// The handle has ended: requests that wait are answered by the host.
+    /// The handle has ended: the host answers the requests that wait.
     pub(super) fn close(&self) {
         let mut state = self.state();
         state.is_closed = true;
@@ -217,7 +217,7 @@ impl ExchangeState {
         self.with_streams.iter().map(bytes).sum()
     }
 
-    /// Numbers are used again after 2^32 requests, but not one that still waits.
+    /// Returns the next rid. Numbers are reused after 2^32 requests, but not while a request with the number waits.
     fn next_rid(&mut self) -> u32 {
         loop {
             self.last_rid = self.last_rid.wrapping_add(1);

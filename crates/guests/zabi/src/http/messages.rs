@@ -52,7 +52,7 @@ pub(super) enum HttpRequest<'a> {
 pub(super) struct ResponseHead {
     pub(super) status: StatusCode,
     pub(super) headers: HeaderMap,
-    /// As the guest gave it: the length of a body that a response to HEAD does not have.
+    /// The header as the guest gave it: the length of a body that a response to HEAD does not have.
     pub(super) content_length: Option<HeaderValue>,
 }
 
@@ -106,8 +106,8 @@ impl<'a> HttpRequest<'a> {
 }
 
 impl ResponseHead {
-    /// Reads `u32 code, u32 0` and the headers. Headers about the connection and the length are the host's to set; those
-    /// of the guest are dropped.
+    /// Reads `u32 code, u32 0` and the headers. The host sets the headers about the connection and the length; those of
+    /// the guest are dropped.
     fn decode(fields: &mut FieldReader<'_>) -> Result<ResponseHead, HttpError> {
         let code = u16::try_from(fields.u32()?).ok().filter(|code| (200..600).contains(code));
         let status = code.and_then(|code| StatusCode::from_u16(code).ok());
@@ -134,7 +134,8 @@ impl ResponseHead {
     }
 }
 
-/// Returns the payload of EV_REQUEST without the body, with the flags word that the reference sends and its text omits.
+/// Returns the payload of EV_REQUEST without the body. Contains the flags word that the reference sends although its
+/// documentation omits it.
 pub(super) fn encode_request(listener: u32, peer: SocketAddr, parts: &Parts) -> Vec<u8> {
     let path = parts.uri.path_and_query().map_or("/", |path| path.as_str());
     let host = parts.headers.get(HOST).map(HeaderValue::as_bytes).unwrap_or_default();

@@ -16,18 +16,18 @@ use crate::handles::Handles;
 use crate::memory::GuestMemory;
 use crate::signals::ReadySignal;
 
-/// As far as it has been read.
+/// A body as far as it has been read.
 #[derive(Debug)]
 pub(super) enum RequestBody {
     Whole(Bytes),
-    /// Longer than what is sent inline.
+    /// The body is longer than an inline body may be.
     Long {
         first: Bytes,
         rest: Incoming,
     },
 }
 
-/// A part of a body, or the news that the client broke it off.
+/// A part of a body, or the message that the client broke it off.
 type Chunk = Result<Bytes, ClientGone>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct RequestBodyHandle {
     /// The part of a chunk that the guest has not read.
     rest: Bytes,
     is_broken: bool,
-    /// The client broke it off; there may be bytes to read before that.
+    /// The client broke the body off; there may be bytes to read before that.
     was_cut: Arc<AtomicBool>,
     signal: ReadySignal,
 }
@@ -118,8 +118,8 @@ impl RequestBodySender {
     }
 }
 
-/// The end of the stream is readable too. The signal must come after the channel is closed, so the sender is replaced by
-/// one of a channel that nobody reads.
+/// The end of the stream makes the handle readable too. The signal must come after the channel is closed, so the sender
+/// is replaced by one of a channel that nobody reads.
 impl Drop for RequestBodySender {
     fn drop(&mut self) {
         self.chunks = channel(1).0;

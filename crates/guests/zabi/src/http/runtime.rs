@@ -11,7 +11,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-/// How long the end of a process waits for responses that the guest has given and the clients have not got.
+/// How long the end of a process waits for responses that the guest has given and the clients have not received.
 const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
@@ -64,7 +64,7 @@ impl HttpRuntime {
     /// Ends the thread and everything that runs on it, after the responses that are on their way.
     pub(crate) fn stop(&self) {
         let Some(Running { stop, thread, .. }) = self.running().take() else { return };
-        // The thread waits for this, or for the sender's end.
+        // The thread waits for this message, or for the sender to be dropped.
         let _ = stop.send(());
         if thread.join().is_err() {
             tracing::error!("the HTTP thread of a guest has panicked");

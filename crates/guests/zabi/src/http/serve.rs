@@ -27,7 +27,7 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(60);
 const HEADERS_MAX: usize = 128;
 const HEAD_BYTES_MAX: usize = 65_536 + 8192;
 const URI_BYTES_MAX: usize = 8192;
-/// After an accept that failed, for example because there are no descriptors left.
+/// Pause after an accept that failed, for example because there are no descriptors left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Accepts connections until the task is aborted.
@@ -60,12 +60,12 @@ pub(super) async fn accept(listener: std::net::TcpListener, id: u32, exchange: A
 
 /// Serves one request.
 async fn serve(stream: TcpStream, peer: SocketAddr, listener: u32, exchange: Arc<Exchange>) {
-    // Until the connection ends the response is on its way.
+    // The response counts as on its way until the connection ends.
     let on_its_way = Mutex::new(None);
     let service = service_fn(|request| answer(request, peer, listener, &exchange, &on_its_way));
     let served = http1::Builder::new()
         .keep_alive(false)
-        // A client that has said all it wants to say still gets its response.
+        // A client that has closed its sending direction still gets its response.
         .half_close(true)
         .max_headers(HEADERS_MAX)
         .max_buf_size(HEAD_BYTES_MAX)
@@ -92,7 +92,7 @@ async fn answer(
             let mut response = Response::new(body);
             *response.status_mut() = head.status;
             *response.headers_mut() = head.headers;
-            // Otherwise the length is that of the body.
+            // For other methods the length is that of the body.
             if let Some(length) = head.content_length.filter(|_| is_head) {
                 response.headers_mut().insert(CONTENT_LENGTH, length);
             }

@@ -28,8 +28,8 @@ impl ControlError {
 }
 
 impl Process {
-    /// Executes a control request and writes its reply. Returns the bytes of the reply; -1 if it has no room, as the
-    /// reference does.
+    /// Executes a control request and writes its reply. Returns the length of the reply; -1 if there is no room for it,
+    /// as the reference does.
     pub fn zi_ctl(
         &mut self,
         memory: &mut dyn GuestMemory,
@@ -117,7 +117,8 @@ impl Process {
     }
 }
 
-/// Longer payloads are refused with the same words as shorter ones: the length is exact.
+/// Decodes the payload of HANDLE_OP. The length is exact: a longer payload is refused with the same words as a shorter
+/// one.
 fn decode_handle_op(payload: &[u8]) -> Result<[u32; 4], FieldError> {
     let mut fields = FieldReader::new(payload);
     let words = [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];

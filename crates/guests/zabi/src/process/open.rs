@@ -1,4 +1,4 @@
-//! The capability calls: listing what is granted, and opening it.
+//! The capability calls: list the granted capabilities, and open them.
 
 use std::sync::Arc;
 
@@ -52,7 +52,7 @@ impl Process {
         returned(Ok(self.granted.len()))
     }
 
-    /// Returns the bytes of an entry of the list.
+    /// Returns the length of an entry of the list.
     pub fn zi_cap_get_size(&self, index: i32) -> i32 {
         returned(self.entry(index).map(|entry| entry.len()))
     }

@@ -1,4 +1,4 @@
-//! Reading and writing handles, and telling the loops of the process what that changes.
+//! Reads and writes handles, and tells the loops of the process what that changes.
 
 use millrace_reactor::{ErrorCode, HandleNumber};
 
@@ -84,7 +84,7 @@ impl Process {
         }
     }
 
-    /// Tells every loop that the guest has used a handle: its readiness may be another now.
+    /// Tells every loop that the guest has used a handle, so that its readiness may have changed.
     pub(super) fn was_used(&mut self, number: HandleNumber, effect: IoEffect) {
         match self.handles.watch_source(number) {
             Some(WatchSource::Descriptor(_)) => {

@@ -1,6 +1,6 @@
-//! Facts about the machine, as the operating system tells them; `None` where it does not.
+//! Facts about the machine, as the operating system reports them; `None` where it does not.
 
-/// In bytes.
+/// Sizes of the machine's memory, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Memory {
     pub(super) total_bytes: u64,

@@ -76,8 +76,8 @@ impl OpenHandle for TcpListenerHandle {
         HandleFlags::READ
     }
 
-    /// Accepts as many connections as there is room for records. An error after the first record waits for the next
-    /// read.
+    /// Accepts as many connections as there is room for records. An error after the first record is reported by the
+    /// next read.
     fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode> {
         if to.len() < ACCEPT_RECORD_BYTES {
             self.is_drained = false;
@@ -114,7 +114,8 @@ impl OpenHandle for TcpListenerHandle {
     }
 }
 
-/// `u32 handle, u32 peer port, 16 bytes of peer address (IPv4 mapped), u32 local port, u32 0`
+/// The record of an accepted connection: `u32 handle, u32 peer port, 16 bytes of peer address (IPv4 mapped), u32 local
+/// port, u32 0`.
 fn record(handle: HandleNumber, peer: SocketAddr, local_port: u16) -> [u8; ACCEPT_RECORD_BYTES] {
     let address = match peer.ip() {
         IpAddr::V4(ip) => ip.to_ipv6_mapped(),

@@ -21,7 +21,7 @@ const KNOWN_FLAGS: u32 = LISTEN | REUSE_ADDRESS | REUSE_PORT | IPV6_ONLY | NO_DE
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenParams {
-    /// As given, less the brackets around an address of IPv6.
+    /// The host as given, without the brackets around an IPv6 address.
     pub(crate) host: String,
     pub(crate) port: u16,
     pub(crate) is_listener: bool,
@@ -29,7 +29,7 @@ pub(crate) struct OpenParams {
     pub(crate) ipv6_only: bool,
     pub(crate) options: StreamOptions,
     pub(crate) backlog: u32,
-    /// Where the port that a listener got is written, as `u32`.
+    /// The address to which the port of a listener is written, as `u32`.
     pub(crate) bound_port_address: Option<u64>,
 }
 
@@ -41,8 +41,8 @@ pub(crate) struct StreamOptions {
 }
 
 impl OpenParams {
-    /// Reads at least 20 bytes: address and length of the host, port, flags; then backlog and address of the bound port,
-    /// if they are there.
+    /// Decodes the parameters: at least 20 bytes with address and length of the host, port, flags; then backlog and the
+    /// address for the bound port, if they are there.
     pub(crate) fn decode(params: &[u8], memory: &dyn GuestMemory) -> Result<OpenParams, ErrorCode> {
         let mut fields = FieldReader::new(params);
         let mut required =
@@ -71,7 +71,7 @@ impl OpenParams {
         })
     }
 
-    /// A listener of `net/http`.
+    /// The parameters of a listener of `net/http`.
     pub(crate) fn http_listener(host: &str, port: u16) -> Result<OpenParams, ErrorCode> {
         if host.len() > HOST_BYTES_MAX as usize {
             return Err(ErrorCode::Invalid);
@@ -88,7 +88,7 @@ impl OpenParams {
         })
     }
 
-    /// Checks the host as the guest wrote it, before any name is resolved.
+    /// Checks the host as the guest wrote it against the policy, before any name is resolved.
     pub(crate) fn check(&self, policy: &TcpPolicy) -> Result<(), ErrorCode> {
         let list = if self.is_listener { &policy.listen } else { &policy.connect };
         if list.allows(&self.host, self.port) { Ok(()) } else { Err(ErrorCode::Denied) }

@@ -13,12 +13,12 @@ pub struct TcpPolicy {
 }
 
 impl TcpPolicy {
-    /// Both directions on the machine itself.
+    /// Allows both directions on the machine itself.
     pub fn loopback() -> TcpPolicy {
         TcpPolicy { connect: NetAllowList::loopback(), listen: NetAllowList::loopback() }
     }
 
-    /// Neither direction: every open is denied.
+    /// Allows neither direction: every open is denied.
     pub fn nothing() -> TcpPolicy {
         TcpPolicy { connect: NetAllowList::default(), listen: NetAllowList::default() }
     }
@@ -38,7 +38,7 @@ pub enum NetRule {
     Any,
     /// `HOST:*`
     Host { host: String },
-    /// `HOST:PORT`, from 1. Port 0, which lets the system choose, is never meant by such a rule. The host `*` is that of a
+    /// `HOST:PORT`, from 1. Such a rule never allows port 0, which lets the system choose. The host `*` stands for a
     /// listener on all addresses.
     HostAndPort { host: String, port: u16 },
 }
@@ -68,7 +68,7 @@ impl NetAllowList {
     }
 }
 
-/// Rules with commas between them. An empty text is `loopback`, as for the reference's environment variables.
+/// Parses rules with commas between them. An empty text is `loopback`, as in the reference's environment variables.
 impl FromStr for NetAllowList {
     type Err = ParseRuleError;
 

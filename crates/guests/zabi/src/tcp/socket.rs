@@ -1,4 +1,4 @@
-//! Sockets as their options demand: nonblocking, and closed when another program is executed.
+//! Makes sockets with the requested options: nonblocking, and closed when another program is executed.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
@@ -12,7 +12,7 @@ use super::stream::TcpStreamHandle;
 use crate::errno::socket_error;
 use crate::limits::Limits;
 
-/// Begins a connection to the first address that does not fail at once. Whether it comes about shows later.
+/// Begins a connection to the first address that does not fail at once. Whether the connection succeeds shows later.
 pub(super) fn connect(params: &OpenParams, limits: &Limits) -> Result<TcpStreamHandle, ErrorCode> {
     let mut last = ErrorCode::NoEntry;
     for address in resolve(params, limits.tcp_addresses_max)? {
@@ -21,7 +21,7 @@ pub(super) fn connect(params: &OpenParams, limits: &Limits) -> Result<TcpStreamH
             Err(error) => last = socket_error(&error),
         }
     }
-    // Nothing of a connection may look like «try again».
+    // An error of a connection must not look like «try again».
     Err(if last == ErrorCode::Again { ErrorCode::Io } else { last })
 }
 
@@ -68,7 +68,7 @@ fn bind(address: SocketAddr, params: &OpenParams, backlog_max: u32) -> io::Resul
     Ok(socket.into())
 }
 
-/// Sets what a guest asked for; used for accepted streams as well.
+/// Sets the options that a guest asked for; used for accepted streams as well.
 pub(super) fn set_options(socket: &Socket, options: StreamOptions) -> io::Result<()> {
     if options.no_delay {
         socket.set_tcp_nodelay(true)?;
@@ -95,7 +95,7 @@ fn resolve(params: &OpenParams, addresses_max: usize) -> Result<Vec<SocketAddr>,
     let at = |ip: IpAddr| SocketAddr::new(ip, params.port);
     if params.is_listener && params.host == "*" {
         let any_v6 = at(Ipv6Addr::UNSPECIFIED.into());
-        // On a machine without IPv6 the first cannot be bound.
+        // On a machine without IPv6 the first address cannot be bound.
         return Ok(if params.ipv6_only {
             vec![any_v6]
         } else {

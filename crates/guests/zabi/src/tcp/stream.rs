@@ -22,8 +22,8 @@ pub(crate) struct TcpStreamHandle {
 enum StreamState {
     Connecting,
     Connected,
-    /// The connection could not be made or was lost. The operating system tells the error once; the guest gets it from
-    /// every call.
+    /// The connection could not be made or was lost. The operating system reports the error once; the guest gets it
+    /// from every call.
     Failed(ErrorCode),
 }
 
@@ -33,7 +33,7 @@ impl TcpStreamHandle {
         TcpStreamHandle { stream, state, is_write_shut: false }
     }
 
-    /// Returns whether the stream can be used: `Again` while the connection is being made.
+    /// Checks that the stream can be used. Returns `Again` while the connection is being made.
     fn check_connected(&mut self) -> Result<(), ErrorCode> {
         match self.state {
             StreamState::Connected => Ok(()),

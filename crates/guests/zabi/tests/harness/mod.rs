@@ -9,7 +9,7 @@ use millrace_zabi::{
     FileRoot, Grants, GuestMemory, LocalBus, NetAllowList, Process, ProcessOptions, TcpPolicy, VecMemory,
 };
 
-/// Where the recordings of the reference have their bytes.
+/// The addresses that the recordings of the reference use.
 pub(crate) const REQUEST: u64 = 4096;
 pub(crate) const RESPONSE: u64 = 131_072;
 pub(crate) const PARAMS: u64 = 262_144;
@@ -60,14 +60,14 @@ impl Reply {
     }
 }
 
-/// Everything but files.
+/// Grants for everything but files.
 pub(crate) fn everything_here() -> Grants {
     let grants = Grants::none().sys_loop().sys_info().net_tcp(TcpPolicy::loopback()).async_default();
     let grants = grants.net_http(NetAllowList::loopback());
     grants.event_bus(Arc::new(LocalBus::default())).proc_argv(["guest", "one"]).proc_env(["A=1"])
 }
 
-/// The grants with the files of a folder.
+/// Grants for everything, with the files of a folder.
 pub(crate) fn with_files(folder: &std::path::Path) -> Grants {
     everything_here().file_aio(FileRoot::open(folder).unwrap())
 }
@@ -151,7 +151,7 @@ impl Guest {
         Frame::encode(Header::request(op, self.next_rid), payload).unwrap()
     }
 
-    /// Sends a request and returns the first frame that is there afterwards.
+    /// Sends a request and returns the first frame that is queued afterwards.
     pub(crate) fn request(&mut self, handle: i32, op: u16, payload: &[u8]) -> Reply {
         let frame = self.frame(op, payload);
         assert_eq!(self.write(handle, &frame), frame.len() as i32);
@@ -160,7 +160,7 @@ impl Guest {
         reply
     }
 
-    /// Reads every frame that is there.
+    /// Reads every frame that is queued.
     pub(crate) fn replies(&mut self, handle: i32) -> Vec<Reply> {
         let mut replies = Vec::new();
         while let Ok(bytes) = self.read(handle) {
@@ -200,7 +200,7 @@ impl Guest {
     }
 }
 
-/// The descriptors that this process has open, by what they are. Tests that count run alone in their file.
+/// How many descriptors this process has open. Tests that count them run alone in their file.
 pub(crate) fn open_descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }

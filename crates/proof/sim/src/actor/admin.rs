@@ -1,5 +1,5 @@
-//! The admin: creates the topics, looks around, seeks groups, lets topics grow and deletes them, and writes rows of
-//! another engine in between.
+//! The admin: creates the topics, looks around, seeks groups, lets topics grow and deletes them. In between it writes
+//! rows of another engine.
 
 use std::sync::Arc;
 
@@ -20,10 +20,10 @@ pub(crate) struct Admin {
     dice: Dice,
     plan: Plan,
     grown: u32,
-    /// Thrown apart, so that rows do not shift the other draws.
+    /// Separate dice, so that writing rows does not shift the other draws.
     row_dice: Dice,
     rows: u64,
-    /// Also apart.
+    /// Separate dice as well.
     schema_dice: Dice,
 }
 
@@ -34,7 +34,7 @@ impl Admin {
 
     pub(crate) fn wake(&mut self, desk: &mut Desk, note: Note) {
         if note == CREATE {
-            // Only once: what a crash takes away is created on first use, with the defaults.
+            // Only once: a topic that a crash takes away is created again on first use, with the defaults.
             for topic in &self.plan.topics {
                 desk.call(Request::CreateTopic {
                     topic: topic.key.clone(),
@@ -93,7 +93,7 @@ impl Admin {
         desk.call(request);
     }
 
-    /// A new row each time, and now and then one of the last few goes.
+    /// Writes a new row each time, and now and then deletes one of the last few.
     fn write(&mut self, desk: &mut Desk) {
         self.rows += 1;
         let key = |number: u64| format!("{}sim/{number}", keys::ROUTER);
@@ -105,7 +105,8 @@ impl Admin {
         desk.call(Request::Write { ops, durability: None });
     }
 
-    /// One that forbids events of the past or one that is about to come; or none at all.
+    /// Sets a schema that forbids events of the past, or one that forbids an event that is about to come, or removes
+    /// the schema.
     fn set_schema(&mut self, desk: &mut Desk) {
         let Some(topic) = self.schema_dice.pick(&self.plan.topics).map(|topic| topic.key.clone()) else {
             return;

@@ -1,4 +1,5 @@
-//! A consumer: subscribes, and mostly acks what it gets. Sometimes late, twice, not at all, or for somebody else.
+//! A consumer: subscribes, and mostly acks what it receives. Sometimes it acks late, twice, never, or for somebody
+//! else.
 
 use std::collections::BTreeMap;
 
@@ -19,20 +20,20 @@ const FIRST_ERRAND: u64 = 16;
 #[derive(Debug)]
 pub(crate) struct Consumer {
     dice: Dice,
-    /// What it subscribes to, all over one connection.
+    /// The groups it subscribes to, all over one connection.
     plans: Vec<GroupPlan>,
     pub conn: Option<ConnId>,
-    /// Subscriptions that are not answered yet, by which of `plans` they are for.
+    /// Subscriptions that are not answered yet, with the index in `plans` that they are for.
     subscribing: BTreeMap<ReplyTo, usize>,
     window: u32,
-    /// `None` = no credit mode; otherwise how many are given at a time.
+    /// `None` = no credit mode; otherwise how many credits it gives at a time.
     credits: Option<u64>,
     disconnect: u64,
     ack_timeout_ms: u64,
-    /// Acks and nacks that are thought about, by note.
+    /// Acks and nacks that it will send later, by the number of their note.
     errands: BTreeMap<u64, (ConnId, Request)>,
     next_errand: u64,
-    /// What it has got and said nothing about: a reformed consumer makes up for it.
+    /// Events that it received and neither acked nor nacked: a reformed consumer makes up for them.
     neglected: Vec<(ConnId, Place)>,
 }
 
@@ -138,7 +139,7 @@ impl Consumer {
         self.subscribing.insert(desk.send(conn, Request::Subscribe(subscribe)), which);
     }
 
-    /// Something a consumer does for no reason that the server could know.
+    /// Does something for no reason that the server could know.
     fn mischief(&mut self, desk: &mut Desk) {
         let Some(conn) = self.conn else { return };
         let pause_ms = self.dice.between(20, 400);
@@ -177,7 +178,8 @@ impl Consumer {
         }
     }
 
-    /// An ack or nack out of the blue: beyond the tail, of a stranger's event, of a group that is not ours.
+    /// Sends an ack or nack out of the blue: beyond the tail, for another member's event, for a group that is not its
+    /// own.
     fn stray(&mut self, desk: &mut Desk, conn: ConnId, seat: Seat) {
         desk.count(Fault::StrayAck);
         let mut place = Place {
@@ -189,7 +191,8 @@ impl Consumer {
         if let Some(stranger) = Group::new("nobody").ok().filter(|_| self.dice.chance(100)) {
             place.group = stranger;
         }
-        // A stray ack of somebody's event is accepted and would hide a loss from nobody: the record knows of it.
+        // A stray ack of another member's event may be accepted. That hides no loss from the checkers: their record
+        // knows of the ack.
         let request = match self.dice.below(10) {
             0..6 => self.ack(place),
             6..9 => self.nack(place),
@@ -270,7 +273,7 @@ impl Consumer {
         let (Reply::Refused(error), Some(conn)) = (reply, self.conn) else { return };
         match error {
             BusError::FilterConflict { existing, .. } => {
-                // Whoever was first decides, even if that was a mischief.
+                // The first subscriber decides the filter, even if its choice was mischief.
                 self.plans.get_mut(which).into_iter().for_each(|plan| plan.filter = existing.clone());
                 self.subscribe(desk, conn, which, false);
             }
@@ -281,7 +284,7 @@ impl Consumer {
 
     pub(crate) fn leave(&mut self, desk: &mut Desk) {
         if let Some(conn) = self.conn {
-            // Now and then the server closes the connection, not its client.
+            // Now and then the server closes the connection instead of the client.
             desk.tell(if self.dice.chance(200) { Input::Evict { conn } } else { Input::Close { conn } });
         }
         self.dropped(desk);
@@ -296,7 +299,8 @@ impl Consumer {
         desk.wake_in(pause_ms, CONNECT);
     }
 
-    /// From now on it behaves: it reads, takes all it can get, and makes up for what it neglected or begins anew.
+    /// From now on the consumer behaves: it reads, takes all it can get, and makes up for what it neglected or begins
+    /// anew.
     pub(crate) fn reform(&mut self, desk: &mut Desk) {
         let generous = self.credits.is_some();
         self.credits = None;

@@ -1,4 +1,5 @@
-//! A publisher: single events, batches, delayed events, and the same again when the confirmation did not come.
+//! A publisher: sends single events, batches and delayed events, and sends them again when the confirmation did not
+//! come.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::payload::payload;
 const GO_ON: Note = Note(0);
 /// Confirmed requests that may be sent once more.
 const CONFIRMED_MAX: usize = 32;
-/// Delayed events lie at most this far ahead, so that the calm at the end sees them all.
+/// How far ahead a delayed event may lie, so that all of them come due in the calm at the end.
 pub(crate) const DELAY_MS_MAX: u64 = 4000;
 
 #[derive(Debug)]
@@ -24,9 +25,10 @@ pub(crate) struct Publisher {
     pause_ms_max: u64,
     conn: Option<ConnId>,
     unconfirmed: BTreeMap<ReplyTo, Request>,
-    /// What brought an id and was not confirmed: it is safe to send again, and sent until it is confirmed.
+    /// Requests with ids that were not confirmed: sending them again is safe, and they are sent until they are
+    /// confirmed.
     resend: Vec<Request>,
-    /// What brought an id and was confirmed, the oldest first.
+    /// Requests with ids that were confirmed, the oldest first.
     confirmed: VecDeque<Request>,
 }
 
@@ -66,7 +68,7 @@ impl Publisher {
         if desk.calm {
             return;
         }
-        // A client that starts again from an old list of what it has to send.
+        // Acts like a client that starts again from an old list of events to send.
         if self.dice.chance(40)
             && let Some(request) = self.confirmed.pop_front()
         {
@@ -89,7 +91,7 @@ impl Publisher {
             _ => Request::Publish(Publish { topic, event: self.event(desk), deliver_at: None }),
         };
         if self.dice.chance(50) {
-            // A client in doubt sends twice although the first is still on its way.
+            // A client in doubt sends twice although the first request is still on its way.
             if has_ids(&request) {
                 desk.count(Fault::Resent);
                 self.publish(desk, conn, request.clone());
@@ -126,7 +128,7 @@ impl Publisher {
             return;
         }
         match reply {
-            // What does not match will not match the next time either.
+            // An event that does not match the schema will not match the next time either.
             Reply::Refused(BusError::SchemaMismatch { .. }) => {}
             Reply::Refused(_) => self.resend.push(request),
             _ => {
@@ -136,7 +138,8 @@ impl Publisher {
         }
     }
 
-    /// The connection is gone, by whatever cause. Calls are given up with it: who asks again cannot tell either.
+    /// The connection has ended, by whatever cause. Calls are given up with it: a client that retries cannot know their
+    /// fate either.
     pub(crate) fn dropped(&mut self) {
         self.conn = None;
         let unconfirmed = std::mem::take(&mut self.unconfirmed);

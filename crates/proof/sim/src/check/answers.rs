@@ -1,5 +1,5 @@
-//! Every request gets exactly one answer, unless its connection closed or the server went. An ack in time is never
-//! refused, and nothing stays unanswered while the engine sleeps.
+//! Every request gets exactly one answer, unless its connection closed or the server ended. An ack in time is never
+//! refused, and no request stays unanswered while the engine sleeps.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::seen::Seen;
 #[derive(Default)]
 pub(super) struct Answers {
     answered: BTreeSet<ReplyTo>,
-    /// Acks of events that their sender surely held.
+    /// Acks of events that their sender certainly held.
     in_time: BTreeSet<ReplyTo>,
 }
 

@@ -1,8 +1,8 @@
-//! Attempts are true: what a delivery says is what was durable when the server started plus the sends since then
-//! that were not given back; what becomes durable is no more than the attempts that have ended,
-//! never more than the sends that happened, never more than the topic allows.
+//! Attempt counts are true. The count in a delivery is the durable count when the server started plus the sends since
+//! then that were not given back. The count that becomes durable is no higher than the attempts that have ended, than
+//! the sends that happened, and than the topic allows.
 
-use millrace_model::{CursorRow, Offset, Op, Space, TryRow};
+use millrace_model::{AttemptRow, CursorRow, Offset, Op, Space};
 
 use super::Checker;
 use crate::facts::{Facts, spot_of};
@@ -28,9 +28,9 @@ impl Checker for Attempts {
                     delivered_mark(facts, &spot, &row, implied)?;
                 }
                 for op in &batch.ops {
-                    let Op::Put { space: Space::Tries, key, value } = op else { continue };
+                    let Op::Put { space: Space::Attempts, key, value } = op else { continue };
                     let Some((spot, offset)) = Spot::parse_attempt(key) else { continue };
-                    let claimed = TryRow::decode(key, value).map_or(0, |row| row.attempts);
+                    let claimed = AttemptRow::decode(key, value).map_or(0, |row| row.attempts);
                     let item = facts.traffic.item(&spot, offset);
                     let ended = item.map_or(0, |item| item.attempts_ended_max(facts.now_ms));
                     if claimed > ended {
@@ -70,14 +70,15 @@ fn delivered(facts: &Facts, spot: &Spot, offset: Offset, attempts: u32) -> Resul
 
 fn says_nothing_else(batch: &millrace_model::Batch, spot: &Spot, offset: Offset) -> bool {
     !batch.ops.iter().any(|op| match op {
-        Op::Put { space: Space::Tries, key, .. } => {
+        Op::Put { space: Space::Attempts, key, .. } => {
             Spot::parse_attempt(key).as_ref() == Some(&(spot.clone(), offset))
         }
         _ => false,
     })
 }
 
-/// Everything up to the mark counts as delivered once, unless something else is written about it.
+/// Every event up to the cursor's `delivered` mark counts as delivered once, unless the batch says otherwise about it:
+/// so each of them must have been sent.
 fn delivered_mark(
     facts: &Facts,
     spot: &Spot,
@@ -103,7 +104,7 @@ fn delivered_mark(
     Ok(())
 }
 
-/// A server never starts with a higher count than there were deliveries that count.
+/// A server never starts with more attempts of an event than there were deliveries that count.
 fn started(facts: &Facts) -> Result<(), String> {
     for (spot, items) in &facts.traffic.items {
         let row = facts.ledger.cursor(spot);

@@ -1,5 +1,5 @@
-//! There is never ready work while everyone sleeps: when an event can be delivered and a member has room and credits,
-//! the engine has delivered it.
+//! No work is ready while everyone sleeps: if an event can be delivered and a member has room and credits, the engine
+//! has delivered it.
 
 use millrace_bus::ConnId;
 use millrace_model::{Offset, Partition, TopicKey};
@@ -11,7 +11,8 @@ use crate::place::{Seat, Spot};
 use crate::seen::Seen;
 use crate::traffic::{Acked, Conn};
 
-/// By then the engine must know what another process appended: a few looks around, a lookup that failed and one more.
+/// How soon the engine must know what another process appended: enough for a few looks around, a failed lookup and its
+/// retry.
 const NEIGHBOUR_HEARD_MS: u64 = 1000;
 
 pub(super) struct Awake;
@@ -45,7 +46,8 @@ impl Checker for Awake {
     }
 }
 
-/// A member that can take an event. In a sticky group the event may belong to any of them, so all must be able to.
+/// Returns a member that can take an event. In a sticky group the event may belong to any member, so all of them must
+/// have room.
 fn with_room(facts: &Facts, seat: &Seat, all: bool) -> Option<String> {
     let conns = facts.traffic.conns.iter().filter(|(_, conn)| conn.closed_in_turn.is_none());
     let members = conns.filter(|(_, conn)| conn.members.contains_key(seat));
@@ -63,14 +65,15 @@ fn with_room(facts: &Facts, seat: &Seat, all: bool) -> Option<String> {
     found.map(|(id, _)| format!("{id:?}"))
 }
 
-/// In a sticky group only the lowest unfinished event is sure not to wait for another one of its key.
+/// Returns an event that is ready. In a sticky group only the lowest unfinished event is sure not to wait for another
+/// one of its key.
 fn ready(facts: &Facts, spot: &Spot, sticky: bool) -> Option<Offset> {
     let stream = spot.stream();
     let (start, next) = facts.ledger.bounds(&stream);
     let row = facts.ledger.cursor(spot);
     let unfinished = (row.committed.0 + 1..next.0).map(Offset).filter(|offset| *offset >= start);
     let unfinished = unfinished.filter(|offset| !is_done(&row, *offset));
-    // One that retention has removed is still in the engine's hands if it was sent.
+    // An event that retention has removed is still with the engine if it was sent.
     let removed = facts.traffic.items.get(spot).into_iter().flatten().any(|(offset, item)| {
         *offset < start && !is_done(&row, *offset) && item.sends_this_life > 0 && item.acked == Acked::No
     });
@@ -82,8 +85,8 @@ fn ready(facts: &Facts, spot: &Spot, sticky: bool) -> Option<Offset> {
     candidates.find(|offset| {
         let item = facts.traffic.item(spot, *offset).cloned().unwrap_or_default();
         let held = item.possibly_held(facts.now_ms).is_some();
-        // A wait from before a restart is told in wall time, which may have stepped since; that it ends is checked at
-        // the end of the world.
+        // A delay from before a restart is counted in wall time, which may have stepped since. That such delays end is
+        // checked at the end of the world.
         let told_to_wait = facts.ledger.tries.get(&(spot.clone(), *offset)).and_then(|row| row.not_before);
         let waits =
             item.not_before_ms >= facts.now_ms || (item.sends_this_life == 0 && told_to_wait.is_some());

@@ -1,4 +1,4 @@
-//! No batch is larger than every store must take: the engine bounds each where it makes it.
+//! No batch is larger than the size that every store must accept: the engine bounds each batch as it makes it.
 
 use millrace_model::BATCH_BYTES_MAX;
 

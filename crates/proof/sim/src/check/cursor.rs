@@ -13,11 +13,11 @@ use crate::place::{Seat, Spot};
 use crate::seen::Seen;
 use crate::traffic::{Acked, seat_of};
 
-/// A row is judged when the engine asks for it, against the row it asked for before: commits are made durable in the
-/// order they are asked for, so what is not wrong then cannot become wrong later.
+/// A row is judged when the engine asks for its commit, against the row it asked for before: commits become durable in
+/// the order they are asked for, so a row that is right then cannot become wrong later.
 #[derive(Default)]
 pub(super) struct Cursors {
-    /// Groups for which a first position was asked for, until the server is gone.
+    /// Groups for which a first position was asked for, until the server ends.
     beginning: BTreeSet<Seat>,
     wanted: BTreeMap<Spot, CursorRow>,
 }

@@ -1,5 +1,6 @@
-//! A dead letter is whole: the copy says where it comes from, equals the original, appears in the same commit as the
-//! group's completion and as its copy in the mirror, and only once the event has had all its deliveries.
+//! A dead letter is complete: it says where it comes from, equals the original, and becomes durable in the same commit
+//! as the group's completion of the event and as its copy in the mirror, and only after the event has used up all its
+//! deliveries.
 
 use std::collections::BTreeSet;
 
@@ -48,7 +49,8 @@ impl Checker for DeadLetters {
                     }
                 }
             }
-            // What was lost may be buried again, and a group that was moved before the crash may come by again.
+            // A dead letter that the crash lost may be written again, and a group that was moved before the crash may
+            // meet the event again.
             Seen::Ended { .. } => self.buried.clear(),
             _ => {}
         }
@@ -57,7 +59,7 @@ impl Checker for DeadLetters {
 }
 
 impl DeadLetters {
-    /// Every letter of a user's topic stands twice in the batch that makes it: in its own topic and in the mirror.
+    /// Every dead letter of a user's topic stands twice in the batch that makes it: in its own topic and in the mirror.
     fn check_mirror(&self, batch: &Batch) -> Result<(), String> {
         let mirrored = letters(batch).filter_map(|letter| {
             let mirror = letter.stream.topic.dead_letters_of()?.dead_letter_mirror()?;
@@ -112,7 +114,7 @@ fn letters(batch: &Batch) -> impl Iterator<Item = &Append> {
     appends(batch).filter(|append| append.stream.topic.is_dead_letter())
 }
 
-/// The offsets of this group and partition that the batch buries.
+/// The offsets of this group and partition that the batch dead-letters.
 pub(super) fn dead_lettered<'a>(batch: &'a Batch, spot: &'a Spot) -> impl Iterator<Item = Offset> + 'a {
     letters(batch)
         .filter_map(|append| source(append).ok())

@@ -1,4 +1,4 @@
-//! A delayed event appears once and never early; one that was confirmed appears in the end.
+//! A delayed event appears once and never early; a delayed event that was confirmed appears in the end.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ const LATE_MS_MAX: u64 = 20_000;
 /// The earliest moment at which an event may appear.
 #[derive(Clone, Copy)]
 enum Due {
-    /// Of the wall clock.
+    /// A time of the wall clock.
     Wall(u64),
-    /// Of the time of the world, as long as this server lives: only the wall clock knows how long it is away.
-    /// The second time is that of the last who asked for it.
+    /// A time of the world, valid while the server with number `life` runs: only the wall clock knows how long a server
+    /// was away. `last_ms` is the due time of the last request for the same event.
     World { at_ms: u64, last_ms: u64, life: u64 },
 }
 
 #[derive(Default)]
 pub(super) struct Delayed {
-    /// By number: when it may appear.
+    /// When an event may appear, by the event's number.
     due: BTreeMap<u64, Due>,
-    /// By number: what its confirmation promised. That it appears at most once is checked for all events alike.
+    /// The promise of an event's confirmation, by the event's number. Another checker sees that no event appears twice.
     confirmed: BTreeMap<u64, (TopicKey, Durability)>,
 }
 
@@ -49,7 +49,8 @@ impl Checker for Delayed {
                     None => return Ok(()),
                 };
                 if let Some(number) = number(&publish.event.body) {
-                    // The same event may be asked for again after a reconnect; which of the two is stored is open.
+                    // The same event may be published again after a reconnect; either of the two requests may be the
+                    // one that is stored.
                     let known = self.due.entry(number).or_insert(due);
                     if let (Due::World { last_ms, .. }, Due::World { at_ms, .. }) = (known, due) {
                         *last_ms = at_ms;
@@ -63,7 +64,8 @@ impl Checker for Delayed {
                 }
                 for op in &batch.ops {
                     let Op::Append(append) = op else { continue };
-                    // Copies of what has long been there; the wall clock may have stepped back since.
+                    // Dead letters are copies of older events; the wall clock may have stepped back since those
+                    // appeared.
                     if append.stream.topic.is_dead_letter() || append.stream.topic.is_system() {
                         continue;
                     }

@@ -1,5 +1,5 @@
-//! Nothing is answered or delivered before the commit it depends on is durable, and what is delivered is what was
-//! committed.
+//! Nothing is answered or delivered before the commit that it depends on is durable, and a delivered event equals the
+//! committed one.
 
 use millrace_bus::{Ack, Reply, Request};
 use millrace_model::{DueRow, EventId, Offset, Op, TopicKey};
@@ -75,7 +75,8 @@ fn topic_of(reply: &Reply) -> Option<&TopicKey> {
     }
 }
 
-/// A delayed event waits in the table of due events; a duplicate of one may already have moved to the log.
+/// A delayed event waits in the table of due events; a confirmed duplicate may be of an event that has moved to the
+/// log.
 fn delayed(facts: &Facts, topic: &TopicKey, id: &EventId) -> Result<(), String> {
     let waits = |(key, value): (&String, &bytes::Bytes)| {
         DueRow::decode(key, value).is_ok_and(|row| row.topic == topic.as_str() || row.topic == topic.topic())
@@ -85,7 +86,7 @@ fn delayed(facts: &Facts, topic: &TopicKey, id: &EventId) -> Result<(), String> 
     known.then_some(()).ok_or(format!("a delayed event for {topic} was confirmed as {id} and is not durable"))
 }
 
-/// Every key is put once, and deleted only after that; both may be durable before the first is answered.
+/// Every key is put once, and deleted only after that; both may be durable before the put is answered.
 fn written(facts: &Facts, ops: &[Op]) -> Result<(), String> {
     let deleted = |key: &String| {
         facts.traffic.asked.values().any(|request| match request {

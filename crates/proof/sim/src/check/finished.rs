@@ -30,7 +30,7 @@ impl Checker for Finished {
     }
 }
 
-/// A group whose durable commit is not at the tail of some partition.
+/// Returns a group whose durable commit is not at the tail of some partition.
 pub(crate) fn unfinished(facts: &Facts) -> Option<Spot> {
     let spots = facts.ledger.groups.keys().flat_map(|seat| {
         let partitions = facts.ledger.topics.get(&seat.topic).map_or(0, |config| config.partitions);

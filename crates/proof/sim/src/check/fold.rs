@@ -48,7 +48,7 @@ fn compare(facts: &Facts, store: &dyn Store) -> Result<(), String> {
         (Space::Topics, ledger.topics.len()),
         (Space::Groups, ledger.groups.len()),
         (Space::Cursors, ledger.cursors.len()),
-        (Space::Tries, ledger.tries.len()),
+        (Space::Attempts, ledger.tries.len()),
         (Space::Due, ledger.due.len()),
         (Space::Kv, ledger.kv.len()),
     ] {

@@ -1,4 +1,5 @@
-//! One lease at a time: an event that a member holds goes to nobody else, an event that was acked to nobody at all.
+//! An event has one lease at a time: while a member holds it no other member gets it, and once it was acked nobody
+//! does.
 
 use super::Checker;
 use crate::facts::{Facts, spot_of};

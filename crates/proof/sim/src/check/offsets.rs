@@ -1,4 +1,4 @@
-//! Offsets are dense and in order, what stands at an offset never changes, time never falls within a stream.
+//! Offsets are dense and in order, the event at an offset never changes, and time never falls within a stream.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ impl Checker for Offsets {
             let Op::Append(append) = op else { continue };
             let log = facts.ledger.logs.get(&append.stream);
             if done.duplicate {
-                // The first of two equal ids may stand in this very batch, which is not in the ledger yet.
+                // The first of two equal ids may be in this very batch, which is not in the ledger yet.
                 continue;
             }
             let before = log.map_or((Offset::FIRST, Timestamp(0)), |log| (log.next, log.last_ts));

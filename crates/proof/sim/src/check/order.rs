@@ -1,5 +1,5 @@
 //! First deliveries reach a connection in offset order, per group and partition. Redeliveries may come in between. In a
-//! sticky group that holds per key: `sticky.rs` looks after it.
+//! sticky group the order holds per key, which `sticky.rs` checks.
 
 use std::collections::BTreeMap;
 

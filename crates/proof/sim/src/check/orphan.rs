@@ -1,5 +1,5 @@
-//! Nothing without its topic: events go to partitions that the topic durably has, and no stream, group, cursor or try
-//! outlives it.
+//! Nothing exists without its topic: events go to partitions that the topic durably has, and no stream, group, cursor
+//! or attempt count outlives it.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Only what the topic's retention gives up is trimmed, by its true age and not by what a wrong clock says.
+//! Retention trims only what the topic's settings allow, by the true age of events and not by what a wrong clock says.
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ pub(super) struct Trimmed {
 
 #[derive(Clone, Copy, Default)]
 struct Stored {
-    /// By the time of the world.
+    /// The time of the world at which it was stored.
     at_ms: u64,
-    /// The server that stored it, if that had started while the wall clock was far off. For later ones it is as old as
-    /// its time says: they cannot know.
+    /// The number of the server that stored the event, if it had started while the wall clock was far off. Later
+    /// servers judge the event's age by its timestamp: they cannot know better.
     mistimed_by: Option<u64>,
 }
 
@@ -65,7 +65,7 @@ impl Trimmed {
             let has_rule = config.retention_bytes.is_some();
             return has_rule.then_some(()).ok_or(format!("{stream} was trimmed without a rule"));
         };
-        // The wall clock may have been set back since the decision.
+        // Compared with the latest wall time ever, because the wall clock may have been set back since the decision.
         let oldest_kept_ms = facts.wall_max_ms.saturating_sub(retention_ms);
         for (offset, event) in log.events.range(log.start..start.max(log.start)) {
             let stored = self.stored.get(&(stream.clone(), *offset)).copied().unwrap_or_default();

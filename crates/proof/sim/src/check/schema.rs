@@ -1,5 +1,6 @@
-//! No event joins a topic that does not match the schema in force, and a schema that was not forced takes force only if
-//! every event matches that the engine ever put there or holds back for later. Judged when the engine decides, by arithmetic of this file's own.
+//! Every event that joins a topic matches the schema in force. A schema that was not forced comes into force only if it
+//! accepts every event that the engine ever put into the topic or holds back for later. Both are judged when the engine
+//! decides, by this file's own arithmetic on the events' numbers.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +13,9 @@ use crate::seen::Seen;
 
 #[derive(Default)]
 pub(super) struct Schemas {
-    /// The factor that numbers of a topic's events must not have.
+    /// The factor that the numbers of a topic's events must not have.
     in_force: BTreeMap<TopicKey, u64>,
-    /// Numbers of the events of each topic that the engine put there; what others put there is not checked.
+    /// Numbers of the events that the engine put into each topic; events of other processes are not checked.
     joined: BTreeMap<TopicKey, BTreeSet<u64>>,
     of_others: BTreeSet<u64>,
 }
@@ -28,7 +29,7 @@ impl Checker for Schemas {
         match seen {
             Seen::Wanted { batch } => {
                 let due = batch.ops.iter().any(|op| matches!(op, Op::Delete { space: Space::Due, .. }));
-                // Stores nothing of these ids.
+                // Events whose id is already taken are not stored.
                 let resent = |op: &&Op| {
                     batch.checks.iter().any(|check| match (check, op) {
                         (Check::IdTaken(taken), Op::Append(append)) => {
@@ -58,7 +59,7 @@ impl Checker for Schemas {
 }
 
 impl Schemas {
-    /// `due`: the appends of the batch were accepted long ago.
+    /// `due`: the batch moves delayed events, which were accepted long ago.
     fn wanted(&mut self, facts: &Facts, op: &Op, due: bool) -> Result<(), String> {
         match op {
             Op::Put { space: Space::Topics, key, value } => {
@@ -82,8 +83,8 @@ impl Schemas {
                 let Some(number) = number(&append.event.body).filter(|_| !topic.is_dead_letter()) else {
                     return Ok(());
                 };
-                // A delayed event has joined since it was accepted. Its move is conditional, and refused if the topic is
-                // another one of that name by now.
+                // A delayed event has joined when it was accepted. Its move is conditional, and refused if the topic
+                // was deleted and made anew since.
                 if due {
                     return Ok(());
                 }
@@ -149,7 +150,7 @@ impl Schemas {
     }
 }
 
-/// The topic in the key of a version.
+/// The topic in the key of a schema version.
 fn versions_of(key: &str) -> Option<TopicKey> {
     let (rest, _version) = key.strip_prefix("schema/")?.rsplit_once('/')?;
     let (topic, _made) = rest.rsplit_once('/')?;

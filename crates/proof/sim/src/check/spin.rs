@@ -1,4 +1,4 @@
-//! An engine that was woken for nothing does not want to be woken at once again: its loop would spin.
+//! An engine that was woken for nothing does not ask to be woken again at once: its loop would spin.
 
 use super::Checker;
 use crate::facts::Facts;

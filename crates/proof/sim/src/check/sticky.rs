@@ -1,5 +1,5 @@
-//! Sticky groups: of one key one event is in flight, lower ones first, and all go to one member while it lives and lets
-//! none of them time out.
+//! Sticky groups: one event of a key is in flight at a time, lower offsets first. All events of a key go to one member
+//! as long as that member stays and lets none of them time out.
 
 use std::collections::BTreeMap;
 
@@ -15,14 +15,14 @@ use crate::traffic::Acked;
 
 #[derive(Default)]
 pub(super) struct Sticky {
-    /// Who was sent the last event of a key, as long as it has not left the group since.
+    /// The member that was sent the last event of a key, as long as it has not left the group since.
     members: BTreeMap<(Seat, String), KeyMember>,
 }
 
-/// The member that a key was sent to last. A topic that has grown may have events of the key in several partitions.
+/// The member that a key was sent to last. If the topic has grown, several partitions may hold events of the key.
 struct KeyMember {
     conn: ConnId,
-    /// Deliveries that no ACK or NACK named in time: where, and until when.
+    /// Deliveries without an ACK or NACK in time: where, and until when.
     unanswered: Vec<(Spot, Offset, u64)>,
 }
 
@@ -121,7 +121,8 @@ impl Sticky {
     }
 }
 
-/// More than the workload ever has, over all groups. Below it keys may be forgotten and get another member.
+/// More keys than the workload ever has, over all groups. An engine with a lower limit may forget keys and give them
+/// another member.
 const KEYS_IN_USE_MAX: usize = 1000;
 
 fn key_at<'a>(facts: &'a Facts, spot: &Spot, offset: Offset) -> Option<&'a str> {
@@ -134,7 +135,7 @@ fn unfinished_below(facts: &Facts, spot: &Spot, offset: Offset, key: &str) -> Op
     let first = start.0.max(row.committed.0 + 1);
     (first..offset.0).map(Offset).find(|lower| {
         let item = facts.traffic.item(spot, *lower).cloned().unwrap_or_default();
-        // One that may have used up its attempts may be on its way to the dead letters.
+        // An event that may have used up its attempts may be about to become a dead letter.
         let maybe_given_up = item.sends >= facts.attempts_max(&spot.seat.topic)
             || facts.ledger.durable_attempts(spot, *lower) >= facts.attempts_max(&spot.seat.topic);
         key_at(facts, spot, *lower) == Some(key)

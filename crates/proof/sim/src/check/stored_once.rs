@@ -1,5 +1,5 @@
-//! An event is stored once: nobody is asked for it twice unless it brings an id, and an id is stored once within its
-//! window. Nothing is stored that nobody published.
+//! An event is stored once: only events with an id are published twice, and an id is stored once within its window.
+//! Nothing is stored that nobody published.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,10 +16,10 @@ use crate::seen::Seen;
 #[derive(Default)]
 pub(super) struct StoredOnce {
     published: BTreeMap<u64, (TopicKey, Arc<EventBody>)>,
-    /// Where each is in the log.
+    /// Where each event is in the log.
     stored: BTreeMap<u64, (Stream, Offset)>,
-    /// Asked of a server that had started while the wall clock was far off: it judges ids by a wrong time, and stores
-    /// their events under it.
+    /// Events published to a server that had started while the wall clock was far off: it judges ids by a wrong time,
+    /// and stores their events under it.
     mistimed: BTreeSet<u64>,
 }
 
@@ -85,9 +85,10 @@ impl StoredOnce {
         if self.published.get(&number) != Some(&(stream.topic.clone(), Arc::clone(&event.body))) {
             return Err(format!("event {number} was stored otherwise than it was published"));
         }
-        // An id outlives its event: what retention has removed does not come again. No run is as long as the window.
+        // An id outlives its event: an event that retention has removed does not come again. No run is as long as the
+        // window.
         let before = self.stored.insert(number, (stream.clone(), offset));
-        // A server that starts while the wall clock is far off can only take it for right: ids may then seem old.
+        // A server that starts while the wall clock is far off cannot know that: ids may then seem old.
         let mistimed = self.mistimed.contains(&number);
         before.filter(|_| !mistimed).map_or(Ok(()), |(first, at)| {
             Err(format!(

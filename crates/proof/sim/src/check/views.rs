@@ -1,4 +1,4 @@
-//! Every position that is shown is a durable one.
+//! Every position that the server shows is a durable one.
 
 use millrace_bus::{OffsetsView, Reply};
 use millrace_model::{Offset, Partition};
@@ -32,10 +32,11 @@ impl Checker for Views {
     }
 }
 
-/// The store may be ahead of what the engine has heard, never behind.
+/// The store may be ahead of what the engine knows, never behind it.
 fn committed(facts: &Facts, seat: &Seat, partition: Partition, shown: Offset) -> Result<(), String> {
     let spot = seat.spot(partition);
-    // A group whose topic has grown has no row for a new partition before it is somewhere: it stands at its start.
+    // After its topic has grown, a group has no row for a new partition until it has a position there: it stands at the
+    // partition's start.
     let (start, _) = facts.ledger.bounds(&spot.stream());
     let durable = facts.ledger.cursors.get(&spot).map_or(start.before(), |row| row.committed);
     let begun_anew = facts.traffic.moved.contains(seat) || facts.traffic.is_dropping(&seat.topic);

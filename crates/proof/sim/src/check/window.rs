@@ -1,4 +1,4 @@
-//! Windows and credits are respected, and nothing is sent to those who cannot receive.
+//! Windows and credits are respected, and nothing is sent to connections that cannot receive.
 
 use super::Checker;
 use crate::facts::{Facts, spot_of};

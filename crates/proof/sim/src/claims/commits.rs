@@ -1,4 +1,5 @@
-//! The one disk of all processes: commits that apply, fail, or succeed without an answer, and who hears of them.
+//! The one disk of all processes: commits that apply, fail, or succeed without an answer, and which processes learn of
+//! them.
 
 use millrace_claims::{Input, Token};
 use millrace_model::{Batch, Op, Outcome};
@@ -9,7 +10,7 @@ use crate::check::Violation;
 use crate::fault::Fault;
 
 impl ClaimsWorld {
-    /// The disk does its part even if nobody waits for it any more.
+    /// Applies a commit. The disk does its part even if nobody waits for it any more.
     pub(super) fn applies(
         &mut self,
         at: usize,
@@ -18,7 +19,7 @@ impl ClaimsWorld {
         batch: &Batch,
     ) -> Result<(), Violation> {
         let alive = self.alive(at, life);
-        // A process that died took what it had not handed over with it.
+        // A process that died may not have handed the commit over to the disk.
         if !alive && self.dice.chance(500) {
             return Ok(());
         }
@@ -37,7 +38,7 @@ impl ClaimsWorld {
 
     pub(super) fn commit(&mut self, at: usize, life: u64, batch: &Batch) -> Result<Outcome, Violation> {
         let session = self.processes.get(at).map_or("nobody", |process| process.session());
-        // Looked at before, accused only if the batch was not refused.
+        // Checked before the commit, reported only if the batch was not refused.
         let held = record::held(session, batch, self.disk.store());
         let outcomes = self.disk.commit(std::slice::from_ref(batch));
         let outcome = outcomes.ok().and_then(|mut outcomes| outcomes.pop());
@@ -62,7 +63,7 @@ impl ClaimsWorld {
         Ok(())
     }
 
-    /// Other processes look for commits now and then, and sometimes miss one until they poll.
+    /// Tells other processes of a commit. They sometimes miss one until they poll.
     fn news(&mut self, by: usize) {
         for process in (0..self.processes.len()).filter(|process| *process != by) {
             if self.dice.chance(700) {

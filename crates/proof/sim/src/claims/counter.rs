@@ -1,6 +1,6 @@
-//! A counter that some handlers increment: each reads it when its run begins and writes it with its last commit, so two
-//! runs that overlap meet. However often runs are cut, killed, refused and repeated, the counter must end at the number
-//! of acknowledged runs that count.
+//! A counter that some handlers increment. Each handler reads it when its run begins and writes it with its last
+//! commit, so two runs that overlap conflict. However often runs are cut off, killed, refused and repeated, the counter
+//! must end at the number of acknowledged runs that count.
 
 use bytes::Bytes;
 use millrace_claims::{Expected, StateChanges};
@@ -18,7 +18,7 @@ fn identity() -> Identity {
     Identity::Entity { type_name: "Counter".into(), key: "all".into() }
 }
 
-/// The key of its row in [`Space::Heads`].
+/// The key of the counter's row in [`Space::Heads`].
 pub(super) fn head_key() -> String {
     keys::identity(&Namespace::default(), &identity())
 }
@@ -36,7 +36,7 @@ pub(super) fn read(store: &dyn Store) -> CounterRead {
     CounterRead { head, count: count.unwrap_or(0) }
 }
 
-/// Writes the successor of what was read, if that still stands.
+/// Increments the counter, on condition that it still has the value that was read.
 pub(super) fn increment(read: &CounterRead) -> StateChanges {
     let fields = JsonText::from_value(&serde_json::json!({ "count": read.count + 1 })).ok();
     StateChanges {

@@ -1,4 +1,4 @@
-//! What a worker asks of its world, and how its handlers go on.
+//! Carries out what a worker asks of its world, and lets its handlers go on.
 
 use millrace_claims::{Effect, Input, RunId};
 use millrace_model::{HandlerOrder, keys};
@@ -50,7 +50,7 @@ impl ClaimsWorld {
                 self.record.run_starts.began((at, life), place);
                 self.begin_run(at, run);
             }
-            // Handlers here are plain functions: they go on until they return.
+            // The handlers here are plain functions: they go on until they return.
             Effect::Cut { .. } => {}
             Effect::Answer { run, result } => {
                 self.processes[at].answered(run, result.is_ok());

@@ -1,4 +1,4 @@
-//! What comes from outside: events, kills, stops, clocks that step.
+//! Events from outside: publishes, kills, stops, steps of the clock.
 
 use millrace_claims::{Input, OutEvent, StateChanges, Topics, imperative};
 use millrace_model::{Elapsed, JsonText, Namespace, Priority, TopicName};
@@ -48,13 +48,14 @@ impl ClaimsWorld {
             }
         }
         if self.dice.chance(self.plan.wall_steps) {
-            // Now and then to where the next minute begins, for the schedules.
+            // Now and then close to the next minute, for the schedules.
             let far = if self.dice.chance(400) { 55_000 } else { 0 };
             let by_ms = far + self.dice.below(6000) as i64 - 3000;
             self.faults.add(Fault::WallStep);
             self.clock.step_wall(by_ms);
             self.note(&format!("the wall clock steps by {by_ms} ms"));
-            // Two that come close together must not look like one that is doubted.
+            // Every process reads the clock now: two steps in quick succession must not look like one large step, which
+            // is doubted.
             for at in 0..self.processes.len() {
                 self.read_clock(at);
             }
@@ -78,7 +79,7 @@ impl ClaimsWorld {
         self.note("the wall clock is right again");
     }
 
-    /// The process is gone; another takes its place, under the same name.
+    /// The process has ended; another starts in its place, under the same name.
     pub(super) fn ended(&mut self, at: usize) {
         self.processes[at].end();
         let at_ms = self.clock.world_ms + self.dice.between(1, 1500);

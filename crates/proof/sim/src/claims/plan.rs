@@ -1,4 +1,5 @@
-//! What a seed draws for the world of workers: how they are set up, and what each handler does with each event.
+//! The settings that a seed draws for the world of workers: how they are set up, and what each handler does with each
+//! event.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +11,7 @@ use millrace_model::{Event, HandlerId, HandlerOrder, Identity, Intent, JsonText,
 use crate::dice::Dice;
 use crate::plan::FAR_MS_MAX;
 
-/// Events of these types are published; handlers of each send to the next, and nobody takes the last.
+/// The topics that events are published to. Handlers of each topic send to the next; the last has no handler.
 pub(crate) const TOPICS: [&str; 3] = ["first", "second", "third"];
 pub(crate) const TICK: &str = "tick";
 
@@ -22,12 +23,12 @@ pub(crate) struct Plan {
     pub(crate) handlers: Vec<HandlerSpec>,
     pub(crate) schedules: Vec<ScheduleSpec>,
     pub(crate) processes: usize,
-    /// Per mille of steps at which something goes wrong.
+    /// Chances of things that go wrong, in permille of the steps.
     pub(crate) kill: u64,
     pub(crate) commit_fails: u64,
     pub(crate) look_fails: u64,
     pub(crate) wall_steps: u64,
-    /// The wall clock is far off for a moment; only where steps are doubted.
+    /// The wall clock is far off for a moment; only in worlds where steps are doubted.
     pub(crate) far_steps: u64,
     pub(crate) stops: u64,
     pub(crate) run_fails: u64,
@@ -109,8 +110,8 @@ impl Plan {
     }
 }
 
-/// Half of the worlds that sweep remove what is finished after a moment, the others only look. In small slices, so that
-/// much can happen between two of them.
+/// Half of the worlds that sweep remove finished events after a moment, the others keep them for a week. They sweep in
+/// small slices, so that much can happen between two of them.
 fn retention(seed: u64) -> WorkerConfig {
     let mut dice = Dice::new(seed, "claims retention");
     let week_ms = WorkerConfig::default().event_retention_ms;
@@ -124,7 +125,7 @@ fn retention(seed: u64) -> WorkerConfig {
     }
 }
 
-/// What holds for one handler alone: some have a timeout that slow runs outlive, few places, or a rate.
+/// The limits of one handler: some have a timeout that slow runs exceed, a low concurrency, or a rate.
 fn limits(seed: u64, handler: &str, lease_ms: u64) -> HandlerSettings {
     let mut dice = Dice::new(seed, &format!("claims limits {handler}"));
     HandlerSettings {
@@ -136,17 +137,17 @@ fn limits(seed: u64, handler: &str, lease_ms: u64) -> HandlerSettings {
     }
 }
 
-/// What a handler does with an event, the same on every try. It says so in what it writes, so that every trace of it
-/// can be found and counted.
+/// The work of a handler on an event, the same on every attempt. The handler tags everything it writes (see [`tag`]),
+/// so that all of it can be found and counted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Work {
     pub(crate) commits: u32,
     pub(crate) emits: u32,
-    /// Fails whenever it is tried.
+    /// Fails on every attempt.
     pub(crate) poison: bool,
-    /// Ends its process whenever it is tried, in half of the worlds.
+    /// Ends its process on every attempt, in half of the worlds.
     pub(crate) kills: bool,
-    /// Increments the counter of all with its last commit, which acknowledges the event.
+    /// Increments the shared counter with its last commit, which acknowledges the event.
     pub(crate) counts: bool,
 }
 
@@ -162,12 +163,12 @@ pub(crate) fn work(seed: u64, handler: &HandlerId, event: &Event) -> Work {
     }
 }
 
-/// `cause|handler|kind|ordinal`: what stands in the payload of every event a handler makes.
+/// The tag in the payload of every event that a handler makes: `cause|handler|kind|ordinal`.
 pub(crate) fn tag(event: &Event, handler: &HandlerId, kind: &str, ordinal: u32) -> String {
     format!("{}|{handler}|{kind}|{ordinal}", event.id)
 }
 
-/// Few keys, so that many events wait for one another, and some events without one.
+/// The key of an event. There are few keys, so that many events wait for one another, and some events have none.
 pub(crate) fn key(number: u64) -> Option<String> {
     [Some("k"), Some("l"), None, Some("k"), Some("m")][(number % 5) as usize].map(str::to_owned)
 }

@@ -1,4 +1,4 @@
-//! One process of the world of workers: its engine while it lives, and the handlers that run in it.
+//! A process of the world of workers: its engine while it lives, and the handlers that run in it.
 
 use std::collections::BTreeMap;
 
@@ -22,24 +22,24 @@ pub(crate) struct Process {
     pub(crate) wake_ms: Option<u64>,
     pub(crate) idle_wakes: u32,
     pub(crate) effects: usize,
-    /// What was ready, and since when this one has been idle all the same.
+    /// Ready work that this process has left alone although it is idle, and since when.
     pub(crate) slept_over: Option<(String, u64)>,
-    /// How far its wall clock is off.
+    /// How far the process's wall clock is off.
     pub(crate) skew_ms: i64,
-    /// What it makes of the clock.
+    /// Reads the clock as the process does, doubting large steps.
     pub(crate) reader: Reader,
 }
 
-/// How one run goes.
+/// How one run proceeds.
 struct Script {
     run: Run,
     work: Work,
     next: u32,
     last_ms: u64,
     fails_at: Option<u32>,
-    /// What the run has read of the counter it is to increment; taken by its last commit.
+    /// The counter as the run read it, if the run is to increment it; taken by its last commit.
     counter: Option<CounterRead>,
-    /// The last commit was sent: once it is answered, nothing that the run says counts.
+    /// The last commit was sent: once it is answered, the outcome of the run no longer matters.
     acked: bool,
     commit_failed: bool,
     waits_for_answer: bool,
@@ -126,7 +126,7 @@ impl Process {
         let result = if script.commit_failed {
             failed("a commit failed")
         } else if script.acked {
-            // The event has ended: a failure from here on repeats nothing.
+            // The event has ended: a failure from here on does not repeat it.
             if run.0.is_multiple_of(2) { failed("too late") } else { Ok(Vec::new()) }
         } else if script.fails_at == Some(script.next) {
             Err(bad_luck(run))
@@ -153,7 +153,7 @@ impl Process {
     }
 }
 
-/// One of the ways in which a run may end that does not succeed.
+/// Returns one of the ways in which a run can end without success.
 fn bad_luck(run: RunId) -> RunError {
     let text = || "bad luck".to_owned();
     match run.0 % 6 {
@@ -189,7 +189,7 @@ pub(crate) fn look(store: &dyn Store, look: &Look) -> Seen {
     }
 }
 
-/// Something that a worker could claim now, if there is anything.
+/// Returns something that a worker could claim now, if there is anything.
 pub(crate) fn oldest_ready(store: &dyn Store, handlers: &[HandlerSpec], now: Timestamp) -> Option<String> {
     let namespace = Namespace::default();
     let first = |space, from: String, to: String| {
@@ -220,7 +220,7 @@ pub(crate) fn oldest_ready(store: &dyn Store, handlers: &[HandlerSpec], now: Tim
     })
 }
 
-/// A claim that is due and waits for no other one of its key.
+/// Returns a claim that is due and waits for no other claim of its key.
 fn first_of_its_key(store: &dyn Store, claims: &str, now: Timestamp) -> Option<Row> {
     let rows = store.scan(Space::Claims, &KeyRange::prefix(claims), usize::MAX).unwrap_or_default();
     let read = |row: &Row| {

@@ -16,13 +16,13 @@ use crate::check::Violation;
 
 #[derive(Debug, Default)]
 pub(crate) struct Record {
-    /// `stream/offset/handler` of everything that has ended.
+    /// The ending of everything that has ended, by `stream/offset/handler`.
     pub(super) endings: BTreeMap<String, Ending>,
-    /// Everything that was ever appended: retention takes it from the store, not from here.
+    /// Every event that was ever appended: retention removes events from the store, not from here.
     pub(super) events: BTreeMap<(Stream, Offset), Arc<Event>>,
     /// Where each stream begins.
     starts: BTreeMap<Stream, Offset>,
-    /// Tags of events that handlers made, and how often each was stored.
+    /// Tags of the events that handlers made and that were stored.
     pub(super) tags: BTreeSet<String>,
     schedule_last: Timestamp,
     pub(crate) published: u64,
@@ -53,7 +53,7 @@ pub(crate) fn violation(invariant: &'static str, detail: String) -> Violation {
     Violation { invariant, detail }
 }
 
-/// Only who holds a claim may end it.
+/// Only the holder of a claim may end it.
 pub(crate) fn held(session: &str, batch: &Batch, store: &dyn Store) -> Result<(), Violation> {
     for op in &batch.ops {
         let Op::Delete { space: Space::Claims, key } = op else { continue };
@@ -154,7 +154,7 @@ impl Record {
         Ok(())
     }
 
-    /// Only what is old goes, and only when every handler of its type is done with it.
+    /// Retention removes only old events, and only when every handler of their type is done with them.
     fn trimmed(
         &mut self,
         plan: &Plan,
@@ -162,7 +162,7 @@ impl Record {
         stream: &Stream,
         start: Offset,
     ) -> Result<(), Violation> {
-        // Somebody whose clock is ahead may have been there before.
+        // A process whose clock is ahead may have trimmed further before.
         let known = self.starts.entry(stream.clone()).or_insert(Offset::ZERO);
         let before = std::mem::replace(known, start.max(*known)).min(start);
         let gone = self.events.range((stream.clone(), before)..(stream.clone(), start));
@@ -183,7 +183,7 @@ impl Record {
         Ok(())
     }
 
-    /// A run begins of a handler in order of keys: everything before it of its key has ended.
+    /// A run of a handler with order per key begins: all earlier events of its key must have ended.
     pub(crate) fn begins_in_order(&self, handler: &HandlerId, event: &Event) -> Result<(), Violation> {
         let Some(key) = &event.body.key else { return Ok(()) };
         let place = |offset| (event.stream.clone(), offset);
@@ -198,7 +198,7 @@ impl Record {
         Ok(())
     }
 
-    /// What has ended is claimed by nobody, and what was claimed has not ended.
+    /// An event that has ended must not be claimed, and a claimed event must not have ended.
     fn one_place(&self, ended: &BTreeSet<String>, done: &Done) -> Result<(), Violation> {
         for claimed in &done.claimed {
             let ticket = &claimed.ticket;

@@ -1,4 +1,4 @@
-//! Which runs have started, as the world saw it, against the attempts that rows say.
+//! Which runs have started, as the world saw it, compared with the attempts that rows count.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,27 +8,28 @@ use super::record::violation;
 use super::verdict::place_of_claim;
 use crate::check::Violation;
 
-/// One life of one process.
+/// A process and which of its lives: it starts anew after every end.
 pub(crate) type Life = (usize, u64);
 
 #[derive(Debug, Default)]
 pub(crate) struct Starts {
     /// By place (`stream/offset/handler`): how often the handler was called.
     begun: BTreeMap<String, u32>,
-    /// Marks of suspects that are durable before their run starts. One whose process dies in between counts as a run.
+    /// Runs of suspected events (decision 0034) whose mark became durable before they start. If the process dies in
+    /// between, the run counts as an attempt.
     announced: BTreeMap<String, BTreeSet<Life>>,
-    /// How many announced runs were lost before they were called: their process died (decision 0034 names it).
+    /// How many announced runs were lost before the handler was called, because their process died (see decision 0034).
     lost: BTreeMap<String, u32>,
-    /// What the row of a place said last.
+    /// The attempts that the row of a place counted last.
     counted: BTreeMap<String, u32>,
-    /// Runs that a life has called.
+    /// Runs whose handler was called, with the life that called it.
     called: BTreeSet<(Life, String)>,
-    /// What the open claim of a place says.
+    /// The mark in the open claim of a place.
     marks: BTreeMap<String, RunMark>,
 }
 
 impl Starts {
-    /// A handler is called.
+    /// A handler was called.
     pub(crate) fn began(&mut self, life: Life, place: String) {
         *self.begun.entry(place.clone()).or_default() += 1;
         self.forget(life, &place);
@@ -90,8 +91,9 @@ impl Starts {
         self.attempts(place, row.attempts)
     }
 
-    /// A claim of the place was made. If a lost lease has just counted as an attempt, an announced run is what was lost, if
-    /// there is one: it must not excuse another attempt when the same life takes the place again.
+    /// A claim of the place was made. If its attempts went up, a lease was lost; if a run of the place was announced,
+    /// that run is the lost one and is taken off the list, so that it does not excuse another attempt when the same
+    /// life claims the place again.
     fn taken(&mut self, place: &str, attempts: u32) {
         let before = self.counted.insert(place.to_owned(), attempts).unwrap_or_default();
         if attempts > before
@@ -102,7 +104,7 @@ impl Starts {
         }
     }
 
-    /// Never more attempts than runs that were called, or killed as they were about to be.
+    /// There are never more attempts than runs that were called, or were announced and killed before the call.
     fn attempts(&self, place: &str, attempts: u32) -> Result<(), Violation> {
         let begun = self.begun.get(place).copied().unwrap_or_default();
         let announced = self.announced.get(place).map_or(0, BTreeSet::len) as u32;

@@ -1,4 +1,4 @@
-//! The verdict on a world of workers: what must hold at any moment, and what must hold after the calm.
+//! The verdict on a world of workers: the invariants that hold at any moment, and those that hold after the calm.
 
 use std::collections::BTreeSet;
 
@@ -10,14 +10,14 @@ use super::plan::{self, Plan};
 use super::record::{Record, violation};
 use crate::check::Violation;
 
-/// `namespace/topic/partition/offset/handler` of a claim's key, which is how endings are keyed.
+/// Returns the place in a claim's key, `namespace/topic/partition/offset/handler`, which is also the key of endings.
 pub(super) fn place_of_claim(key: &str) -> Option<String> {
     let (handler, stream, offset) = keys::claim_place(key)?;
     Some(format!("{stream}/{:016x}/{handler}", offset.0))
 }
 
 impl Record {
-    /// No claim is left open for what has ended.
+    /// Checks that no claim is left open for an event that has ended.
     pub(crate) fn look_around(&self, store: &dyn Store) -> Result<(), Violation> {
         let rows = store.scan(Space::Claims, &KeyRange::all(), usize::MAX).unwrap_or_default();
         for place in rows.iter().filter_map(|row| place_of_claim(&row.key)) {
@@ -28,7 +28,7 @@ impl Record {
         Ok(())
     }
 
-    /// After the calm: every event has ended for every handler, with all it should have left behind and nothing else.
+    /// After the calm: every event has ended for every handler, and left behind exactly what it should have.
     pub(crate) fn at_the_end(&self, seed: u64, plan: &Plan, store: &dyn Store) -> Result<(), Violation> {
         self.look_around(store)?;
         self.nothing_vanished(store)?;
@@ -51,7 +51,7 @@ impl Record {
                         expected.extend(tags("emit", work.emits));
                     }
                     Some(_) => {
-                        // Its commits stand as far as it came: each needs those before it.
+                        // The commits of a run that failed stand as far as it came: each needs those before it.
                         let there = tags("commit", work.commits);
                         let came = there.iter().take_while(|tag| self.tags.contains(*tag)).count();
                         expected.extend(there.into_iter().take(came));
@@ -72,7 +72,7 @@ impl Record {
         Ok(())
     }
 
-    /// What retention has not taken is there.
+    /// Checks that every event is there that retention has not removed.
     fn nothing_vanished(&self, store: &dyn Store) -> Result<(), Violation> {
         let limit = ReadLimit { events_max: usize::MAX, bytes_max: usize::MAX };
         for bounds in store.streams().unwrap_or_default() {

@@ -1,5 +1,5 @@
-//! What the bytes of a write mean, executed on the lists of the record: the answers that the guest must get, and what the
-//! write must return.
+//! Executes the bytes of a write a second time, on the lists of the record: computes the answers that the guest must
+//! get and the value that the write must return.
 
 use millrace_reactor::{ANSWER_BYTES_MAX, Due, ErrorCode, PollTimeout, Readiness, Request, RequestError};
 
@@ -8,7 +8,7 @@ use super::record::{Expected, Outcome, Record, Timer, WaitingPoll, Watch};
 use super::requests::{Item, Meaning, Stream};
 
 impl Record {
-    /// A write begins. Returns what it returns, if it goes no further.
+    /// A write begins. Returns its outcome, if it goes no further.
     pub(super) fn write_begins(&mut self) -> Option<Outcome> {
         self.after_wrong = false;
         let cut = self.cut?;
@@ -23,7 +23,7 @@ impl Record {
         None
     }
 
-    /// Executes what the bytes of a write mean, up to a POLL; called again once the POLL is answered.
+    /// Executes the requests in the bytes of a write, up to a POLL; called again once the POLL is answered.
     pub(super) fn execute_write(&mut self, stream: &mut Stream, bytes: usize, is_failing: bool) -> Outcome {
         let (begin, end) = (stream.consumed, stream.consumed + bytes as u64);
         let mut consumed = 0;
@@ -80,7 +80,7 @@ impl Record {
         Outcome::Returned(Ok(consumed))
     }
 
-    /// The payload of a frame that was refused may be cut.
+    /// Notes if the payload of a refused frame is cut.
     fn note_cut(&mut self, item: &Item, end: u64) {
         if item.is_cut && item.end <= end {
             self.cut = Some(None);

@@ -1,4 +1,4 @@
-//! One guest with its loop: every call of the engine is made here, and compared with the record.
+//! A guest with its loop: makes every call of the engine and compares it with the record.
 
 use millrace_reactor::{
     ErrorCode, HandleLimits, HandleNumber, HandleTable, LoopLimits, MonoNs, OUTPUT_BYTES_MIN, Readiness,
@@ -18,21 +18,21 @@ pub(super) struct Guest {
     openings: Opening,
     pub(super) record: Record,
     pub(super) stream: Stream,
-    /// The bytes of the write whose POLL waits.
+    /// The bytes of the write whose POLL is waiting.
     pub(super) waiting: Option<Vec<u8>>,
-    /// A round that the engine has not been told yet, and whether something has changed since.
+    /// A round of reports that the engine has not been told yet, and whether something has changed since.
     late: Option<Round>,
     is_late_stale: bool,
-    /// When the shell looks at what is ready.
+    /// When the shell next looks at what is ready.
     pub(super) look_at: Option<u64>,
     /// Registrations fail until then.
     pub(super) failing_until: u64,
     /// How often, in permille, the guest reads in its turn, and how often it polls.
     pub(super) reads: u64,
     pub(super) polls: u64,
-    /// The last write was refused: even a lazy guest reads now.
+    /// The last write was refused: now even a lazy guest reads.
     pub(super) is_refused: bool,
-    /// Whether numbers of ended handles are given out although they are watched.
+    /// Whether numbers of ended handles are given out again while they are still watched.
     reuses_watched: bool,
 }
 
@@ -46,7 +46,7 @@ impl Guest {
             frame_bytes_max: OUTPUT_BYTES_MIN + 24,
             sabotage,
         };
-        // Lazy guests poll rarely and read when they must: their queue of replies is full most of the time.
+        // A lazy guest polls rarely and reads only when it must: its queue of replies is full most of the time.
         let is_lazy = dice.chance(300);
         let number_max = HandleNumber::new(NUMBER_MAX).unwrap_or(millrace_reactor::FIRST_HANDLE);
         Guest {
@@ -106,7 +106,7 @@ impl Guest {
         self.record.is_interrupted = true;
     }
 
-    /// Writes the next bytes of the stream. Returns what became of them.
+    /// Writes the next bytes of the stream. Returns the result of the write.
     pub(super) fn write(&mut self, now: u64, dice: &mut Dice) -> Result<Written, Violation> {
         let bytes = self.stream.next_write(dice, self.record.begins_whole());
         self.see(now);
@@ -124,7 +124,7 @@ impl Guest {
         Ok(written)
     }
 
-    /// A write that is too long, or that comes while a POLL waits, changes nothing.
+    /// A write that is too long, or that comes while a POLL waits, must change nothing.
     pub(super) fn futile_write(&mut self, now: u64) -> Result<(), Violation> {
         self.see(now);
         let bytes = vec![0; self.record.limits.write_bytes_max + 1];
@@ -136,8 +136,8 @@ impl Guest {
         self.check()
     }
 
-    /// The shell looks at what is ready, tells the engine, and goes on with the write whose POLL waits. Sometimes the
-    /// engine is told later. Returns what became of the write; `None` if the engine was not called.
+    /// The shell looks at what is ready, tells the engine, and continues the write whose POLL waits. Sometimes it tells
+    /// the engine later. Returns the result of the write; `None` if the engine was not called.
     pub(super) fn look(
         &mut self,
         now: u64,
@@ -172,7 +172,7 @@ impl Guest {
         Ok(Some(written))
     }
 
-    /// Reads once, with a buffer of any size. Returns whether there was something to read.
+    /// Reads once, with a buffer of random size. Returns whether there was something to read.
     pub(super) fn read(&mut self, dice: &mut Dice) -> Result<bool, Violation> {
         let mut buffer = vec![0; dice.between(1, 120) as usize];
         let Ok(count) = self.sys_loop.read(&mut buffer) else { return Ok(false) };
@@ -184,7 +184,7 @@ impl Guest {
         Ok(true)
     }
 
-    /// The guest ends its loop: nothing of it stays with the poller.
+    /// The guest ends its loop: none of its registrations may stay with the poller.
     pub(super) fn close(&mut self) -> Result<(), Violation> {
         self.sys_loop.close(&mut self.poller);
         let left = (self.poller.registrations(), self.sys_loop.gauges());
@@ -203,8 +203,8 @@ impl Guest {
         self.record.execute_write(&mut self.stream, bytes, self.poller.is_failing())
     }
 
-    /// The engine has returned from a write. If it answered a POLL, the guest reads everything at once: the record can
-    /// tell what a POLL had to report only as long as nothing has happened since.
+    /// The engine has returned from a write. If it answered a POLL, the guest reads everything at once: the record
+    /// knows what a POLL had to report only as long as nothing has happened since.
     fn returned(
         &mut self,
         must: Outcome,

@@ -9,32 +9,32 @@ use millrace_reactor::{
 
 use crate::dice::Dice;
 
-/// Reports about handles that are gone name one of so many tokens of the past.
+/// How many tokens of ended registrations are kept: reports about handles that are gone name one of them.
 const OLD_TOKENS_MAX: usize = 8;
 
-/// One opening of a handle: its number may come to stand for another one.
+/// Counts the openings of handles: a handle's number may be used again for another opening.
 pub(super) type Opening = u64;
 
 #[derive(Debug, Default)]
 pub(super) struct WorldPoller {
     scripted: ScriptedPoller,
-    /// The handle that each number stands for now.
+    /// The opening that each handle number stands for now.
     open: BTreeMap<HandleNumber, Opening>,
     /// The state of each open handle that is polled.
     states: BTreeMap<HandleNumber, Readiness>,
     registered: BTreeMap<SourceToken, (HandleNumber, Opening)>,
     /// Registrations that were made or changed since the last round.
     changed: BTreeSet<SourceToken>,
-    /// A handle is reported once after each change of its registration, with bits that nobody asked for: the poller over
-    /// `mio` does so, because `mio` cannot be asked for hup alone.
+    /// A handle is reported once after each change of its registration, with bits that nobody asked for. The poller
+    /// over `mio` does so, because `mio` cannot be asked for hup alone.
     reports_unasked: bool,
     used: BTreeSet<SourceToken>,
     old: Vec<SourceToken>,
-    /// A token that was used for two registrations.
+    /// A token that was used for two registrations, which is an error.
     pub(super) used_twice: Option<SourceToken>,
 }
 
-/// What one call of the operating system found.
+/// The reports of one call of the operating system.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
     pub(super) reports: Vec<Report>,
@@ -68,7 +68,7 @@ impl WorldPoller {
         self.scripted.set(handle, state)
     }
 
-    /// Refuse registrations and changes from now on, or take them again.
+    /// From now on refuses registrations and changes, or accepts them again.
     pub(super) fn fail(&mut self, is_failing: bool) {
         self.scripted.is_failing = is_failing;
         self.scripted.calls.clear();
@@ -82,7 +82,7 @@ impl WorldPoller {
         self.scripted.len()
     }
 
-    /// Returns the handle that a report with this token is about; `None` if it is no longer watched.
+    /// Returns the opening that a report with this token is about; `None` if it is no longer watched.
     pub(super) fn opening(&self, token: SourceToken) -> Option<Opening> {
         self.registered.get(&token).map(|(_, opening)| *opening)
     }

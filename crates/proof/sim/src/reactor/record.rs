@@ -1,6 +1,6 @@
-//! What the world knows of one loop without looking into the engine: which handles are open, what the engine was told,
-//! what it was asked. `execute.rs` executes every request a second time, on these plain lists; `replies.rs` checks what
-//! the guest reads.
+//! The world's own knowledge of one loop, gained without looking into the engine: which handles are open, what the
+//! engine was told, what it was asked. `execute.rs` executes every request a second time, on these plain lists;
+//! `replies.rs` checks what the guest reads.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -38,9 +38,9 @@ pub(super) struct Watch {
     pub(super) handle: u32,
     pub(super) opening: Opening,
     pub(super) interest: Readiness,
-    /// For polled handles: reported by the poller, and not to the guest since.
+    /// For polled handles: the poller has reported it, and the guest has not been told since.
     pub(super) is_pending: bool,
-    /// POLLs that passed the watch over since it is pending, the most watches that were pending in them, and the
+    /// POLLs that passed the watch over since it became pending, the most watches that were pending in them, and the
     /// fewest slots that they had.
     pub(super) passed_over: usize,
     pub(super) ready_max: usize,
@@ -60,7 +60,7 @@ impl Watch {
 pub(super) struct Timer {
     pub(super) due: u64,
     pub(super) interval_ns: u64,
-    /// Equal due times are delivered in this order.
+    /// Timers with equal due times are delivered in this order.
     pub(super) order: u64,
     pub(super) has_fired: bool,
 }
@@ -86,7 +86,7 @@ pub(super) struct WaitingPoll {
     pub(super) rid: u32,
     pub(super) max_events: usize,
     pub(super) deadline: Option<u64>,
-    /// Bytes that the reply may be long.
+    /// How long the reply may be, in bytes.
     pub(super) room: usize,
 }
 
@@ -103,11 +103,11 @@ impl Expected {
     }
 }
 
-/// What becomes of the bytes of a write, as far as the record can tell.
+/// The outcome of a write, as far as the record can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     Returned(Result<usize, ErrorCode>),
-    /// The write ends here because an answer has no room.
+    /// The write ends here because there is no room for an answer.
     NoRoom(Result<usize, ErrorCode>),
     /// A POLL is open.
     Poll,
@@ -126,13 +126,13 @@ pub(super) struct Record {
     pub(super) poll: Option<WaitingPoll>,
     pub(super) expected: VecDeque<Expected>,
     pub(super) unread_bytes: usize,
-    /// The frame of which the guest has read a part.
+    /// The beginning of a frame that the guest has read in part.
     pub(super) part: Vec<u8>,
-    /// A frame was cut: the next write begins with a whole request. Inside: what the frame is answered with.
+    /// A frame was cut: the next write begins with a whole request. The inner value is the answer to that frame.
     pub(super) cut: Option<Option<Expected>>,
-    /// The write under way follows a frame that was wrong.
+    /// The present write follows a frame that was wrong.
     pub(super) after_wrong: bool,
-    /// Single slots in a row that went to the other side: of timers, of watches.
+    /// How often in a row a single slot went to the other side: for timers, and for watches.
     pub(super) single_slots_lost: (u32, u32),
 }
 
@@ -181,7 +181,7 @@ impl Record {
         }
     }
 
-    /// The engine takes a round. `is_fresh`: nothing has changed since the round was made.
+    /// The engine is told of a round. `is_fresh`: nothing has changed since the round was made.
     pub(super) fn told(
         &mut self,
         reports: &[(Opening, Readiness)],
@@ -266,7 +266,7 @@ impl Record {
             || self.watches.values().any(|watch| !self.report(watch).is_empty())
     }
 
-    /// A POLL goes on waiting: it has nothing to reply, and the engine wants to be called when it has.
+    /// A POLL goes on waiting: it must have nothing to reply, and the engine must ask to be called when it will have.
     pub(super) fn goes_on_waiting(&self, deadline: Option<u64>) -> Result<(), Violation> {
         let Some(poll) = &self.poll else { return Ok(()) };
         if self.can_answer(poll) {
@@ -307,7 +307,7 @@ impl Record {
         Ok(())
     }
 
-    /// Compares what a write returned with what it had to.
+    /// Compares the result of a write with the one it had to give.
     pub(super) fn check_returned(
         &self,
         must: Outcome,

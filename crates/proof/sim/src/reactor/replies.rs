@@ -1,4 +1,4 @@
-//! What the guest reads, compared with what the record knows: answers in order, and events of POLL.
+//! Compares what the guest reads with what the record knows: answers in order, and the events of POLL.
 
 use std::collections::BTreeMap;
 
@@ -8,12 +8,12 @@ use millrace_reactor::{Event, PollReply, Readiness, polls_until_reported_max};
 use super::record::{Record, Timer, WaitingPoll, violation};
 use crate::check::Violation;
 
-/// Bytes of a reply of POLL before its events, and of an event.
+/// The size of a POLL's reply before its events, and the size of an event.
 const POLL_BYTES: usize = HEADER_BYTES + 16;
 const EVENT_BYTES: usize = 32;
 
 impl Record {
-    /// Takes what one read returned. Returns the frame that it completes.
+    /// Takes the bytes that one read returned. Returns the frame that they complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>, Violation> {
         self.part.extend_from_slice(bytes);
         match Frame::decode_first(&self.part) {
@@ -26,7 +26,7 @@ impl Record {
         }
     }
 
-    /// The next answer that was expected.
+    /// Checks the frame against the next expected answer.
     pub(super) fn answer(&mut self, bytes: &[u8]) -> Result<(), Violation> {
         let invariant = if self.after_wrong { "bad_frame_harms_none" } else { "answered_once" };
         let wrong = |detail: String| Err(violation(invariant, detail));
@@ -49,7 +49,7 @@ impl Record {
         }
     }
 
-    /// The reply of the POLL that is open.
+    /// Checks the reply of the POLL that is open.
     pub(super) fn poll_reply(&mut self, bytes: &[u8]) -> Result<PollReply, Violation> {
         let wrong = |detail: String| Err(violation("answered_once", detail));
         let Some(poll) = self.poll.take() else { return wrong("a reply of POLL, and no POLL".into()) };
@@ -164,7 +164,7 @@ impl Record {
         Ok(())
     }
 
-    /// Half of the slots are for timers, half for watches; a single slot goes to each side in turns.
+    /// Half of the slots are for timers, half for watches; a single slot alternates between the two sides.
     fn check_sides(
         &mut self,
         slots: usize,
@@ -194,7 +194,7 @@ impl Record {
             let Some(timer) = self.timers.remove(id).filter(|timer| timer.interval_ns > 0) else { continue };
             let periods = (self.now - timer.due) / timer.interval_ns + 1;
             let due = u128::from(timer.due) + u128::from(periods) * u128::from(timer.interval_ns);
-            // The end of the clock stands for a moment beyond it: the guest still knows the timer.
+            // A due time beyond the end of the clock is set to its end: the guest still knows the timer.
             let due = u64::try_from(due).unwrap_or(u64::MAX);
             self.arm(*id, due, timer.interval_ns, true);
         }
@@ -224,7 +224,7 @@ impl Record {
     }
 }
 
-/// Timers that are not those that have been due for longest.
+/// The violation for timers that fired although others had been due for longer.
 fn late(due: &[(u64, Timer)], fired: &[u64]) -> Violation {
     let missing = due.iter().take(fired.len()).find(|(id, _)| !fired.contains(id));
     let is_repeating = missing.is_some_and(|(_, timer)| timer.has_fired);

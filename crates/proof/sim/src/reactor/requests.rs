@@ -1,4 +1,5 @@
-//! What a guest writes: a stream of good, wrong, truncated and meaningless frames, cut into writes at any byte.
+//! The bytes that a guest writes: a stream of good, wrong, truncated and meaningless frames, cut into writes at any
+//! byte.
 
 use std::collections::VecDeque;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -12,19 +13,19 @@ use crate::dice::Dice;
 
 const WATCH_IDS: u64 = 12;
 const TIMER_IDS: u64 = 8;
-/// Handle numbers are reused all the time.
+/// Small, so that handle numbers are reused all the time.
 pub(super) const NUMBER_MAX: u32 = 10;
 const POLL_OP: u16 = millrace_reactor::messages::OP_POLL;
 
-/// What the engine must make of some bytes of the stream.
+/// The meaning of some bytes of the stream, which the engine must act upon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Meaning {
     Request(Request),
-    /// A frame that is answered with this error.
+    /// A frame that must be answered with this error.
     Wrong(RequestError),
     /// The beginning of a frame whose rest never comes. The next write begins with a whole request.
     Truncated,
-    /// No frame: the write returns this code.
+    /// Bytes that are no frame: the write returns this code.
     NoFrame(ErrorCode),
 }
 
@@ -34,12 +35,12 @@ pub(super) struct Item {
     pub(super) op: u16,
     pub(super) rid: u32,
     pub(super) start: u64,
-    /// The byte behind the one that decides what becomes of the item.
+    /// The position after the byte that decides what happens to the item.
     pub(super) decided_at: u64,
     pub(super) end: u64,
     /// A write that reaches the end of this item ends there.
     ends_write: bool,
-    /// Refused by its header, and its payload is not complete.
+    /// The frame is refused by its header, and its payload is not complete.
     pub(super) is_cut: bool,
     pub(super) is_answered: bool,
 }
@@ -50,7 +51,7 @@ impl Item {
     }
 }
 
-/// Positions count the bytes of the stream from its beginning.
+/// The bytes that a guest has to write. Positions count the bytes of the stream from its beginning.
 #[derive(Debug, Default)]
 pub(super) struct Stream {
     bytes: VecDeque<u8>,
@@ -72,7 +73,7 @@ impl Stream {
         self.push(&bytes, Meaning::Request(request), request.op(), decided, false);
     }
 
-    /// A frame that is wrong in one way, or a beginning of a frame followed by a good request.
+    /// Adds a frame that is wrong in one way, or a beginning of a frame followed by a good request.
     pub(super) fn wrong(&mut self, dice: &mut Dice, request: Request) {
         self.rid += 1;
         let mut bytes = request.frame(self.rid);
@@ -101,7 +102,8 @@ impl Stream {
                 self.push(&bytes, Meaning::Wrong(RequestError::UnknownOp), 99, whole, false);
             }
             3 | 4 => {
-                // The last field of WATCH and of TIMER_ARM is the flags, that of the others is never all ones.
+                // The last field of WATCH and of TIMER_ARM is the flags; the last field of the others is never all
+                // ones.
                 let fault = match request {
                     Request::Watch { .. } => RequestError::WatchFlags,
                     Request::TimerArm { .. } => RequestError::TimerFlags,
@@ -138,7 +140,8 @@ impl Stream {
         }
     }
 
-    /// Such a frame is answered once its header is there. Half of them end before their payload does.
+    /// Adds a frame that is refused by its header, as soon as the header is complete. Half of them end before their
+    /// payload does.
     fn refused_by_header(&mut self, dice: &mut Dice, bytes: &mut Vec<u8>, fault: RequestError, op: u16) {
         let is_cut = dice.chance(500);
         if is_cut {

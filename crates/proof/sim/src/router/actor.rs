@@ -1,4 +1,4 @@
-//! Actors of every character, one message at a time.
+//! Actors with different manners, each working on one message at a time.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::dice::Dice;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Manners {
     Prompt,
-    /// Often slower than requesters are patient, and does not know which use of an id it answers.
+    /// Often slower than requesters wait, and does not know which use of an id it answers.
     Slow,
-    /// Takes everything and says nothing.
+    /// Accepts everything and never answers.
     Silent,
     /// Answers twice.
     Double,
-    /// Answers what others were asked.
+    /// Answers requests that other actors were given.
     Liar,
-    /// Dies with a message in hand.
+    /// Dies while it works on a message.
     Crashing,
 }
 
@@ -32,11 +32,11 @@ pub(crate) struct Actor {
     pub(crate) mailbox: VecDeque<(DeliveryId, Arc<OsMessage>)>,
     busy: bool,
     said: u64,
-    /// What it was given last and has finished with, the newest last.
+    /// The last requests that it was given and has finished, the newest last.
     had: VecDeque<OsId>,
 }
 
-/// So many of them are within what the loop remembers, whatever it says and hears besides.
+/// So few that the loop still remembers all of them, whatever else it sends and receives.
 const HAD_MAX: usize = 3;
 
 impl Actor {
@@ -50,7 +50,7 @@ impl Actor {
         self.busy = false;
     }
 
-    /// Timers whose messages wait here, and whether those are events.
+    /// Timers whose messages wait here, and whether those messages are events.
     pub(crate) fn timers(&self) -> Vec<(String, bool)> {
         let timer = |message: &OsMessage| {
             let data: serde_json::Value = serde_json::from_str(message.data.as_str()).ok()?;
@@ -63,7 +63,7 @@ impl Actor {
         self.mailbox.is_empty()
     }
 
-    /// `X0.Ask` is handled by the first, and so on; all listen to facts.
+    /// The first actor handles `X0.Ask`, and so on; all listen to facts.
     pub(crate) fn manifest(&self) -> Manifest {
         let at = MANNERS.iter().position(|one| *one == self.manners).unwrap_or_default();
         let types = [(OsKind::Query, format!("X{at}.Ask")), (OsKind::Command, format!("X{at}.Do"))];
@@ -76,12 +76,12 @@ impl Actor {
             description: format!("{:?}", self.manners),
             inbound: types.into_iter().filter_map(branch).collect(),
             outbound: None,
-            subscribes: OsType::new("Fact.Said").into_iter().collect(),
+            subscribes: OsType::new("Fact.Emitted").into_iter().collect(),
             bus: Vec::new(),
         }
     }
 
-    /// Takes the next message up, if it has none in hand: how long it will be at it.
+    /// Begins the next message, if the actor is idle. Returns how long it will work on it.
     pub(crate) fn begin(&mut self, dice: &mut Dice, patience_ms: u64) -> Option<u64> {
         if self.busy || self.mailbox.is_empty() {
             return None;
@@ -93,7 +93,8 @@ impl Actor {
         })
     }
 
-    /// What it does with the message in hand. `elsewhere` are requests that others were given.
+    /// Finishes the message in progress. Returns what the actor sends. `elsewhere` are requests that other actors were
+    /// given.
     pub(crate) fn acts(
         &mut self,
         from: CapabilityId,
@@ -104,7 +105,7 @@ impl Actor {
         self.busy = false;
         let Some((delivery, message)) = self.mailbox.pop_front() else { return Vec::new() };
         let mut inputs = Vec::new();
-        // A child process that is written to and read from cannot say which use it answers.
+        // An actor that is a child process, written to and read from, cannot say which use of an id it answers.
         let during = dice.chance(500).then_some(delivery);
         if message.kind.is_request() {
             let mut say = |during, cause: &str| {
@@ -137,7 +138,8 @@ impl Actor {
                 _ => say(during, own),
             }
         }
-        // An event before it is done, or after: of what it has in hand, of what it had, of what it said before.
+        // An event while the message is in progress, or after it, that names a cause: the present message or an earlier
+        // one. A liar names a request of another actor or one that never existed.
         let at = MANNERS.iter().position(|one| *one == self.manners).unwrap_or_default();
         let late = dice.chance(300);
         let cause = match self.manners {
@@ -178,12 +180,12 @@ fn speech(from: CapabilityId, during: Option<DeliveryId>, message: OsMessage) ->
     Input::Emit { from, during, message, wait: false, vouched: false }
 }
 
-/// Says who says it, for the checker.
+/// An event that names its author, for the checker.
 fn fact(author: usize, cause: OsId, said: u64, now: Now) -> Option<OsMessage> {
     let data = serde_json::json!({ "author": author }).to_string();
     Some(OsMessage {
         kind: OsKind::Event,
-        ty: OsType::new("Fact.Said").ok()?,
+        ty: OsType::new("Fact.Emitted").ok()?,
         data: JsonText::from_stored(data.into()),
         metadata: OsMetadata {
             id: OsId::new(&format!("fact-{author}-{said}")).ok()?,
@@ -195,7 +197,7 @@ fn fact(author: usize, cause: OsId, said: u64, now: Now) -> Option<OsMessage> {
     })
 }
 
-/// The request's own data comes back, so that the checkers know which use was answered.
+/// The reply repeats the request's own data, so that the checkers know which use of the id was answered.
 fn reply(request: &OsMessage, cause: &str, said: u64, now: Now) -> Option<OsMessage> {
     Some(OsMessage {
         kind: OsKind::Reply,

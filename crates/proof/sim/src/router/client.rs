@@ -1,4 +1,4 @@
-//! Clients: requests under few ids, events, forged answers, timers.
+//! Clients: send requests under few ids, events, forged answers, timers.
 
 use millrace_model::{JsonText, Now, OsId, OsKind, OsMessage, OsMetadata, OsType};
 use millrace_router::ConnId;
@@ -8,7 +8,7 @@ use super::actor::MANNERS;
 use super::record::Record;
 use crate::dice::Dice;
 
-/// So few that they are used again and clash.
+/// So few that ids are used again and clash.
 const IDS: u64 = 12;
 
 #[derive(Debug)]
@@ -24,7 +24,7 @@ impl Client {
 
     pub(crate) fn says(&mut self, dice: &mut Dice, record: &mut Record, now: Now) -> OsMessage {
         match dice.below(20) {
-            0 => made(OsKind::Event, "Fact.Said", "fact", &json!(1), None, now),
+            0 => made(OsKind::Event, "Fact.Emitted", "fact", &json!(1), None, now),
             1 => {
                 let id = format!("id-{}", dice.below(IDS));
                 made(OsKind::Reply, "X0.Ask", "forged", &json!({ "use": 0 }), Some(&id), now)
@@ -39,7 +39,7 @@ impl Client {
                     record.cancel_asked(&timer, &id);
                     made(OsKind::Command, "Timer.Cancel", &id, &data, None, now)
                 }
-                None => made(OsKind::Event, "Fact.Said", "fact", &json!(1), None, now),
+                None => made(OsKind::Event, "Fact.Emitted", "fact", &json!(1), None, now),
             },
             6 => {
                 let id = format!("nobody-{}", record.next_use());
@@ -63,7 +63,7 @@ impl Client {
         let delay_ms = dice.below(3000);
         record.timer_asked(&id, now, delay_ms);
         let to = if dice.chance(500) { "X0.Do" } else { "X1.Do" };
-        let (kind, ty) = if dice.chance(700) { ("command", to) } else { ("event", "Fact.Said") };
+        let (kind, ty) = if dice.chance(700) { ("command", to) } else { ("event", "Fact.Emitted") };
         let data = json!({
             "delayMs": delay_ms,
             "message": { "kind": kind, "type": ty, "data": { "timer": id } },

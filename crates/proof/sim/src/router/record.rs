@@ -1,4 +1,4 @@
-//! What clients asked for and what they were told; which timers were set and when they fired.
+//! Records what clients asked for and what they were told; which timers were set and when they fired.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,17 +32,17 @@ pub(crate) struct Record {
     uses: u64,
     /// Unanswered uses of an id on a connection, the oldest first.
     waiting: BTreeMap<(ConnId, String), Uses>,
-    /// Where requests went, for those who lie about it.
+    /// The actor that each request went to, for actors that lie about it.
     went: BTreeMap<String, usize>,
     last_posted: BTreeMap<usize, u64>,
-    /// Everything an actor was given in this life.
+    /// Every request that an actor was given in this life of the process.
     given: BTreeSet<(usize, String)>,
     timers: BTreeMap<String, Timer>,
     system_turns: usize,
     wall_shift_ms: i64,
 }
 
-/// Of one id on one connection. An error does not tell which of them it ends, a reply does.
+/// The uses of one id on one connection. An error does not say which of them it ends, a reply does.
 #[derive(Debug, Default)]
 struct Uses {
     numbers: Vec<u64>,
@@ -58,15 +58,15 @@ impl Uses {
 #[derive(Debug, Default)]
 struct Timer {
     due: Timestamp,
-    /// How the wall clock stood when it was set: a step since then makes wall times useless for it.
+    /// The shift of the wall clock when the timer was set: after a step, wall times say nothing about it.
     wall_shift_ms: i64,
-    /// The name its setter was told.
+    /// The name that the client who set it was told.
     name: Option<String>,
-    /// Lives in which it fired, and the ids of what it sent.
+    /// Lives in which the timer fired, and the ids of the messages it sent.
     fired: Vec<u64>,
     ids: BTreeSet<String>,
     fired_at: Mono,
-    /// Somebody asked to cancel it; whether it was in time.
+    /// The request to cancel the timer, if there was one; and whether it was in time.
     cancel_asked: Option<String>,
     cancelled: bool,
 }
@@ -84,14 +84,14 @@ impl Record {
         self.uses + 1
     }
 
-    /// Counts it, and answers with the number of this use.
+    /// Counts a use of the id. Returns the number of this use.
     pub(crate) fn asked(&mut self, conn: ConnId, id: &str) -> u64 {
         self.uses += 1;
         self.waiting.entry((conn, id.to_owned())).or_default().numbers.push(self.uses);
         self.uses
     }
 
-    /// Requests that somebody else was given.
+    /// Returns the requests that other actors were given.
     pub(crate) fn asked_elsewhere(&self, actor: usize) -> Vec<String> {
         self.went.iter().filter(|(_, to)| **to != actor).map(|(id, _)| id.clone()).collect()
     }
@@ -104,7 +104,7 @@ impl Record {
         let cause = message.metadata.causation.as_ref().map_or("", |id| id.as_str()).to_owned();
         let said = data(message);
         let key = (conn, cause.clone());
-        // Whoever hung up is forgotten: its ids are free.
+        // Clients that hung up are forgotten: their ids are free.
         let open: usize =
             self.waiting.iter().filter(|((_, id), _)| *id == cause).map(|(_, uses)| uses.open()).sum();
         if said["code"].as_u64() == Some(409) && open < 2 {
@@ -173,7 +173,7 @@ impl Record {
             return Ok(());
         };
         let id = message.metadata.id.to_string();
-        // A command goes to one; a fact to all of them, in one turn.
+        // A command goes to one actor; a fact goes to all of them, in one turn.
         let again =
             timer.fired.last() == Some(&life) && (message.kind != OsKind::Event || !timer.ids.contains(&id));
         if again {
@@ -195,7 +195,7 @@ impl Record {
         Ok(())
     }
 
-    /// An event of an actor names what that actor was given.
+    /// The cause that an actor's event names must be a message that this actor was given.
     fn caused(&self, said: &Value, message: &OsMessage) -> Result<(), Violation> {
         let Some(author) = said["author"].as_u64() else { return Ok(()) };
         let cause = message.metadata.causation.as_ref().map_or("", |id| id.as_str());
@@ -245,9 +245,9 @@ impl Record {
         self.wall_shift_ms += by_ms;
     }
 
-    /// Connections are gone, and so is everything but the rows. A timer that was confirmed and has not fired has one.
-    /// Nor does one lose its row while what it sent waits in one of the `mailboxes`: an event as long as it is there, a
-    /// request as long as somebody is patient.
+    /// The process was killed: connections and everything but the rows are gone. A timer that was confirmed and has not
+    /// fired must have a row. A timer must keep its row while the message that it sent waits in one of the `mailboxes`:
+    /// an event as long as it is there, a request until it times out.
     pub(crate) fn killed(
         &mut self,
         rows: &BTreeMap<String, Bytes>,

@@ -1,4 +1,4 @@
-//! How a handler of the world of effect runs takes a call.
+//! How a handler of the world of effect runs answers a call.
 
 use crate::dice::Dice;
 
@@ -8,11 +8,11 @@ pub(super) const TELL: u32 = 1;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manner {
     AtOnce,
-    /// A continuation call of the wrong kind, an error, no handler at all, or an early end.
+    /// Answers with a continuation of the wrong kind, an error, no handler at all, or an early end.
     Wrong,
     Late,
     Twice,
-    /// The answer is known and counts later.
+    /// The answer is given at once and takes effect later.
     Sleep,
     /// The handler waits for a timer, then answers.
     Wake,

@@ -1,4 +1,5 @@
-//! What the world of effect runs knows of its runs without looking into the engine, and what must hold.
+//! The knowledge of the world of effect runs about its runs, gained without looking into the engine, and the invariants
+//! that must hold.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +48,7 @@ struct Life {
     deadline: Option<Mono>,
     call: Option<(CallId, u32)>,
     answer: Option<Sent>,
-    /// The step of the world by which this run must have had its own.
+    /// The step of the world by which this run must have taken its own.
     ready_by: Option<u64>,
     is_cancelled: bool,
     is_released: bool,
@@ -57,7 +58,7 @@ struct Life {
 #[derive(Clone, Debug)]
 struct Sent {
     answer: Answer<i64>,
-    /// For answers that count later.
+    /// When it takes effect, for answers that do so later.
     at: Option<Mono>,
 }
 
@@ -119,7 +120,7 @@ impl Record {
         token
     }
 
-    /// The handler's answer counts if it is the first one to the current call of a run that has not ended.
+    /// A handler gave an answer, which counts if it is the first one to the current call of a run that has not ended.
     pub(super) fn sent(
         &mut self,
         call: CallId,
@@ -166,7 +167,7 @@ impl Record {
         self.steps += 1;
         let steps = self.steps;
         if let Some(life) = self.runs.get_mut(&run) {
-            // An answer given at once has made the run ready again.
+            // An answer that was given at once has made the run ready again.
             let again = life.answer.as_ref().is_some_and(|sent| sent.at.is_none());
             life.ready_by = life.ready_by.filter(|by| again && *by > steps);
         }

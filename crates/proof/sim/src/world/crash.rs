@@ -1,4 +1,4 @@
-//! The server's end, whatever its cause, and its next beginning from what the disk kept.
+//! The end of the server, whatever its cause, and its next start from what the disk kept.
 
 use millrace_bus::{Bus, DueBy, Snapshot};
 use millrace_model::{Offset, Space, keys};
@@ -14,7 +14,7 @@ use crate::seen::Seen;
 
 impl World {
     pub(super) fn end(&mut self, ending: Ending) -> Result<(), Violation> {
-        // A commit under way became durable as a whole, or vanished as a whole.
+        // A commit in progress became durable as a whole, or vanished as a whole.
         let torn = self.shell.as_ref().is_some_and(|shell| shell.under_way.is_some());
         if torn && self.dice.chance(500) {
             self.commit_applies()?;
@@ -76,11 +76,12 @@ fn snapshot(store: &dyn Store, seed: u64) -> Option<Snapshot> {
         topics: all(Space::Topics)?,
         groups: all(Space::Groups)?,
         cursors: all(Space::Cursors)?,
-        tries: all(Space::Tries)?,
+        tries: all(Space::Attempts)?,
         seed,
         first_due,
         elapsed: rows(store, Space::Kv, &elapsed, 1)?.pop().map(|(_, value)| value),
-        // Every start of the simulated server is one of the machine: the wall clock alone says how long it was away.
+        // Every start of the simulated server is also a start of the machine: only the wall clock says how long it was
+        // away.
         boot: None,
         ages: rows(store, Space::Kv, &ages, 1)?.pop().map(|(_, value)| value),
         newest: streams

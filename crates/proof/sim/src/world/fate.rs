@@ -1,4 +1,4 @@
-//! What goes wrong with the server and its clock, drawn at every tick; and the calm after it.
+//! Faults of the server and its clock, drawn at every tick; and the calm after them.
 
 use super::{Happening, World};
 use crate::actor::ActorId;
@@ -7,7 +7,7 @@ use crate::clock::draw_far;
 use crate::disk::Ending;
 use crate::fault::Fault;
 
-/// The wall clock is never further off than this, so that the calm sees every delayed event come due.
+/// The wall clock is never further off than this, so that every delayed event comes due in the calm.
 const WALL_SHIFT_MS_MAX: i64 = 10_000;
 /// Longer than the slowest commits that a stop may have to wait for.
 const STOP_MS_MAX: u64 = 60_000;
@@ -49,14 +49,14 @@ impl World {
         }
     }
 
-    /// For a moment the wall clock is quite wrong.
+    /// Sets the wall clock far off for a moment.
     fn step_far(&mut self) {
         let (far_ms, lasts_ms) = draw_far(&mut self.dice);
         self.faults.add(Fault::FarStep);
         self.clock.set_far(far_ms);
         self.note(&format!("! the wall clock is off by {far_ms} ms"));
         self.schedule.at(self.clock.world_ms + lasts_ms, Happening::ClockReturns);
-        // A server that starts meanwhile takes it for right.
+        // A server that starts meanwhile believes the wrong clock.
         if self.shell.is_some() && self.dice.chance(500) {
             let (life, ending) = (self.life, Ending::Kill);
             self.schedule.at(self.clock.world_ms, Happening::End { life, ending });
@@ -68,7 +68,7 @@ impl World {
         self.note("! the wall clock is right again");
     }
 
-    /// No more faults; whoever misbehaved makes up for it, and every group gets one member that never misbehaved.
+    /// Ends the faults. Actors that misbehaved make up for it, and every group gets one member that never misbehaved.
     pub(super) fn calm_down(&mut self) {
         self.note("! calm");
         self.desk.calm = true;

@@ -1,4 +1,4 @@
-//! Somebody else on the same store: another process that appends events and makes topics, and what the writer
+//! The neighbour: another process on the same store that appends events and makes topics, and what the server's writer
 //! finds out about it between its own commits.
 
 use std::collections::BTreeMap;
@@ -18,11 +18,11 @@ use crate::fault::Fault;
 use crate::payload::payload;
 use crate::seen::Seen;
 
-/// How often a neighbour moves what is due instead of appending something of its own.
+/// How often a neighbour moves a delayed event that is due instead of appending an event of its own.
 const MOVES_PERMILLE: u64 = 300;
 
 impl World {
-    /// Appends something, in a commit of its own, at a moment that suits nobody.
+    /// Appends something, in a commit of its own, at a random moment.
     pub(super) fn neighbour(&mut self) -> Result<(), Violation> {
         if self.desk.calm {
             return Ok(());
@@ -50,8 +50,8 @@ impl World {
         Ok(())
     }
 
-    /// Moves the first delayed event if its time of day has come, as a session does, perhaps while a move of the server is
-    /// under way. How long durations last is known to the server alone.
+    /// Moves the first delayed event if its time of day has come, as a session does, perhaps while the server is moving
+    /// it too. Events delayed by a duration are left alone: only the server knows when those are due.
     fn neighbours_move(&self) -> Option<Batch> {
         let now = self.clock.now().wall;
         let row = self.disk.store().scan(Space::Due, &due_range(DueBy::Wall), 1).ok()?.pop()?;
@@ -82,7 +82,7 @@ impl World {
         Batch { nonce, now, durability: Durability::Fsync, checks: Vec::new(), ops }
     }
 
-    /// The writer looks around when none of its own commits waits to be reported.
+    /// The writer looks for commits of others when none of its own commits waits to be reported.
     pub(super) fn look_around(&mut self) {
         let at_ms = self.clock.world_ms + self.dice.between(5, 30);
         self.schedule.at(at_ms, Happening::LookAround { life: self.life });
@@ -110,7 +110,7 @@ impl World {
         }
     }
 
-    /// From where on a server that starts now has to look.
+    /// Sets the commit from which on a server that starts now has to look.
     pub(super) fn watch_from_here(&mut self) {
         let store = self.disk.store();
         let mut after = CommitNumber(0);

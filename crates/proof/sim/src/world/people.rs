@@ -1,4 +1,4 @@
-//! Between the world and its actors: who is woken, who hears what, and what becomes of their deeds.
+//! Connects the world and its actors: who is woken, who is told what, and how their deeds are carried out.
 
 use millrace_bus::{ConnId, Input, Reply, ReplyTo};
 use millrace_model::{Event, Group};
@@ -75,7 +75,7 @@ impl World {
         }
     }
 
-    /// Its topic is gone: whoever is told so begins anew.
+    /// A consumer is told that its topic is gone, and begins anew.
     pub(super) fn noticed(&mut self, conn: ConnId) {
         let first_consumer = self.first_consumer().0;
         let Some(actor) = self.owners.get(&conn).copied().filter(|actor| actor.0 >= first_consumer) else {

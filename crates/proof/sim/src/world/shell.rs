@@ -1,4 +1,4 @@
-//! What the runtime does around the engine, without threads: turns, group commit, reads.
+//! The simulator's stand-in for the runtime around the engine, without threads: turns, group commit, reads.
 
 use std::collections::VecDeque;
 
@@ -29,7 +29,7 @@ pub(super) struct Shell {
     pub(super) under_way: Option<UnderWay>,
     reads: u64,
     pub(super) stopping: bool,
-    /// A commit has failed: the store takes no more.
+    /// A commit has failed: the store accepts no more.
     poisoned: bool,
 }
 
@@ -55,7 +55,7 @@ impl Shell {
         }
     }
 
-    /// A commit is durable that the engine has not been told of.
+    /// Whether a commit is durable that the engine has not been told of.
     pub(super) fn has_unreported(&self) -> bool {
         self.poisoned || self.under_way.as_ref().is_some_and(|commit| commit.outcomes.is_some())
     }
@@ -66,7 +66,7 @@ impl Shell {
 }
 
 impl World {
-    /// Hands an input to the server, if there is one.
+    /// Gives an input to the server, if one is running.
     pub(super) fn tell(&mut self, input: Input) {
         let Some(shell) = &mut self.shell else { return };
         shell.inbox.push_back(input);
@@ -82,7 +82,7 @@ impl World {
         }
     }
 
-    /// Some inputs, one settling, all effects.
+    /// Runs one turn: some inputs, one settling, all effects.
     pub(super) fn turn(&mut self) -> Result<(), Violation> {
         let shown = self.clock.shown();
         let inputs_max = self.dice.between(1, TURN_INPUTS_MAX) as usize;
@@ -119,7 +119,7 @@ impl World {
         if !shell.inbox.is_empty() {
             self.turn_by(self.clock.world_ms);
         } else {
-            // Time must go on even if the engine wants to be woken in the past.
+            // Time must go on even if the engine asks to be woken in the past.
             let at_ms = deadline.map_or(u64::MAX, |at| self.clock.world_at(at)).max(self.clock.world_ms + 1);
             self.turn_by(at_ms.min(self.clock.world_ms + WAIT_MS_MAX));
         }
@@ -156,7 +156,8 @@ impl World {
                 self.delivered(conn, &group, &event);
             }
             Effect::Notice { conn, .. } => self.noticed(conn),
-            // For logs; the checkers read the batches themselves. Nobody checks payloads beside the engine here.
+            // Notes are for logs; the checkers read the batches themselves. Nothing but the engine checks payloads
+            // here.
             Effect::Note(_) | Effect::SchemaInForce { .. } => {}
             Effect::Stopped => {
                 self.see(&Seen::Stopped)?;
@@ -167,7 +168,7 @@ impl World {
         Ok(())
     }
 
-    /// What was asked for while the last commit was under way goes together into the next.
+    /// Starts a commit with all batches that were asked for while the last commit was in progress.
     fn start_commit(&mut self) {
         let Some(shell) = self.shell.as_mut().filter(|shell| shell.under_way.is_none()) else { return };
         if shell.poisoned {
@@ -198,7 +199,7 @@ impl World {
         let Some(commit) = self.shell.as_mut().and_then(|shell| shell.under_way.as_mut()) else {
             return Ok(());
         };
-        // Nobody knows what a failed commit left on the disk, except that it is all or nothing.
+        // Nobody knows whether a failed commit reached the disk, except that it is all or nothing.
         if commit.outcomes.is_some() || (commit.fails && self.dice.chance(500)) {
             return Ok(());
         }
@@ -230,7 +231,7 @@ impl World {
 
     fn start_read(&mut self, effect: Effect) {
         let takes_ms = if self.dice.chance(100) { self.dice.between(10, 300) } else { self.dice.below(4) };
-        // The page may be as old as the question or as new as the answer.
+        // The page may be as old as the request or as new as the answer.
         let early = self.dice.chance(500).then(|| Box::new(self.look_up(&effect)));
         self.shell.as_mut().into_iter().for_each(|shell| shell.reads += 1);
         let at_ms = self.clock.world_ms + takes_ms;
@@ -286,7 +287,7 @@ impl World {
                 };
                 Input::RetainedChecked { token: *token, outcome: check.run(read, scan).filter(|_| !fails) }
             }
-            // Only the six above are ever looked up.
+            // Only the six effects above are ever looked up.
             _ => Input::StorageFailed { reason: "not a read".to_owned() },
         }
     }

@@ -19,11 +19,11 @@ use serde_json::{Value, json};
 use crate::builtin::faults;
 use crate::builtin::feed::Plan;
 use crate::builtin::feeds::Feeds;
-use crate::capability::Capability;
-use crate::context::Context;
-use crate::handlers;
-use crate::port::{Delivery, Port};
-use crate::watch::Seen;
+use crate::capabilities::capability::Capability;
+use crate::capabilities::context::Context;
+use crate::capabilities::handlers;
+use crate::capabilities::port::{Delivery, Port};
+use crate::clients::watch::Seen;
 
 /// Messages whose commit is under way. The rest waits in the mailbox.
 const UNDER_WAY_MAX: usize = 256;

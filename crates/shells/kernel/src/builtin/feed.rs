@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::builtin::faults;
 use crate::builtin::feeds::FeedLimits;
-use crate::inbox::LoopLink;
+use crate::loop_thread::inbox::RouterHandle;
 
 const TAKE_ITEMS_MAX: usize = 64;
 const TAKE_BYTES_MAX: usize = 1 << 20;
@@ -58,7 +58,7 @@ impl Feed {
     pub(crate) fn start(
         runtime: &tokio::runtime::Handle,
         bus: Handle,
-        link: LoopLink,
+        link: RouterHandle,
         plan: Plan,
         limits: FeedLimits,
         placed: Option<Placed>,
@@ -71,7 +71,7 @@ impl Feed {
 
 struct Feeding {
     bus: Handle,
-    link: LoopLink,
+    link: RouterHandle,
     plan: Plan,
     limits: FeedLimits,
     stopped: watch::Receiver<()>,
@@ -318,7 +318,7 @@ impl At<'_> {
 struct Back {
     event: Arc<Event>,
     attempts: u32,
-    settled: Result<Settled, crate::inbox::Ended>,
+    settled: Result<Settled, crate::loop_thread::inbox::Ended>,
 }
 
 fn place(event: &Event) -> (Partition, Offset) {
@@ -326,7 +326,7 @@ fn place(event: &Event) -> (Partition, Offset) {
 }
 
 fn hand_over(
-    link: &LoopLink,
+    link: &RouterHandle,
     plan: &Plan,
     event: Arc<Event>,
     attempts: u32,

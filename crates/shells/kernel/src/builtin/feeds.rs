@@ -11,9 +11,9 @@ use millrace_router::{BusTopic, CapabilityId, Manifest};
 use tokio::sync::oneshot;
 
 use crate::builtin::feed::{Feed, Placed, Plan};
-use crate::change::BusFeed;
-use crate::inbox::LoopLink;
-use crate::watch::{Seen, Watch};
+use crate::capabilities::change::BusFeed;
+use crate::clients::watch::{Seen, Watch};
+use crate::loop_thread::inbox::RouterHandle;
 
 /// Bounds on feeds.
 #[derive(Clone, Debug)]
@@ -73,7 +73,7 @@ impl Feeds {
         Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
     }
 
-    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &LoopLink) -> Vec<Feed> {
+    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &RouterHandle) -> Vec<Feed> {
         let start = |topic: &BusTopic| {
             let plan = Plan {
                 to,
@@ -87,7 +87,7 @@ impl Feeds {
     }
 
     /// Starts a feed and returns the answer of the bus, which comes when the group has its position.
-    pub(super) async fn subscribe(&self, link: &LoopLink, plan: Plan) -> Result<Reply, OsFault> {
+    pub(super) async fn subscribe(&self, link: &RouterHandle, plan: Plan) -> Result<Reply, OsFault> {
         let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
         let (to, group) = (plan.to, plan.topic.group.clone());
         let (placed, is_placed) = oneshot::channel();
@@ -115,7 +115,7 @@ impl Feeds {
         answer
     }
 
-    fn start(&self, link: &LoopLink, plan: Plan, placed: Option<Placed>) -> Feed {
+    fn start(&self, link: &RouterHandle, plan: Plan, placed: Option<Placed>) -> Feed {
         Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, self.limits.clone(), placed)
     }
 

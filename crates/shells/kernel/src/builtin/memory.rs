@@ -1,5 +1,5 @@
 //! The capability Memory: `Memory.Get`, `Set`, `Delete` and `List` keep JSON values under paths, durably. The values
-//! are in `shelf.rs`.
+//! are in `memory_values.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,11 +11,11 @@ use millrace_router::DeliveryId;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
+use crate::builtin::memory_values::{Share, ValueCache, Write, committed};
 use crate::builtin::namespace_of;
-use crate::builtin::shelf::{Share, Shelf, Write, committed};
-use crate::capability::Capability;
-use crate::handlers;
-use crate::port::{Delivery, Port};
+use crate::capabilities::capability::Capability;
+use crate::capabilities::handlers;
+use crate::capabilities::port::{Delivery, Port};
 
 /// Messages whose commit is under way, and those behind them. The rest waits in the mailbox.
 const UNDER_WAY_MAX: usize = 256;
@@ -26,7 +26,7 @@ const DELETE: &str = "Memory.Delete";
 const LIST: &str = "Memory.List";
 const CHANGED: &str = "Memory.Changed";
 
-pub fn memory(shelf: Shelf) -> Capability {
+pub fn memory(shelf: ValueCache) -> Capability {
     let (query, command) = (OsKind::Query, OsKind::Command);
     let about = "Keeps JSON values under paths, durably";
     Capability::actor("Memory", about, move |port| Box::pin(work(port, shelf)))
@@ -46,7 +46,7 @@ pub fn memory(shelf: Shelf) -> Capability {
 
 /// Messages are begun in order and answered in order, and each sees the changes of those before it. The next message is
 /// begun before the commit of the previous one is done, so that several commits share a sync.
-async fn work(port: Port, mut shelf: Shelf) {
+async fn work(port: Port, mut shelf: ValueCache) {
     let mut under_way = FuturesOrdered::new();
     loop {
         tokio::select! {
@@ -131,7 +131,7 @@ fn namespace(delivery: &Delivery) -> Result<Namespace, OsFault> {
     }
 }
 
-fn begin(shelf: &mut Shelf, at: &Namespace, delivery: &Delivery) -> Result<Step, OsFault> {
+fn begin(shelf: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> Result<Step, OsFault> {
     let message = &delivery.message;
     let share = match delivery.by.as_deref() {
         Some(by) if !by.is_administrator() => Share::Half(&by.namespaces),
@@ -148,7 +148,7 @@ fn begin(shelf: &mut Shelf, at: &Namespace, delivery: &Delivery) -> Result<Step,
 }
 
 fn finish(
-    shelf: &mut Shelf,
+    shelf: &mut ValueCache,
     at: &Namespace,
     message: &Arc<OsMessage>,
     step: Step,

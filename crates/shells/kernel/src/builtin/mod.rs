@@ -5,7 +5,7 @@ mod faults;
 mod feed;
 mod feeds;
 mod memory;
-mod shelf;
+mod memory_values;
 
 pub use bus::bus;
 pub(crate) use bus::{namespace_of, place_of};
@@ -13,4 +13,4 @@ pub(crate) use faults::of_data;
 pub(crate) use feed::BUS_MESSAGE;
 pub use feeds::{FeedLimits, Feeds};
 pub use memory::memory;
-pub use shelf::{MemoryLimits, Shelf};
+pub use memory_values::{MemoryLimits, ValueCache};

@@ -1,4 +1,4 @@
-//! Tests of `shelf.rs`: values, their pages, and how much room each namespace and token gets.
+//! Tests of `memory_values.rs`: values, their pages, and how much room each namespace and token gets.
 
 use std::sync::Arc;
 
@@ -21,8 +21,8 @@ impl Bench {
     }
 
     /// Loads the values as a process does that starts now.
-    fn shelf(&self, limits: MemoryLimits) -> Shelf {
-        Shelf::load(&*self.store, self.runtime.handle(), limits).unwrap()
+    fn shelf(&self, limits: MemoryLimits) -> ValueCache {
+        ValueCache::load(&*self.store, self.runtime.handle(), limits).unwrap()
     }
 }
 
@@ -34,14 +34,14 @@ fn raw(json: &str) -> Box<RawValue> {
     RawValue::from_string(json.to_owned()).unwrap()
 }
 
-async fn set(shelf: &mut Shelf, path: &str, json: &str) -> Result<(), OsFault> {
+async fn set(shelf: &mut ValueCache, path: &str, json: &str) -> Result<(), OsFault> {
     let write = shelf.set(&Namespace::default(), path, &raw(json), Share::Whole)?;
     let done = committed(write.hand_over(shelf.bus()).await).await;
     shelf.settle(write, done.is_ok());
     done
 }
 
-async fn delete(shelf: &mut Shelf, path: &str) {
+async fn delete(shelf: &mut ValueCache, path: &str) {
     if let Some(write) = shelf.delete(&Namespace::default(), path).unwrap() {
         committed(write.hand_over(shelf.bus()).await).await.unwrap();
         shelf.settle(write, true);

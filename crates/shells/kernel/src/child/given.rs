@@ -16,9 +16,9 @@ use std::time::Duration;
 use millrace_model::{OsFault, OsId, OsKind, OsMessage, OsType};
 use tokio::time::Instant;
 
-use crate::child::hand::{Hand, fault_of};
+use crate::capabilities::port::{Delivery, Port};
+use crate::child::in_progress::{Hand, fault_of};
 use crate::child::settings::ChildLimits;
-use crate::port::{Delivery, Port};
 
 /// Ids of plain events (those of no durable timer) that are kept, so that a reply to such an event is not taken for a
 /// fault.

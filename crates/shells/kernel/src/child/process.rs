@@ -9,10 +9,10 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
-use crate::child::nursery;
 use crate::child::settings::{ChildLimits, ChildSettings};
+use crate::child::spawner;
+use crate::child::stderr_log::Words;
 use crate::child::sweep;
-use crate::child::words::Words;
 
 /// A child process that runs. Dropping it kills it and all processes it started.
 #[derive(Debug)]
@@ -63,7 +63,7 @@ impl Process {
         if let Some(cwd) = &settings.cwd {
             command.current_dir(cwd);
         }
-        let mut child = nursery::spawn(command).await?;
+        let mut child = spawner::spawn(command).await?;
         let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(Pid::from_raw);
         let missing = || io::Error::other("a pipe is missing");
         let stdin = child.stdin.take().ok_or_else(missing)?;

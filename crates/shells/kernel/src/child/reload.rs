@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use millrace_router::CapabilityId;
 
-use crate::capability::Capability;
-use crate::change::ChangeError;
+use crate::capabilities::capability::Capability;
+use crate::capabilities::change::ChangeError;
 use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::stamp::Stamp;
 use crate::child::start::{Child, ChildError};
-use crate::inbox::Ended;
-use crate::start::LoopHandle;
+use crate::loop_thread::inbox::Ended;
+use crate::loop_thread::start::LoopHandle;
 
 /// Why a configuration was refused. Nothing has been changed then.
 #[derive(Debug, thiserror::Error)]

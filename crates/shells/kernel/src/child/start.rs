@@ -8,7 +8,7 @@ use millrace_wire::os::{Line, LineSplitter};
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStdout;
 
-use crate::capability::{Capability, Declared};
+use crate::capabilities::capability::{Capability, Declared};
 use crate::child::guard;
 use crate::child::process::{Pipes, Process};
 use crate::child::settings::{ChildLimits, ChildSettings};

@@ -1,5 +1,5 @@
 //! Supervises one child: runs its process, and decides after each end whether to start it again. Each run is a *life*
-//! (`life.rs`).
+//! (`child_run.rs`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -8,11 +8,11 @@ use millrace_model::OsFault;
 use millrace_router::Manifest;
 use tokio::time::Instant;
 
-use crate::child::life::{Life, LifeEnd};
+use crate::capabilities::port::Port;
+use crate::child::child_run::{ChildExit, Life};
 use crate::child::process::{Pipes, Process};
 use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::start::{self, StartError};
-use crate::port::Port;
 
 /// Runs the child until the capability is retired.
 pub(super) async fn run(
@@ -33,8 +33,8 @@ pub(super) async fn run(
     while let Some((process, pipes)) = living.take() {
         let Supervisor { port, limits, settings, caution, .. } = &supervisor;
         let next = match Life::live(port, limits, settings.restart, *caution, process, pipes).await {
-            LifeEnd::Retired => return,
-            LifeEnd::Ended { why, begun, over, hung, silent, suspects } => {
+            ChildExit::Retired => return,
+            ChildExit::Ended { why, begun, over, hung, silent, suspects } => {
                 supervisor.caution = if suspects > 1 { supervisor.caution.saturating_add(1) } else { 0 };
                 supervisor.silent = if silent { supervisor.silent + 1 } else { 0 };
                 let name = supervisor.port.name();

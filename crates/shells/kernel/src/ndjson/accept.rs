@@ -9,7 +9,7 @@ use millrace_wire::os::{OsRefusal, encode};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::task::spawn_local;
 
-use crate::conns::Out;
+use crate::clients::conns::Out;
 use crate::ndjson::edge::Edge;
 use crate::ndjson::reader::Reader;
 use crate::ndjson::wire::{End, Wire};

@@ -9,14 +9,14 @@ use millrace_model::Principal;
 use millrace_router::{By, ConnId};
 use millrace_wire::os::{OsRefusal, encode};
 
-use crate::conns::Conns;
-use crate::counts::Counts;
-use crate::credentials::{self, CheckToken, Rights, TokenError};
-use crate::ear::Ear;
-use crate::inbox::Mint;
+use crate::clients::conns::Conns;
+use crate::clients::credentials::{self, CheckToken, Rights, TokenError};
+use crate::clients::watch::{Seen, Watch};
+use crate::loop_thread::counts::Counts;
+use crate::loop_thread::inbox::Mint;
+use crate::loop_thread::local_queue::LocalQueue;
 use crate::ndjson::wire::Wire;
 use crate::settings::LoopSettings;
-use crate::watch::{Seen, Watch};
 
 /// Bytes read at once, and handed to the loop before more is read.
 const READ_BYTES: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub(crate) struct Edge(Rc<Parts>);
 
 pub(crate) struct Parts {
     pub(super) settings: Arc<LoopSettings>,
-    pub(super) ear: Ear,
+    pub(super) ear: LocalQueue,
     pub(super) conns: Conns,
     pub(super) mint: Arc<Mint>,
     pub(super) counts: Arc<Counts>,
@@ -68,7 +68,7 @@ impl Admitted {
 impl Edge {
     pub(crate) fn new(
         settings: Arc<LoopSettings>,
-        ear: Ear,
+        ear: LocalQueue,
         conns: Conns,
         mint: Arc<Mint>,
         counts: Arc<Counts>,

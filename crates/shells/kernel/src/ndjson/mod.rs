@@ -8,11 +8,11 @@
 mod accept;
 mod edge;
 mod hangup;
-mod place;
 mod reader;
+mod socket_path;
 mod wire;
 
 pub(crate) use accept::accept;
 pub(crate) use edge::Edge;
-pub use place::{PlaceError, SocketPlace, default_path};
+pub use socket_path::{PlaceError, SocketFile, default_path};
 pub(crate) use wire::Wire;

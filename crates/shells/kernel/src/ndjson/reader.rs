@@ -13,11 +13,11 @@ use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
 use tokio::time::timeout;
 
-use crate::credentials::{self, TokenError};
+use crate::clients::credentials::{self, TokenError};
+use crate::loop_thread::pause;
 use crate::ndjson::edge::{Admitted, Edge};
 use crate::ndjson::hangup::hung_up;
 use crate::ndjson::wire::{End, Wire};
-use crate::pause;
 
 pub(super) struct Reader {
     edge: Edge,
@@ -53,7 +53,7 @@ impl Reader {
             };
             self.take(&buffer[..bytes]).await;
             self.edge.give_back(buffer);
-            pause::others_first().await;
+            pause::yield_now().await;
         }
         self.take_last().await;
         self.wire.reads_no_more();

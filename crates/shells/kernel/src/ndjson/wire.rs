@@ -69,7 +69,7 @@ impl Wire {
         }
     }
 
-    /// Adds a line. The caller also marks the connection ([`crate::conns::Conns::mark`]).
+    /// Adds a line. The caller also marks the connection ([`crate::clients::conns::Conns::mark`]).
     pub(crate) fn put(&self, write: impl FnOnce(&mut Vec<u8>)) {
         write(&mut self.out.borrow_mut().bytes);
     }

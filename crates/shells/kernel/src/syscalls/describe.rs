@@ -7,8 +7,8 @@ use millrace_router::{Branch, Manifest, Router};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::inbox::Ended;
+use crate::capabilities::context::Context;
+use crate::loop_thread::inbox::Ended;
 
 #[derive(Deserialize)]
 struct Asks {

@@ -10,10 +10,10 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::trace::shown;
 
-use crate::capability::Capability;
-use crate::credentials::CheckToken;
+use crate::capabilities::capability::Capability;
+use crate::clients::credentials::CheckToken;
+use crate::loop_thread::start::Asked;
 use crate::settings::LoopSettings;
-use crate::start::Asked;
 
 /// The most that the envelope of a reply takes: three ids of the longest kind, every byte escaped.
 const ENVELOPE_BYTES: usize = 6 * 1024;

@@ -6,11 +6,11 @@ use millrace_model::{JsonText, OsFault};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::capability::{Capability, Place};
-use crate::context::Context;
-use crate::credentials::{self, AUTHENTICATE, CheckToken, RELOAD, SHUTDOWN};
+use crate::capabilities::capability::{Capability, Place};
+use crate::capabilities::context::Context;
+use crate::clients::credentials::{self, AUTHENTICATE, CheckToken, RELOAD, SHUTDOWN};
+use crate::loop_thread::start::Asked;
 use crate::settings::LoopSettings;
-use crate::start::Asked;
 use crate::syscalls::describe::{describe, list};
 
 pub(super) fn syscall(

@@ -5,8 +5,8 @@ use millrace_router::{Party, Step, TraceQuery, TraceRecord};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::capability::{Capability, Place};
-use crate::context::Context;
+use crate::capabilities::capability::{Capability, Place};
+use crate::capabilities::context::Context;
 
 /// Records read for one page.
 const PAGE_RECORDS_MAX: usize = 256;

@@ -14,7 +14,7 @@ use crate::locks;
 use crate::private;
 use crate::restore::{REPLACED, RESTORING};
 use crate::schema::{self, MIGRATIONS, Refused};
-use crate::small;
+use crate::tables;
 
 /// How many problems SQLite lists before it stops its integrity check.
 const INTEGRITY_LINES_MAX: u32 = 100;
@@ -126,7 +126,7 @@ pub(super) fn small_table(
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         match (row.get_ref(0)?.as_str(), row.get_ref(1)?.as_blob()) {
-            (Ok(key), Ok(value)) if !small::is_whole(space, key, value, row.get(2)?) => {
+            (Ok(key), Ok(value)) if !tables::is_whole(space, key, value, row.get(2)?) => {
                 findings.problem(
                     format!("table {table}, row {key:?}"),
                     "its checksum does not match",

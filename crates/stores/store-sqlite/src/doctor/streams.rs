@@ -8,9 +8,9 @@ use rusqlite::Connection;
 use super::RESTORE;
 use crate::codec;
 use crate::error::{Attempt, Fault};
-use crate::gone;
 use crate::index::StreamRow;
 use crate::load;
+use crate::tombstones;
 
 /// The readable rows of `streams`, by id.
 pub(super) type Rows = BTreeMap<i64, StreamRow>;
@@ -88,7 +88,7 @@ pub(super) fn gone_ids(conn: &Connection, findings: &mut Findings) -> Attempt<()
     if !conn.query_row(there, [], |row| row.get(0))? {
         return Ok(());
     }
-    for seq in gone::damaged(conn)? {
+    for seq in tombstones::damaged(conn)? {
         findings.problem(
             format!("table gone_ids, row {seq}"),
             "fails its checksum: the id is forgotten by deduplication",

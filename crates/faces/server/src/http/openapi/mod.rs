@@ -1,8 +1,8 @@
 //! `GET /openapi.json`: the HTTP interface as an OpenAPI 3.1 document, and `GET /asyncapi.json` beside it.
 //!
-//! It is made from what the server runs on: bodies from the wire crate's types, error answers from the table of codes,
-//! security from the table of scopes. What no type says (summaries, parameters, statuses) is in `table.rs`, one entry
-//! per operation, and a test holds that table against `routes.rs`.
+//! The document is generated from the tables the server runs on: bodies from the wire crate's types, error responses
+//! from the table of codes, security from the table of scopes. Facts that no type holds (summaries, parameters,
+//! statuses) are in `table.rs`, one entry per operation; a test compares that table with `routes.rs`.
 
 mod operation;
 mod parts;
@@ -21,7 +21,7 @@ use crate::http::json as json_answer;
 
 static DOCUMENT: LazyLock<Bytes> = LazyLock::new(|| document().to_string().into());
 
-/// The socket, described by hand; the wire crate's tests hold it against the frames.
+/// The description of the WebSocket, written by hand; the wire crate's tests compare it with the frames.
 const ASYNCAPI: &str = include_str!("../../../../../../docs/asyncapi.json");
 
 pub(crate) async fn asyncapi() -> Response {
@@ -32,7 +32,7 @@ pub(crate) async fn openapi() -> Response {
     json_answer(StatusCode::OK, DOCUMENT.clone())
 }
 
-/// The whole document, which depends on nothing but this version of the code.
+/// Returns the whole document, which depends on nothing but this version of the code.
 pub fn document() -> Value {
     let mut generator = SchemaSettings::draft2020_12()
         .for_serialize()

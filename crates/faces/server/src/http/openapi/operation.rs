@@ -1,4 +1,4 @@
-//! One entry of the table, and how it is written.
+//! An entry of the table of operations, and how it is written to the document.
 
 use axum::http::Method;
 use schemars::{Schema, SchemaGenerator};
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::access::{Need, needs_of};
 use crate::http::openapi::parts;
 
-/// Makes the schema of a body, or refers to it.
+/// Makes the schema of a body, or a reference to it.
 pub(super) type Maker = fn(&mut SchemaGenerator) -> Schema;
 
 pub(super) struct Operation {
@@ -20,7 +20,8 @@ pub(super) struct Operation {
     pub(super) headers: &'static [Param],
     pub(super) body: &'static [Content],
     pub(super) answers: &'static [Answer],
-    /// Statuses of refusals besides those of the gate, which follow from what the operation needs.
+    /// Statuses of refusals besides those of the gate (`access/gate.rs`), which follow from the scopes that the
+    /// operation needs.
     pub(super) refusals: &'static [u16],
 }
 
@@ -66,7 +67,7 @@ impl Operation {
         needs_of(&method, Some(self.path))
     }
 
-    /// Names in the path are parameters by themselves.
+    /// Names in the path become parameters by themselves.
     fn parameters(&self, generator: &mut SchemaGenerator) -> Vec<Value> {
         let named = |name: &str| self.path.contains(&format!("{{{name}}}"));
         let in_path =
@@ -98,7 +99,7 @@ impl Operation {
             responses.insert(answer.status.to_string(), written);
         }
         let gate: &[u16] = match need {
-            // The origin is checked for everybody.
+            // The origin is checked for every request.
             Need::Nothing => &[403],
             Need::Socket => &[400, 401, 403, 429],
             Need::Scopes(_) => &[400, 401, 403, 429, 503],
@@ -129,7 +130,7 @@ pub(super) fn headers(headers: &[Param], generator: &mut SchemaGenerator) -> Val
 fn security(need: Need) -> Value {
     match need {
         Need::Nothing => json!([]),
-        // A browser authenticates by its first frame instead.
+        // No token needed: a browser authenticates by its first frame instead.
         Need::Socket => json!([{}, {"token": []}]),
         Need::Scopes(scopes) => {
             let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();

@@ -1,4 +1,4 @@
-//! What several operations share: parameters, headers, refusals.
+//! Parts that several operations share: parameters, headers, refusals.
 
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
@@ -72,7 +72,7 @@ pub(super) fn refusal_name(status: u16) -> &'static str {
     REFUSALS.iter().find(|(of, ..)| *of == status).map_or("BadRequest", |(_, name, ..)| name)
 }
 
-/// All of them are problem details with the protocol's code.
+/// Writes the responses for refusals. All of them are problem details with the protocol's code.
 pub(super) fn refusals(generator: &mut SchemaGenerator) -> Value {
     let schema = generator.subschema_for::<Problem>();
     let mut written = Map::new();

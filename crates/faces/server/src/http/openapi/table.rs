@@ -1,4 +1,4 @@
-//! Every operation, in the order of `routes.rs`.
+//! All operations, in the order of `routes.rs`.
 
 use millrace_wire::http::{
     DeadLetters, EventsPage, GroupList, HandlerLettersPage, PublishBody, Replay, Replayed, SchemaList, Seek,

@@ -1,4 +1,4 @@
-//! The document against the routes, against the rules of OpenAPI 3.1, against itself.
+//! Checks the document against the routes, against the rules of OpenAPI 3.1 and for consistency.
 
 use std::collections::BTreeSet;
 
@@ -8,7 +8,7 @@ use super::document;
 
 const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch", "trace"];
 
-/// As `routes.rs` writes them: `.route("/path", get(a).post(b))`.
+/// The routes as `routes.rs` writes them: `.route("/path", get(a).post(b))`.
 fn routes() -> BTreeSet<(String, String)> {
     let source = include_str!("../../routes.rs");
     let mut found = BTreeSet::new();
@@ -115,7 +115,7 @@ fn resolve<'a>(document: &'a Value, value: &'a Value) -> &'a Value {
     }
 }
 
-/// A pattern that no regular expression is, or a keyword of the wrong kind, would make a schema useless.
+/// A pattern that is no regular expression, or a keyword of the wrong kind, would make a schema useless.
 #[test]
 fn every_schema_is_a_schema_and_every_reference_leads_somewhere() {
     let document = document();

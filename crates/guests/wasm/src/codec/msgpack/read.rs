@@ -1,5 +1,5 @@
-//! Bytes to values. The reader allocates only for what it has read: a length is checked against the bytes that are
-//! left, and arrays and maps grow as their elements arrive.
+//! Decodes bytes to values. The reader allocates only for what it has read: a length is checked against the bytes that
+//! are left, and arrays and maps grow as their elements arrive.
 
 use super::{DEPTH_MAX, ELEMENTS_MAX, MsgPackError};
 use crate::value::Value;

@@ -1,4 +1,4 @@
-//! Values to bytes, in the forms that modules of both generations read correctly.
+//! Encodes values as bytes, in the forms that modules of both generations read correctly.
 
 use super::{DEPTH_MAX, MsgPackError};
 use crate::value::Value;

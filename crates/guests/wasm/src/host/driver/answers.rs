@@ -1,4 +1,4 @@
-//! Results of handlers, checked where the module itself would not notice a mistake.
+//! Results of handlers. They are checked here where the module itself would not notice a mistake.
 
 use millrace_runs::{Answer, CallId, HandlerError, ResumeKind};
 
@@ -11,13 +11,13 @@ use crate::table::EffectOp;
 use crate::value::Value;
 
 impl Driver {
-    /// Ends a handler's work: what it returned becomes the scheduler's answer.
+    /// Ends a handler's work: turns its result into the scheduler's answer.
     pub(super) fn answer_of(&mut self, call: CallId, result: HandlerResult) -> Answer<Value> {
         let entry = self.entries.get_mut(&call.run.serial());
         let Some((entry, (op, _))) =
             entry.and_then(|entry| entry.working.take().map(|working| (entry, working)))
         else {
-            // The run has ended; whatever is answered will be dropped.
+            // The run has ended; any answer will be dropped.
             return Answer::NotAContinuation;
         };
         let Some(effect_op) = entry.module.info.table.get(op as usize) else {
@@ -36,7 +36,8 @@ impl Driver {
     }
 }
 
-/// Continuation calls of the wrong kind pass: the scheduler refuses them, whatever their value.
+/// Checks the value of a handler's answer. Continuation calls of the wrong kind pass: the scheduler refuses them,
+/// whatever their value.
 fn check(
     continuation: Continuation,
     op: &EffectOp,

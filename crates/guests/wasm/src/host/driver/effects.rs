@@ -1,4 +1,4 @@
-//! Carrying out what the scheduler decided.
+//! Carries out the effects that the scheduler decided.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -38,15 +38,15 @@ impl Driver {
         let answer = self.begin_call(call, op, args);
         if let Some(answer) = answer {
             let now = self.now();
-            // An answer at once is never refused, and the run waits for it.
+            // An immediate answer is never refused, because the run is waiting for it.
             let _ = self.runs.handle(now, Input::Answered { call, answer });
         }
     }
 
-    /// Returns the answer if there is one at once.
+    /// Calls the handler. Returns its answer if there is one at once.
     fn begin_call(&mut self, call: CallId, op: u32, args: Vec<Value>) -> Option<Answer<Value>> {
         let entry = self.entries.get_mut(&call.run.serial())?;
-        // Somebody has cancelled the run, and the command that ends it is on its way.
+        // The run was cancelled, and the command that ends it is on its way.
         if entry.cell.0.is_decided() {
             return None;
         }
@@ -107,7 +107,7 @@ impl Driver {
 
     fn failure(&mut self, run: RunId, cause: Arc<RunError<GuestFault>>) {
         let Some(entry) = self.entries.get(&run.serial()) else { return };
-        // Somebody cancelled the run before it failed: cancelled it is.
+        // The run was cancelled before it failed, so its outcome is the cancellation.
         if entry.cell.0.is_decided() {
             return;
         }
@@ -130,10 +130,10 @@ impl Driver {
             RunOutcome::Failed(cause) => EffectOutcome::Failed(Arc::new(failure_of(&entry, cause))),
             RunOutcome::Cancelled { reason } => EffectOutcome::Cancelled { reason },
         };
-        // The observer hears of the outcome before anybody who waits for it can go on.
+        // The observer learns of the outcome before anybody who waits for it can go on.
         let is_cancelled = !entry.cell.0.decide(outcome);
         if is_cancelled && !entry.cancel_is_told {
-            // The run came to its own end before the command that cancels it was read.
+            // The run ended by itself before the command that cancels it was read.
             self.observe(RunEvent::Cancel { run: run.into(), accepted: true });
         }
         if let Some(decided) = entry.cell.0.decided() {

@@ -17,7 +17,7 @@ pub(super) type Finished = (CallId, Option<HandlerResult>);
 
 type Working = Pin<Box<dyn Future<Output = Finished> + Send>>;
 
-/// Bounded by the active runs: each has at most one handler at work.
+/// The futures of working handlers. Bounded by the active runs: each has at most one handler working.
 #[derive(Default)]
 pub(super) struct HandlerFutures {
     working: FuturesUnordered<Working>,
@@ -55,7 +55,7 @@ impl HandlerFutures {
         }
     }
 
-    /// Waits for the next result; for ever if no handler is at work.
+    /// Waits for the next result; for ever if no handler is working.
     pub(super) async fn next(&mut self) -> Finished {
         match self.working.next().await {
             Some(finished) => finished,
@@ -64,7 +64,7 @@ impl HandlerFutures {
     }
 }
 
-/// Notes whether a future was woken while all of them were polled.
+/// Records whether a future was woken while all of them were polled.
 struct Woken(AtomicBool);
 
 impl Wake for Woken {

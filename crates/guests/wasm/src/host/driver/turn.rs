@@ -25,7 +25,7 @@ impl Driver {
         loop {
             match self.turn() {
                 Turned::Stopped => return,
-                // Gives the runtime's own tasks and I/O their turn.
+                // Lets the runtime's own tasks and I/O make progress.
                 Turned::WorkLeft => tokio::task::yield_now().await,
                 Turned::Idle => self.idle().await,
             }
@@ -48,7 +48,7 @@ impl Driver {
         let tick_ends = now + self.tick_ms_max;
         while self.runs.step(&mut self.instances) {
             self.carry_out_effects();
-            // Looked at between two steps, so that a tick has at least one.
+            // Checked between two steps, so that a tick takes at least one step.
             if self.inbox.is_urgent() || self.tools.clock.has_passed(tick_ends) {
                 break;
             }
@@ -60,7 +60,7 @@ impl Driver {
         if is_due || !polled_all || !self.inbox.is_empty() { Turned::WorkLeft } else { Turned::Idle }
     }
 
-    /// Returns false if the host is to stop.
+    /// Carries out a command. Returns false if the host is to stop.
     fn obey(&mut self, command: Command) -> bool {
         match command {
             Command::Add { id, state, handlers } => {
@@ -137,7 +137,8 @@ impl Driver {
         }
     }
 
-    /// The caller has decided the outcome already. A run that is still waiting to be started is cancelled then.
+    /// Ends a run whose cancellation the caller has decided already. A run that still waits to be started is cancelled
+    /// when its turn comes.
     fn cancel(&mut self, run: RunNumber) {
         if let Some(id) = self.entries.get(&run.0).map(|entry| entry.id) {
             self.end_cancelled(id);
@@ -161,7 +162,7 @@ impl Driver {
             entry.cancel_is_told = true;
             self.observe(RunEvent::Cancel { run: id.into(), accepted: true });
         }
-        // Cancellation is never refused, and the outcome that counts is in the run's cell.
+        // The scheduler never refuses a cancellation; the outcome that counts is in the run's cell.
         let _ = self.runs.handle(now, Input::Cancel { run: id, reason: None });
         self.carry_out_effects();
     }
@@ -180,7 +181,7 @@ impl Driver {
         }
     }
 
-    /// Returns false if some future wants to be polled again at once.
+    /// Polls the futures of handlers. Returns false if some future wants to be polled again at once.
     fn poll_handlers(&mut self) -> bool {
         for _ in 0..POLLS_PER_TURN_MAX {
             if !self.deferred.is_empty() {
@@ -205,7 +206,7 @@ impl Driver {
     fn complete(&mut self, call: CallId, answer: Answer<Value>) {
         let now = self.now();
         let again = (call, answer.clone());
-        // Dropped answers are those of runs that have ended; a full queue is emptied by the next tick.
+        // An answer to a run that has ended is dropped. A full queue is emptied by the next tick.
         if self.runs.handle(now, Input::Completed { call, answer }).is_err() {
             self.deferred.push_back(again);
         }
@@ -222,11 +223,11 @@ impl Driver {
         [self.runs.next_deadline(), cancel].into_iter().flatten().min()
     }
 
-    /// Waits until there is something to do. A virtual clock moves instead, if nobody holds it.
+    /// Waits until there is something to do. A virtual clock is moved instead, if no handler holds it.
     async fn idle(&mut self) {
         if let HostClock::Virtual(clock) = &self.tools.clock {
             let clock = clock.clone();
-            // Whatever the runtime has ready comes before the clock moves.
+            // Everything that the runtime has ready comes before the clock moves.
             tokio::task::yield_now().await;
             match self.handlers.poll() {
                 Polled::Finished(finished) => return self.finished(finished),

@@ -1,0 +1,7 @@
+//! Events on their way to consumers: read, delivered, acknowledged, redelivered, dead-lettered.
+
+pub(crate) mod ack;
+pub(crate) mod dead_letter;
+pub(crate) mod deliver;
+pub(crate) mod fetch;
+pub(crate) mod flush;

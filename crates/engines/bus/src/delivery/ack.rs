@@ -1,0 +1,186 @@
+//! Acknowledgements, refusals by consumers, and credits.
+
+use millrace_model::{AckMode, Group, Now, Partition, TopicKey};
+
+use crate::bus::Bus;
+use crate::delivery::dead_letter::{REASON_BYTES_MAX, truncate};
+use crate::groups::cursor::OpenState;
+use crate::groups::group::CursorRef;
+use crate::interface::input::{Ack, ConnId, GiveBack, Nack};
+use crate::interface::note::Note;
+use crate::interface::reply::{BusError, Reply, ReplyTo};
+use crate::sabotage::Sabotage;
+
+impl Bus {
+    /// Returns the connection and the cursor that its request is about, if the connection is a member of the group.
+    fn member_cursor(
+        &self,
+        to: ReplyTo,
+        topic: &TopicKey,
+        group: &Group,
+        partition: Partition,
+    ) -> Result<(ConnId, CursorRef), BusError> {
+        let ReplyTo::Conn { conn, .. } = to else {
+            return Err(BusError::NeedsConnection);
+        };
+        let id = self
+            .conns
+            .get(&conn)
+            .and_then(|connection| connection.subscriptions.get(&(topic.clone(), group.clone())))
+            .ok_or_else(|| BusError::NotAMember { topic: topic.clone(), group: group.clone() })?;
+        let partitions = self.groups.get(id).map_or(0, |group| group.cursors.len() as u32);
+        if partition.0 >= partitions {
+            return Err(BusError::UnknownPartition { topic: topic.clone(), partition, partitions });
+        }
+        Ok((conn, CursorRef { group: *id, partition: partition.0 }))
+    }
+
+    pub(crate) fn ack(&mut self, to: ReplyTo, ack: Ack) -> Result<(), BusError> {
+        let (conn, at) = self.member_cursor(to, &ack.topic, &ack.group, ack.partition)?;
+        let greedy = self.sabotaged(Sabotage::CommitPassesHole);
+        let heedless = self.sabotaged(Sabotage::AckCompletesLaterDelivery);
+        let silent = self.sabotaged(Sabotage::NoWakeOnAck);
+        let Some(group) = self.groups.get_mut(&at.group) else {
+            return Ok(());
+        };
+        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
+            return Ok(());
+        };
+        if ack.offset.0 > cursor.sent_through {
+            let why = "it was never delivered to this group";
+            let Ack { topic, partition, group, offset, .. } = ack;
+            return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
+        }
+        if cursor.open.get(&ack.offset.0).is_some_and(|open| open.last.is_none()) {
+            let why = "it was not delivered to this group since the server started";
+            let Ack { topic, partition, group, offset, .. } = ack;
+            return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
+        }
+        let of_topic = self.topics.get(&group.topic).and_then(|topic| topic.config.ack_mode);
+        let asked = group.members.get(&conn).and_then(|member| member.ack_mode);
+        let mut lower = Vec::new();
+        if asked.or(of_topic).unwrap_or(self.limits.ack_mode) == AckMode::Cumulative {
+            lower = cursor.completed_below(ack.offset.0, conn);
+            if greedy || heedless {
+                let held = |holder| greedy || holder == conn;
+                let leases = cursor.leases().filter(|(offset, _)| *offset < ack.offset.0);
+                lower = leases.filter(|(_, holder)| held(*holder)).map(|(offset, _)| offset).collect();
+            }
+        }
+        let mut holders: Vec<_> =
+            lower.iter().map(|offset| cursor.complete_implicitly(*offset, conn)).collect();
+        // An ack does not take back an event on its way to the dead letters: its copy and its completion are one batch.
+        if cursor.open.get(&ack.offset.0).is_some_and(|open| open.state != OpenState::Burying) {
+            holders.push(cursor.complete(ack.offset.0));
+        }
+        if ack.confirm && holders.is_empty() && ack.offset <= cursor.durable {
+            self.reply(to, Reply::Acked);
+            return Ok(());
+        }
+        if ack.confirm {
+            cursor.confirms.push(to);
+        }
+        if !holders.is_empty() || ack.confirm {
+            cursor.flush_now = true;
+            self.to_flush.insert(at);
+        }
+        let events = holders.len() as u64;
+        self.counters.acked += events;
+        for holder in holders.into_iter().flatten() {
+            group.released(holder);
+        }
+        if self.limits.note_acks
+            && events > 0
+            && let Some(place) = self.noted_place(at, ack.offset.0)
+        {
+            self.note(Note::Acked { at: place, agent: self.agent_of(conn), events });
+        }
+        if !silent {
+            self.to_pump.insert(at.group);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn nack(&mut self, now: Now, to: ReplyTo, nack: Nack) -> Result<(), BusError> {
+        let (conn, at) = self.member_cursor(to, &nack.topic, &nack.group, nack.partition)?;
+        let unknown = |nack: Nack, why| {
+            let Nack { topic, partition, group, offset, .. } = nack;
+            Err(BusError::UnknownOffset { topic, group, partition, offset, why })
+        };
+        if let Some(ms) = nack.delay_ms.filter(|ms| *ms > self.limits.delay_ms_max) {
+            let max = self.limits.delay_ms_max;
+            return Err(BusError::OutOfRange { what: "delay_ms", found: ms, max });
+        }
+        let Some(cursor) = self.cursor_mut(at) else {
+            return Ok(());
+        };
+        if nack.offset.0 > cursor.sent_through {
+            return unknown(nack, "it was never delivered to this group");
+        }
+        if nack.offset <= cursor.committed() {
+            return unknown(nack, "it is already committed");
+        }
+        match cursor.open.get(&nack.offset.0).map(|open| open.state) {
+            Some(OpenState::Leased { conn: holder, .. }) if holder == conn => {}
+            Some(OpenState::Leased { .. }) => return unknown(nack, "another member holds it"),
+            Some(_) => return unknown(nack, "its delivery has already ended"),
+            None if cursor.reopen(nack.offset.0, conn) => {}
+            None => return unknown(nack, "it is already done"),
+        }
+        let mut reason = nack.reason.unwrap_or_else(|| "refused by the consumer".to_owned());
+        truncate(&mut reason, self.limits.reason_bytes_max.min(REASON_BYTES_MAX));
+        self.counters.nacked += 1;
+        if self.limits.note_acks
+            && let Some(place) = self.noted_place(at, nack.offset.0)
+        {
+            self.note(Note::Nacked { at: place, agent: self.agent_of(conn), reason: reason.clone() });
+        }
+        if let Some(cursor) = self.cursor_mut(at) {
+            cursor.refuse(nack.offset.0);
+        }
+        self.requeue(now, at, nack.offset.0, Some(&reason), nack.delay_ms);
+        self.to_pump.insert(at.group);
+        if nack.confirm {
+            self.reply(to, Reply::Nacked);
+        }
+        Ok(())
+    }
+
+    /// Takes back a delivery that its member did not look at, as if it had not been delivered. The next delivery
+    /// prefers another member.
+    pub(crate) fn give_back(&mut self, to: ReplyTo, given: GiveBack) -> Result<(), BusError> {
+        let (conn, at) = self.member_cursor(to, &given.topic, &given.group, given.partition)?;
+        let offset = given.offset.0;
+        let Some(group) = self.groups.get_mut(&at.group) else {
+            return Ok(());
+        };
+        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
+            return Ok(());
+        };
+        if !cursor.open.get(&offset).is_some_and(|open| open.is_leased_to(conn)) {
+            let GiveBack { topic, partition, group, offset } = given;
+            let why = "this connection does not hold it";
+            return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
+        }
+        cursor.give_back(offset);
+        group.released(conn);
+        self.to_pump.insert(at.group);
+        Ok(())
+    }
+
+    /// Adds delivery credits. The first FLOW switches the connection to credit mode; a FLOW of 0 takes back the credits
+    /// that are left.
+    pub(crate) fn flow(&mut self, to: ReplyTo, credits: u64) -> Result<(), BusError> {
+        let ReplyTo::Conn { conn, .. } = to else {
+            return Err(BusError::NeedsConnection);
+        };
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Ok(());
+        };
+        let held = connection.credits.filter(|_| credits > 0).unwrap_or(0);
+        connection.credits = Some(held.saturating_add(credits).min(self.limits.credits_max));
+        self.to_pump.extend(connection.subscriptions.values());
+        self.reply(to, Reply::FlowAdded);
+        Ok(())
+    }
+}

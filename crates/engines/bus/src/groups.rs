@@ -1,0 +1,9 @@
+//! Consumer groups: members, positions, and what each group has done.
+
+pub(crate) mod connection;
+pub(crate) mod cursor;
+pub(crate) mod group;
+pub(crate) mod group_admin;
+pub(crate) mod seek;
+pub(crate) mod sticky;
+pub(crate) mod subscribe;

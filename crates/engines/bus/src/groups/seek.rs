@@ -1,0 +1,238 @@
+//! Setting the position of a group: at its first subscription, by a reset, by a seek.
+
+use millrace_model::{Filter, Group, GroupRow, Now, Offset, Op, Partition, Space, TopicKey, keys};
+
+use crate::bus::Bus;
+use crate::delivery::flush::{TRIES_BYTES_MAX, TRIES_PER_BATCH_MAX};
+use crate::groups::group::{CursorRef, GroupId};
+use crate::interface::effect::Effect;
+use crate::interface::input::{ConnId, From};
+use crate::interface::reply::{BusError, Reply, ReplyTo};
+use crate::lifecycle::pending::{AfterPlacement, Pending, Placement};
+
+impl Bus {
+    /// Moves a group of which no member holds events.
+    pub(crate) fn seek_group(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        topic: TopicKey,
+        group: Group,
+        partition: Option<Partition>,
+        from: From,
+    ) -> Result<(), BusError> {
+        let id = self.topic_id(&topic)?;
+        let Some(state) = self.topics.get(&id) else {
+            return Ok(());
+        };
+        let partitions = state.logs.len() as u32;
+        if let Some(partition) = partition.filter(|partition| partition.0 >= partitions) {
+            return Err(BusError::UnknownPartition { topic, partition, partitions });
+        }
+        let Some(at) = state.groups.get(&group).copied() else {
+            return Err(BusError::UnknownGroup { topic, group });
+        };
+        let only = partition.map(|partition| partition.0);
+        if self.groups.get(&at).is_some_and(|state| !state.placed || state.is_busy(only, None)) {
+            return Err(BusError::GroupBusy { topic, group });
+        }
+        let cursors = (0..partitions).filter(|partition| only.is_none_or(|only| only == *partition));
+        let cursors = cursors.map(|partition| CursorRef { group: at, partition }).collect();
+        let then = AfterPlacement::Answer { to };
+        self.place(now, Placement { group: at, cursors, from, next: Vec::new(), then }, Vec::new());
+        Ok(())
+    }
+
+    /// Determines the new positions of the cursors; for a point in time the store must be searched.
+    pub(crate) fn place(&mut self, now: Now, mut placement: Placement, ops: Vec<Op>) {
+        if let From::Timestamp(ts) = placement.from {
+            let streams = placement
+                .cursors
+                .iter()
+                .filter_map(|at| Some(self.groups.get(&at.group)?.stream(at.partition)))
+                .collect();
+            let token = self.token();
+            self.effects.push(Effect::Seek { token, streams, ts });
+            // The topic's row must not wait for the answer: publishers already rely on it.
+            if !ops.is_empty() {
+                self.commit(now, self.limits.durability, ops, Pending::Row);
+            }
+            self.pending.insert(token, Pending::Placement(placement));
+            return;
+        }
+        placement.next = placement.cursors.iter().map(|at| self.position(*at, placement.from)).collect();
+        self.placed_at(now, placement, ops);
+    }
+
+    /// Clamped to what the log holds: a group never starts in the future, where events would be skipped.
+    fn position(&self, at: CursorRef, from: From) -> Offset {
+        let log = self
+            .groups
+            .get(&at.group)
+            .and_then(|group| self.topics.get(&group.topic))
+            .and_then(|topic| topic.logs.get(at.partition as usize));
+        let Some(log) = log else { return Offset::FIRST };
+        match from {
+            From::Earliest => log.start,
+            From::Offset(offset) => offset.clamp(log.start, log.next),
+            From::Latest | From::Timestamp(_) => log.next,
+        }
+    }
+
+    pub(crate) fn placement_found(&mut self, now: Now, mut placement: Placement, found: Option<Vec<Offset>>) {
+        let Some(found) = found else {
+            return self.placement_failed(now, &placement);
+        };
+        let clamped = placement.cursors.iter().zip(found);
+        placement.next = clamped.map(|(at, offset)| self.position(*at, From::Offset(offset))).collect();
+        self.placed_at(now, placement, Vec::new());
+    }
+
+    /// Refuses the placement, because the store could not be read: no subscription is better than one in the wrong
+    /// place.
+    fn placement_failed(&mut self, now: Now, placement: &Placement) {
+        let reason = BusError::Unreadable("it could not be searched by time".to_owned());
+        self.refuse_placement(now, placement, reason.clone());
+        if self.groups.get(&placement.group).is_some_and(|state| state.placed) {
+            return;
+        }
+        let Some(state) = self.groups.remove(&placement.group) else {
+            return;
+        };
+        self.totals.cursors_gone(state.made_by.as_ref(), state.cursors.len() as u64);
+        if let Some(topic) = self.topics.get_mut(&state.topic) {
+            topic.groups.remove(&state.name);
+        }
+        for (to, subscribe) in state.waiters {
+            self.refuse_join(to, &subscribe, reason.clone());
+        }
+    }
+
+    fn refuse_placement(&mut self, now: Now, placement: &Placement, error: BusError) {
+        match &placement.then {
+            AfterPlacement::Join { to, subscribe } => {
+                self.refuse_join(*to, subscribe, error);
+                self.wake_waiters(now, placement.group);
+            }
+            AfterPlacement::Answer { to } => self.refuse(*to, error),
+        }
+    }
+
+    /// Continues subscriptions that had to wait for an earlier one.
+    fn wake_waiters(&mut self, now: Now, group: GroupId) {
+        let Some(state) = self.groups.get_mut(&group).filter(|state| state.placed) else { return };
+        for (to, subscribe) in std::mem::take(&mut state.waiters) {
+            if let Err(error) = self.subscribe_in_turn(now, to, subscribe.clone(), true) {
+                self.refuse_join(to, &subscribe, error);
+            }
+        }
+    }
+
+    fn placed_at(&mut self, now: Now, placement: Placement, mut ops: Vec<Op>) {
+        let except = match &placement.then {
+            AfterPlacement::Join { to: ReplyTo::Conn { conn, .. }, .. } => Some(*conn),
+            _ => None,
+        };
+        if let Some(refused) = self.busy_meanwhile(&placement, except) {
+            return self.refuse_placement(now, &placement, refused);
+        }
+        if let AfterPlacement::Join { subscribe, .. } = &placement.then {
+            self.set_filter(placement.group, &subscribe.filter, &mut ops);
+        }
+        for (at, next) in placement.cursors.iter().zip(&placement.next) {
+            let Some(group) = self.groups.get_mut(&at.group) else {
+                continue;
+            };
+            let stream = group.stream(at.partition);
+            let name = group.name.clone();
+            let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
+                continue;
+            };
+            self.fetched_bytes = self.fetched_bytes.saturating_sub(cursor.fetched_bytes);
+            let given_back: Vec<ConnId> = cursor.leases().map(|(_, conn)| conn).collect();
+            cursor.seek(*next);
+            let rows_max = TRIES_PER_BATCH_MAX / placement.cursors.len().max(1);
+            for (offset, _) in cursor.take_try_changes(rows_max, TRIES_BYTES_MAX) {
+                let key = keys::attempt(&stream, &name, Offset(offset));
+                ops.push(Op::Delete { space: Space::Attempts, key });
+            }
+            let row = cursor.row(now.wall);
+            cursor.note_flushed(&row);
+            if cursor.has_try_changes() {
+                cursor.flush_now = true;
+                self.to_flush.insert(*at);
+            }
+            ops.push(Op::Put {
+                space: Space::Cursors,
+                key: keys::cursor(&stream, &name),
+                value: row.encode(),
+            });
+            for conn in given_back {
+                group.released(conn);
+            }
+            self.to_pump.insert(at.group);
+        }
+        self.commit(now, self.limits.durability, ops, Pending::Placement(placement));
+    }
+
+    fn busy_meanwhile(&self, placement: &Placement, except: Option<ConnId>) -> Option<BusError> {
+        placement.cursors.iter().find_map(|at| {
+            let group = self.groups.get(&at.group)?;
+            let busy = group.is_busy(Some(at.partition), except);
+            busy.then(|| BusError::GroupBusy { topic: group.key.clone(), group: group.name.clone() })
+        })
+    }
+
+    /// Called when the new position is durable: answers the seek, or lets the subscriber join.
+    pub(crate) fn placement_durable(&mut self, now: Now, placement: Placement) {
+        for (at, next) in placement.cursors.iter().zip(&placement.next) {
+            if let Some(cursor) = self.cursor_mut(*at) {
+                cursor.durable = next.before();
+                cursor.durable_since = cursor.noted_since();
+            }
+            self.to_pump.insert(at.group);
+        }
+        let moved: Vec<_> = placement
+            .cursors
+            .iter()
+            .map(|at| Partition(at.partition))
+            .zip(placement.next.iter().copied())
+            .collect();
+        let group = placement.group;
+        let Some(state) = self.groups.get_mut(&group) else {
+            return self.refuse_placement(now, &placement, BusError::GroupGone);
+        };
+        match placement.then {
+            AfterPlacement::Answer { to } => {
+                let (topic, group) = (state.key.clone(), state.name.clone());
+                self.reply(to, Reply::Sought { topic, group, partitions: moved });
+            }
+            AfterPlacement::Join { to, subscribe } => {
+                state.placed = true;
+                self.join(now, to, group, &subscribe);
+                self.wake_waiters(now, group);
+            }
+        }
+    }
+
+    fn set_filter(&mut self, group: GroupId, filter: &Filter, ops: &mut Vec<Op>) {
+        let Some(state) = self.groups.get_mut(&group) else {
+            return;
+        };
+        if state.filter != *filter {
+            state.filter = filter.clone();
+            for (cursor, partition) in state.cursors.iter_mut().zip(0..) {
+                self.fetched_bytes = self.fetched_bytes.saturating_sub(cursor.fetched_bytes);
+                cursor.refilter(filter);
+                self.fetched_bytes += cursor.fetched_bytes;
+                self.to_flush.insert(CursorRef { group, partition });
+            }
+        }
+        let row = GroupRow { filter: filter.clone(), created: state.created, made_by: state.made_by.clone() };
+        ops.push(Op::Put {
+            space: Space::Groups,
+            key: keys::group(&state.key, &state.name),
+            value: row.encode(),
+        });
+    }
+}

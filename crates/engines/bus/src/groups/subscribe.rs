@@ -1,0 +1,351 @@
+//! Joining and leaving a group.
+
+use millrace_model::{Group, Mono, Now, Op, Partition, TopicKey};
+
+use crate::bus::Bus;
+use crate::groups::cursor::Cursor;
+use crate::groups::group::{CursorRef, GroupId, GroupState, Member};
+use crate::interface::input::{By, ConnId, From, Subscribe};
+use crate::interface::reply::{BusError, Reply, ReplyTo};
+use crate::lifecycle::pending::{AfterPlacement, Placement};
+use crate::sabotage::Sabotage;
+use crate::topics::totals::sharer;
+
+/// How a member leaves its group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departure {
+    /// The member's connection is gone.
+    Lost,
+    /// The member unsubscribed, or the server told it to leave: nothing it holds has failed.
+    Willing,
+}
+
+impl Bus {
+    pub(crate) fn subscribe(&mut self, now: Now, to: ReplyTo, subscribe: Subscribe) -> Result<(), BusError> {
+        self.subscribe_in_turn(now, to, subscribe, false)
+    }
+
+    /// `waited` says that this subscription has let earlier ones go first and is next.
+    pub(crate) fn subscribe_in_turn(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        subscribe: Subscribe,
+        waited: bool,
+    ) -> Result<(), BusError> {
+        let ReplyTo::Conn { conn, .. } = to else {
+            return Err(BusError::NeedsConnection);
+        };
+        let Some(connection) = self.conns.get(&conn) else {
+            return Ok(());
+        };
+        if waited {
+            // The access lists may have changed while the subscription waited, and it may be about to move the group
+            // (`reset`).
+            self.permit_member(connection.by.as_deref(), &subscribe.topic, &subscribe.group)?;
+        }
+        let key = (subscribe.topic.clone(), subscribe.group.clone());
+        let max = self.limits.subscriptions_per_connection_max;
+        let known = connection.subscriptions.contains_key(&key) || connection.joining.contains_key(&key);
+        if !known && connection.subscriptions.len() + connection.joining.len() >= max {
+            return Err(BusError::LimitReached { what: "subscriptions per connection", max: max as u64 });
+        }
+        let window = subscribe.max_inflight.unwrap_or(self.limits.max_inflight);
+        if window > self.limits.max_inflight_max {
+            let (found, max) = (u64::from(window), u64::from(self.limits.max_inflight_max));
+            return Err(BusError::OutOfRange { what: "max_inflight", found, max });
+        }
+        self.totals.window_fits(&self.limits, &connection.by, u64::from(self.wider(conn, &subscribe)))?;
+        if !self.topic_ids.contains_key(&subscribe.topic) {
+            // Checked before the topic is created: a refusal must not leave a topic behind without its row.
+            self.totals.cursors_fit(&self.limits, sharer(&connection.by).as_ref(), 1)?;
+        }
+        let mut ops = Vec::new();
+        let topic = self.topic_or_create(&subscribe.topic, &mut ops)?;
+        let known = self.topics.get(&topic).and_then(|topic| topic.groups.get(&subscribe.group)).copied();
+        match known {
+            Some(group) => self.subscribe_to_existing(now, (to, conn), group, subscribe, waited),
+            None => self.subscribe_to_new(now, to, topic, subscribe, ops),
+        }
+    }
+
+    fn subscribe_to_existing(
+        &mut self,
+        now: Now,
+        (to, conn): (ReplyTo, ConnId),
+        group: GroupId,
+        subscribe: Subscribe,
+        waited: bool,
+    ) -> Result<(), BusError> {
+        let Some(state) = self.groups.get_mut(&group) else {
+            return Ok(());
+        };
+        let others = state.members.keys().filter(|member| **member != conn).count();
+        let max = self.limits.members_per_group_max;
+        if !state.members.contains_key(&conn) && others + state.waiters.len() >= max {
+            return Err(BusError::LimitReached { what: "members per group", max: max as u64 });
+        }
+        // Each connection has one subscription to a group under way at a time: a later frame must not overtake an
+        // earlier one.
+        let key = (subscribe.topic.clone(), subscribe.group.clone());
+        let in_turn = self.conns.get(&conn).is_some_and(|connection| connection.joining.contains_key(&key));
+        if !state.placed || (in_turn && !waited) {
+            state.waiters.push((to, subscribe.clone()));
+            self.begin_join(conn, &subscribe);
+            return Ok(());
+        }
+        let (topic, name) = (state.key.clone(), state.name.clone());
+        if state.filter != subscribe.filter && others > 0 {
+            return Err(BusError::FilterConflict { topic, group: name, existing: state.filter.clone() });
+        }
+        if subscribe.reset {
+            if state.is_busy(None, Some(conn)) {
+                return Err(BusError::GroupBusy { topic, group: name });
+            }
+            let from = subscribe.from.unwrap_or(From::Latest);
+            let partitions = state.cursors.len() as u32;
+            let cursors = (0..partitions).map(|partition| CursorRef { group, partition }).collect();
+            self.begin_join(conn, &subscribe);
+            let then = AfterPlacement::Join { to, subscribe };
+            self.place(now, Placement { group, cursors, from, next: Vec::new(), then }, Vec::new());
+            return Ok(());
+        }
+        if state.filter != subscribe.filter {
+            self.begin_join(conn, &subscribe);
+            let then = AfterPlacement::Join { to, subscribe };
+            let placement =
+                Placement { group, cursors: Vec::new(), from: From::Latest, next: Vec::new(), then };
+            self.place(now, placement, Vec::new());
+            return Ok(());
+        }
+        self.join(now, to, group, &subscribe);
+        Ok(())
+    }
+
+    fn begin_join(&mut self, conn: ConnId, subscribe: &Subscribe) {
+        if let Some(connection) = self.conns.get_mut(&conn) {
+            let key = (subscribe.topic.clone(), subscribe.group.clone());
+            connection.joining.entry(key).or_insert(None);
+        }
+    }
+
+    /// Ends a subscription that was under way, successful or not. Returns the UNSUBSCRIBE that waits for it.
+    fn end_join(&mut self, to: ReplyTo, subscribe: &Subscribe) -> Option<ReplyTo> {
+        let ReplyTo::Conn { conn, .. } = to else { return None };
+        let key = (subscribe.topic.clone(), subscribe.group.clone());
+        self.conns.get_mut(&conn)?.joining.remove(&key).flatten()
+    }
+
+    pub(crate) fn refuse_join(&mut self, to: ReplyTo, subscribe: &Subscribe, error: BusError) {
+        let leaving = self.end_join(to, subscribe);
+        self.refuse(to, error);
+        if let Some(to) = leaving {
+            let (topic, group) = (subscribe.topic.clone(), subscribe.group.clone());
+            self.refuse(to, BusError::NotAMember { topic, group });
+        }
+    }
+
+    fn subscribe_to_new(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        topic: crate::topics::topic::TopicId,
+        subscribe: Subscribe,
+        ops: Vec<Op>,
+    ) -> Result<(), BusError> {
+        let Some(state) = self.topics.get_mut(&topic) else {
+            return Ok(());
+        };
+        let max = self.limits.groups_per_topic_max;
+        if state.groups.len() >= max {
+            return Err(BusError::LimitReached { what: "groups per topic", max: max as u64 });
+        }
+        let by = match to {
+            ReplyTo::Conn { conn, .. } => self.conns.get(&conn).and_then(|connection| sharer(&connection.by)),
+            _ => None,
+        };
+        let cursors = state.logs.len() as u64;
+        self.totals.cursors_fit(&self.limits, by.as_ref(), cursors)?;
+        self.totals.cursors_made(by.as_ref(), cursors);
+        self.groups_made += 1;
+        let group = GroupId(self.groups_made);
+        state.groups.insert(subscribe.group.clone(), group);
+        let name = subscribe.group.clone();
+        let mut made = GroupState::new(topic, state.key.clone(), name, subscribe.filter.clone(), now.wall);
+        made.made_by = by;
+        // The positions of these cursors do not matter yet: nothing is delivered before the group is placed.
+        made.cursors = state.logs.iter().map(|log| Cursor::at(log.next)).collect();
+        self.groups.insert(group, made);
+        let partitions = self.topics.get(&topic).map_or(0, |topic| topic.logs.len() as u32);
+        let cursors = (0..partitions).map(|partition| CursorRef { group, partition }).collect();
+        let from = subscribe.from.unwrap_or(From::Latest);
+        if let ReplyTo::Conn { conn, .. } = to {
+            self.begin_join(conn, &subscribe);
+        }
+        let then = AfterPlacement::Join { to, subscribe };
+        self.place(now, Placement { group, cursors, from, next: Vec::new(), then }, ops);
+        Ok(())
+    }
+
+    pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
+        let ReplyTo::Conn { conn, .. } = to else { return };
+        // Checked again, because the topic's lists may have changed while the group was placed.
+        let by = self.conns.get(&conn).and_then(|connection| connection.by.as_deref());
+        if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
+            return self.refuse_join(to, subscribe, error);
+        }
+        // The window is checked again, too, because several subscriptions may have waited for their groups to be
+        // placed.
+        let wider = u64::from(self.wider(conn, subscribe));
+        if let Some(connection) = self.conns.get(&conn)
+            && let Err(error) = self.totals.window_fits(&self.limits, &connection.by, wider)
+        {
+            return self.refuse_join(to, subscribe, error);
+        }
+        let leaving = self.end_join(to, subscribe);
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return;
+        };
+        let Some(state) = self.groups.get_mut(&group) else {
+            return;
+        };
+        let window = self.limits.window_of(subscribe);
+        let before = state.members.get(&conn);
+        let inflight = before.map_or(0, |member| member.inflight);
+        self.totals.window_changed(&connection.by, before.map_or(0, |member| member.window), window);
+        let member = Member { window, inflight, ack_mode: subscribe.ack_mode, sticky: subscribe.sticky };
+        let newcomer = state.members.insert(conn, member).is_none();
+        // Shares the group's own names: each frame has copies of its own, and there may be many subscriptions.
+        connection.subscriptions.insert((state.key.clone(), state.name.clone()), group);
+        if let (true, Some(topic)) = (newcomer, self.topics.get_mut(&state.topic)) {
+            topic.members += 1;
+        }
+        let partitions =
+            state.cursors.iter().zip(0..).map(|(cursor, at)| (Partition(at), cursor.durable.next()));
+        let reply = Reply::Subscribed {
+            topic: subscribe.topic.clone(),
+            group: subscribe.group.clone(),
+            partitions: partitions.collect(),
+        };
+        self.refresh_sticky(group);
+        self.to_pump.insert(group);
+        self.reply(to, reply);
+        if let Some(to) = leaving {
+            let left = self.unsubscribe(now, to, subscribe.topic.clone(), subscribe.group.clone());
+            debug_assert!(left.is_ok(), "it has just joined");
+        }
+    }
+
+    pub(crate) fn unsubscribe(
+        &mut self,
+        now: Now,
+        to: ReplyTo,
+        topic: TopicKey,
+        group: Group,
+    ) -> Result<(), BusError> {
+        let ReplyTo::Conn { conn, .. } = to else {
+            return Err(BusError::NeedsConnection);
+        };
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return Ok(());
+        };
+        let key = (topic.clone(), group.clone());
+        let by = connection.by.clone();
+        let member = connection.subscriptions.remove(&key);
+        let joining = connection.joining.get_mut(&key).filter(|leaving| leaving.is_none());
+        let overtakes = joining.is_some();
+        if let Some(leaving) = joining {
+            *leaving = Some(to);
+        }
+        match member {
+            Some(id) => self.leave(now, conn, &by, id, Departure::Willing),
+            None if !overtakes => return Err(BusError::NotAMember { topic, group }),
+            None => {}
+        }
+        if !overtakes {
+            self.reply(to, Reply::Unsubscribed { topic, group });
+        }
+        Ok(())
+    }
+
+    pub(crate) fn close(&mut self, now: Now, conn: ConnId, departure: Departure) {
+        let Some(connection) = self.conns.remove(&conn) else {
+            return;
+        };
+        for group in connection.subscriptions.into_values() {
+            self.leave(now, conn, &connection.by, group, departure);
+        }
+    }
+
+    /// Returns by how much this subscription would widen the connection's window.
+    fn wider(&self, conn: ConnId, subscribe: &Subscribe) -> u32 {
+        let topic = self.topic_ids.get(&subscribe.topic).and_then(|id| self.topics.get(id));
+        let group = topic.and_then(|topic| self.groups.get(topic.groups.get(&subscribe.group)?));
+        let now = group.and_then(|group| group.members.get(&conn)).map_or(0, |member| member.window);
+        self.limits.window_of(subscribe).saturating_sub(now)
+    }
+
+    /// Removes a member from its group. The events that it held are free at once, for any member. `by` is the principal
+    /// as which it subscribed.
+    pub(crate) fn leave(&mut self, now: Now, conn: ConnId, by: &By, group: GroupId, departure: Departure) {
+        let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
+        let Some(state) = self.groups.get_mut(&group) else {
+            return;
+        };
+        let Some(member) = state.members.remove(&conn) else { return };
+        self.totals.window_changed(by, member.window, 0);
+        if let Some(topic) = self.topics.get_mut(&state.topic) {
+            topic.members = topic.members.saturating_sub(1);
+            if topic.members == 0 {
+                self.tail_bytes -= topic.tail_bytes();
+                topic.logs.iter_mut().for_each(crate::topics::topic::Log::drop_tail);
+            }
+        }
+        if keep {
+            return;
+        }
+        if state.members.is_empty() {
+            self.fetched_bytes = self.fetched_bytes.saturating_sub(state.fetched_bytes());
+            state.cursors.iter_mut().for_each(crate::groups::cursor::Cursor::unfetch);
+        }
+        let held: Vec<_> =
+            (0..).zip(&state.cursors).map(|(at, cursor)| (at, cursor.leased_to(conn))).collect();
+        for (partition, leases) in held {
+            self.free(now, CursorRef { group, partition }, &leases, departure);
+        }
+        self.forget_key_member(group, conn);
+        self.refresh_sticky(group);
+        self.to_pump.insert(group);
+    }
+
+    /// Frees the events that a member held when it left. A consumer works on the lowest event it holds: if that event
+    /// kills it, the others must not pay for it. So of a lost connection the lowest event counts as an attempt and the
+    /// others are given back; of a member that left willingly all are given back. Leases that have expired count as
+    /// attempts in any case.
+    fn free(&mut self, now: Now, at: CursorRef, leases: &[(u64, Mono)], departure: Departure) {
+        let all = self.sabotaged(Sabotage::BlameAll);
+        let mut blamed = departure == Departure::Willing;
+        for (offset, deadline) in leases {
+            if *deadline <= now.mono {
+                self.counters.timed_out += 1;
+                self.requeue(now, at, *offset, Some("not acknowledged in time"), None);
+            } else if !blamed || all {
+                self.requeue(now, at, *offset, Some("the connection closed"), None);
+            } else if let Some(cursor) = self.cursor_mut(at) {
+                cursor.give_back(*offset);
+                self.counters.given_back += 1;
+            }
+            blamed = true;
+        }
+    }
+
+    pub(crate) fn set_congested(&mut self, conn: ConnId, congested: bool) {
+        let Some(connection) = self.conns.get_mut(&conn) else {
+            return;
+        };
+        connection.congested = congested;
+        if !congested {
+            self.to_pump.extend(connection.subscriptions.values());
+        }
+    }
+}

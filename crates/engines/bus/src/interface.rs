@@ -1,0 +1,6 @@
+//! What goes into the bus and what comes out: inputs, effects, replies, notes.
+
+pub(crate) mod effect;
+pub(crate) mod input;
+pub(crate) mod note;
+pub(crate) mod reply;

@@ -1,0 +1,119 @@
+//! Continues after a confirmed commit or a finished search, as the entry in `pending` says.
+
+use std::sync::Arc;
+
+use millrace_model::{Appended, BATCH_BYTES_MAX, Event, Now, Offset, Outcome};
+
+use crate::bus::Bus;
+use crate::interface::input::Token;
+use crate::interface::note::Note;
+use crate::interface::reply::{BusError, Reply};
+use crate::lifecycle::pending::{Appending, Pending};
+
+impl Bus {
+    pub(crate) fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
+        if matches!(&outcome, Outcome::Done(done) if done.incarnation_kept) {
+            self.look_up_doubted(token);
+        }
+        self.settle_doubts(token);
+        let Some(pending) = self.pending.remove(&token) else {
+            return;
+        };
+        let (pending, appended) = match (pending, outcome) {
+            (Pending::Resend { resend, then }, Outcome::Refused(refusal)) => {
+                for to in then.into_askers() {
+                    self.refuse(to, resend.refusal(refusal.check));
+                }
+                return;
+            }
+            (Pending::MoveDue { by, .. }, Outcome::Refused(_)) => return self.moved_elsewhere(now, by),
+            (Pending::MoveAlone { by, event }, Outcome::Refused(refusal)) => {
+                return self.alone_refused(now, by, &event, &refusal);
+            }
+            (Pending::Resend { then, .. }, Outcome::Done(done)) => (*then, done.appended),
+            (pending, Outcome::Done(done)) => (pending, done.appended),
+            // No other commit carries checks, so no other one is refused.
+            (pending, Outcome::Refused(_)) => (pending, Vec::<Appended>::new()),
+        };
+        match pending {
+            Pending::Publish { to, topic, single, durability, appends } => {
+                self.appended(now, appends, &appended);
+                self.published(to, topic, single, durability, &appended);
+            }
+            Pending::Delay(delayed) => self.delayed(now, delayed, &appended),
+            Pending::Flush { cursor, committed, since, confirms, appends } => {
+                self.tell_of_letters(&appends, &appended);
+                self.appended(now, appends, &appended);
+                self.flushed(cursor, committed, since);
+                for to in confirms {
+                    self.reply(to, Reply::Acked);
+                }
+            }
+            Pending::Placement(placement) => self.placement_durable(now, placement),
+            Pending::TopicWrite { to, topic, created, checked } => {
+                self.topic_written(to, topic, created, checked);
+            }
+            Pending::TopicDelete { to, topic } => self.reply(to, Reply::TopicDeleted { topic }),
+            Pending::GroupDelete { to, topic, group } => {
+                self.reply(to, Reply::GroupDeleted { topic, group });
+            }
+            Pending::Write { to } => self.reply(to, Reply::Written),
+            Pending::MoveDue { appends, .. } => {
+                self.appended(now, appends, &appended);
+                self.due_moved(now);
+            }
+            // This engine learns of the event from the next report of appends (`foreign_appends.rs`).
+            Pending::MoveAlone { .. } => self.due_moved(now),
+            Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
+            Pending::Compact => self.compaction_durable(now, token),
+            Pending::Row | Pending::Resend { .. } => {}
+            Pending::Read { .. }
+            | Pending::Refetch { .. }
+            | Pending::FindStart { .. }
+            | Pending::ReadTopic { .. }
+            | Pending::SchemaCheck { .. }
+            | Pending::ScanDue(_) => {}
+        }
+    }
+
+    /// Emits a note for each dead letter, only after the commit: a letter that was not committed does not exist.
+    fn tell_of_letters(&mut self, appends: &[Appending], appended: &[Appended]) {
+        for (appending, at) in appends.iter().zip(appended) {
+            let stream = &appending.stream;
+            if !stream.topic.is_dead_letter() || stream.topic.is_system() {
+                continue;
+            }
+            let (stream, body) = (stream.clone(), appending.body.clone());
+            let letter = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };
+            self.note(Note::DeadLettered { letter: Arc::new(letter) });
+        }
+    }
+
+    /// Handles a batch that was refused as too large. Every batch is bounded where it is made, so this is a second line
+    /// of defence: waiting requests are refused, and a cursor takes back what was not written and tries again with
+    /// less.
+    pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize) {
+        self.settle_doubts(token);
+        let Some(pending) = self.pending.remove(&token) else { return };
+        match &pending {
+            Pending::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
+            Pending::MoveDue { by, .. } | Pending::MoveAlone { by, .. } => self.move_refused(now, *by),
+            _ => {}
+        }
+        for to in pending.into_askers() {
+            self.refuse(to, BusError::BatchTooLarge { bytes, max: BATCH_BYTES_MAX });
+        }
+    }
+
+    pub(crate) fn found(&mut self, now: Now, token: Token, offsets: Option<Vec<Offset>>) {
+        match self.pending.remove(&token) {
+            Some(Pending::Placement(placement)) => self.placement_found(now, placement, offsets),
+            Some(Pending::FindStart { topic, partition }) => {
+                if let Some(start) = offsets.and_then(|offsets| offsets.first().copied()) {
+                    self.start_found(now, topic, partition, start);
+                }
+            }
+            _ => {}
+        }
+    }
+}

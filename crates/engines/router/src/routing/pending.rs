@@ -1,0 +1,113 @@
+//! Requests that wait for their outcome: one table for those of clients, one for those of actors and timers.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{OsId, OsType};
+
+use crate::interface::input::{CapabilityId, ConnId, DeliveryId};
+use crate::reports::trace::Realm;
+use crate::routing::lanes::Answers;
+use crate::timing::deadlines::Deadline;
+
+/// The recipient of an outcome.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Requester {
+    Client(ConnId),
+    /// The client disconnected while its request waited for its turn: the request is carried out, its outcome is an
+    /// orphan.
+    Gone,
+    Actor {
+        capability: CapabilityId,
+        wait: bool,
+    },
+    Timer(u64),
+}
+
+impl Requester {
+    pub(crate) fn is_client(self) -> bool {
+        matches!(self, Requester::Client(_) | Requester::Gone)
+    }
+
+    pub(crate) fn capability(self) -> Option<CapabilityId> {
+        match self {
+            Requester::Actor { capability, .. } => Some(capability),
+            Requester::Client(_) | Requester::Gone | Requester::Timer(_) => None,
+        }
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct Pending {
+    pub(crate) requester: Requester,
+    pub(crate) to: CapabilityId,
+    /// The generation: tells this use of the request id from others.
+    pub(crate) delivery: DeliveryId,
+    pub(crate) ty: OsType,
+    pub(crate) correlation: Option<OsId>,
+    pub(crate) deadline: Option<Deadline>,
+    pub(crate) realm: Realm,
+}
+
+/// Keyed by request id. A client and an actor may use the same id at the same time: their requests are in different
+/// tables.
+#[derive(Debug, Default)]
+pub(crate) struct PendingTable {
+    external: BTreeMap<OsId, Pending>,
+    internal: BTreeMap<OsId, Pending>,
+}
+
+impl PendingTable {
+    fn of(&self, client: bool) -> &BTreeMap<OsId, Pending> {
+        if client { &self.external } else { &self.internal }
+    }
+
+    fn of_mut(&mut self, client: bool) -> &mut BTreeMap<OsId, Pending> {
+        if client { &mut self.external } else { &mut self.internal }
+    }
+
+    pub(crate) fn contains(&self, requester: Requester, id: &OsId) -> bool {
+        self.of(requester.is_client()).contains_key(id)
+    }
+
+    pub(crate) fn insert(&mut self, id: OsId, pending: Pending) {
+        self.of_mut(pending.requester.is_client()).insert(id, pending);
+    }
+
+    /// The pending request that `from` answers by an outcome caused by `id`.
+    pub(crate) fn answered(&self, from: CapabilityId, answers: Answers, id: &OsId) -> Option<DeliveryId> {
+        let meant = |pending: &&Pending| {
+            pending.to == from
+                && match answers {
+                    Answers::Exactly(delivery) => pending.delivery == delivery,
+                    Answers::UpTo(last) => pending.delivery <= last,
+                }
+        };
+        let found = [true, false].into_iter().find_map(|client| self.of(client).get(id).filter(meant));
+        found.map(|pending| pending.delivery)
+    }
+
+    /// Removes the request of exactly this generation.
+    pub(crate) fn take(&mut self, id: &OsId, delivery: DeliveryId) -> Option<Pending> {
+        let client = [true, false]
+            .into_iter()
+            .find(|client| self.of(*client).get(id).is_some_and(|pending| pending.delivery == delivery))?;
+        self.of_mut(client).remove(id)
+    }
+
+    pub(crate) fn get(&self, id: &OsId, client: bool) -> Option<&Pending> {
+        self.of(client).get(id)
+    }
+
+    /// First the clients' requests, then those of actors and timers, each in the order of their ids.
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&OsId, &Pending)> {
+        self.external.iter().chain(self.internal.iter())
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.external.len() + self.internal.len()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

@@ -1,0 +1,146 @@
+//! The two threads (the workers) that drive the engine and the writer. Each thread can do both jobs; each job is done by
+//! one thread at a time.
+//!
+//! A thread that has decided something also commits it when no other thread is committing, and a thread that has
+//! committed also handles the outcome when no other thread is deciding. So a lone publish passes through one thread
+//! from request to answer: waking a sleeping thread costs more than the engine needs for it. While one thread waits for
+//! the disk, the other goes on deciding, so a slow or stuck disk delays only what has to be durable.
+//!
+//! ```text
+//! request -> [decide -> commit, sync -> decide] -> answer        one thread, the other sleeps
+//!                       request -> [decide]                      the other one, during the sync
+//! ```
+//!
+//! The task of an edge that brings a request is awake as well, so it helps: if no thread is running the engine, it runs
+//! a short turn inline, and if both threads sleep it also commits the result. The workers do everything else.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::task::block_in_place;
+
+use crate::handle::{Ended, Shared};
+use crate::inbox::{Inbox, Job, Turn};
+use crate::link::Asked;
+use crate::owner::Owner;
+use crate::writer::{Writer, Wrote};
+
+/// Two are enough: one waits for the disk, one decides.
+pub(crate) const THREADS: usize = 2;
+/// Turns that an edge runs in a row, for what a commit brings and for requests that came meanwhile. Then its own
+/// connection must get on.
+const HELP_TURNS_MAX: usize = 4;
+
+pub(crate) struct Workers {
+    pub(crate) shared: Arc<Shared>,
+    /// `None` while a thread decides, and for good once the broker has ended or the engine has panicked.
+    pub(crate) owner: Mutex<Option<Box<Owner>>>,
+    pub(crate) writer: Writer,
+}
+
+impl Workers {
+    pub(crate) fn run(&self) {
+        let inbox = &self.shared.inbox;
+        loop {
+            match inbox.next(&self.shared.backlog, &self.shared.settings) {
+                Job::Decide(turn) => self.decide(turn),
+                Job::Commit => {
+                    match self.writer.commit_queued() {
+                        Wrote::Done => inbox.wrote(),
+                        Wrote::Again(at) => inbox.wrote_nothing(at),
+                        // Stays marked as writing, because the store has failed: no thread writes any more.
+                        Wrote::Never => {}
+                    }
+                }
+                Job::Maintenance => {
+                    if let Some(until) = self.writer.maintenance() {
+                        inbox.chores_done(until);
+                    }
+                }
+                Job::Retire => drop(self.take_owner()),
+                Job::End => return,
+            }
+        }
+    }
+
+    /// Runs the turn on the task of an edge, and the commit of a lone publisher.
+    ///
+    /// That task waits for the disk meanwhile, and so does its connection. tokio moves the worker's other tasks to
+    /// another thread (`block_in_place`), so no other connection waits.
+    fn run_inline(&self, turn: Turn, may_commit: bool) {
+        let Shared { inbox, backlog, settings, .. } = &*self.shared;
+        self.decide(turn);
+        for _ in 1..HELP_TURNS_MAX {
+            match inbox.next_short(backlog, settings) {
+                Some(turn) => self.decide(turn),
+                None => break,
+            }
+        }
+        if !(may_commit && can_block()) {
+            return inbox.leave(backlog, settings);
+        }
+        if !inbox.commit_alone(backlog, settings) {
+            return;
+        }
+        match block_in_place(|| self.writer.commit_queued()) {
+            Wrote::Done => {
+                if let Some(turn) = inbox.wrote_alone(backlog, settings) {
+                    self.decide(turn);
+                }
+            }
+            Wrote::Again(at) => inbox.wrote_nothing(at),
+            Wrote::Never => return,
+        }
+        inbox.leave(backlog, settings);
+    }
+
+    /// If the engine panics, the owner is dropped during unwinding, which tells everybody.
+    fn decide(&self, mut turn: Turn) {
+        let Some(mut owner) = self.take_owner() else { return };
+        let wait = owner.turn(&mut turn);
+        *self.slot() = Some(owner);
+        self.shared.inbox.decided(turn, wait);
+    }
+
+    fn take_owner(&self) -> Option<Box<Owner>> {
+        self.slot().take()
+    }
+
+    fn slot(&self) -> MutexGuard<'_, Option<Box<Owner>>> {
+        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether tokio can move the other tasks of this worker to another thread.
+fn can_block() -> bool {
+    Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
+}
+
+/// Hands requests over, and runs their turn inline where that is quicker than waking a thread.
+pub(crate) fn ask(
+    shared: &Shared,
+    asked: impl Iterator<Item = (Asked, u32)>,
+    may_commit: bool,
+) -> Result<(), Ended> {
+    let Shared { inbox, backlog, settings, .. } = shared;
+    let Some(turn) = inbox.push_or_take(asked, backlog, settings)? else { return Ok(()) };
+    let inline = InlineGuard { inbox, workers: shared.workers.get().and_then(Weak::upgrade) };
+    if let Some(workers) = &inline.workers {
+        workers.run_inline(turn, may_commit);
+    }
+    Ok(())
+}
+
+/// Drops its reference to the workers before it reports that it has finished: when the threads have ended, nothing else
+/// can use the store.
+struct InlineGuard<'a> {
+    inbox: &'a Inbox,
+    workers: Option<Arc<Workers>>,
+}
+
+impl Drop for InlineGuard<'_> {
+    fn drop(&mut self) {
+        self.workers = None;
+        self.inbox.helped();
+    }
+}

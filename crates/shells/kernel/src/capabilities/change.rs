@@ -1,0 +1,183 @@
+//! Installs, replaces and removes capabilities: at boot, and while the loop runs.
+
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_model::Now;
+use millrace_router::{BootError, CapabilityId, Input, Manifest, Router};
+use tokio::runtime::Handle;
+use tokio::task::{JoinHandle, spawn_local};
+
+use crate::capabilities::capability::{Capability, CapabilityError};
+use crate::capabilities::handlers::Handlers;
+use crate::capabilities::manifest::Ready;
+use crate::capabilities::port::{Mailbox, Port};
+use crate::loop_thread::inbox::{Ended, RouterHandle};
+use crate::loop_thread::local_queue::LocalQueue;
+
+/// Why a change was refused. Nothing has been changed then.
+#[derive(Debug, thiserror::Error)]
+pub enum ChangeError {
+    #[error("capability {name:?}: {error}")]
+    Capability { name: String, error: CapabilityError },
+    #[error(transparent)]
+    Boot(#[from] BootError),
+    #[error(transparent)]
+    Ended(#[from] Ended),
+}
+
+/// Called for each capability whose manifest names topics of the bus. The returned value keeps the feed alive and is
+/// dropped when the capability is to be removed: from then on no more events may be handed to it.
+pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, RouterHandle) -> Box<dyn Any> + Send>;
+
+/// The actors of all capabilities, each with its mailbox.
+pub(crate) struct Actors {
+    running: BTreeMap<CapabilityId, Actor>,
+    ear: LocalQueue,
+    link: RouterHandle,
+    runtime: Handle,
+    bus_feed: Option<BusFeed>,
+    /// The mailboxes of actors that wait for their predecessor to finish, by the predecessor's id.
+    successors: BTreeMap<CapabilityId, Rc<Mailbox>>,
+    /// How long a successor waits for its predecessor; 0 = until it has finished.
+    handover_ms: u64,
+}
+
+struct Actor {
+    name: Arc<str>,
+    mailbox: Rc<Mailbox>,
+    task: JoinHandle<()>,
+    /// The actor is written by hand, such as a child process, and is waited for at its end.
+    tidies_up: bool,
+    /// Feeds the actor with events of the bus until it is dropped.
+    feed: Option<Box<dyn Any>>,
+}
+
+impl Actors {
+    pub(crate) fn new(
+        ear: LocalQueue,
+        link: RouterHandle,
+        runtime: Handle,
+        bus_feed: Option<BusFeed>,
+        handover_ms: u64,
+    ) -> Actors {
+        let (running, successors) = (BTreeMap::new(), BTreeMap::new());
+        Actors { running, ear, link, runtime, bus_feed, successors, handover_ms }
+    }
+
+    /// Removes the capabilities `gone` and installs `come`, all of it or nothing: contracts are read and checked before
+    /// anything starts.
+    pub(crate) fn change(
+        &mut self,
+        router: &mut Router,
+        now: Now,
+        gone: &[CapabilityId],
+        come: Vec<Capability>,
+    ) -> Result<Vec<CapabilityId>, ChangeError> {
+        let (mut manifests, mut works) = (Vec::new(), Vec::new());
+        for capability in come {
+            let name = capability.name.clone();
+            let (manifest, work) =
+                capability.into_parts().map_err(|error| ChangeError::Capability { name, error })?;
+            manifests.push(manifest);
+            works.push(work);
+        }
+        let ids = router.replace(now, gone, manifests.clone())?;
+        for id in gone {
+            if let Some(actor) = self.running.get_mut(id) {
+                actor.feed = None;
+                actor.mailbox.leave(self.handover_ms);
+            }
+        }
+        for ((id, manifest), work) in ids.iter().zip(&manifests).zip(works) {
+            self.start(*id, manifest, work, gone);
+        }
+        Ok(ids)
+    }
+
+    /// If one of the removed actors has the same name, the new actor begins only when that one has finished: its
+    /// messages come first.
+    fn follow(&mut self, gone: &[CapabilityId], name: &str, mailbox: &Rc<Mailbox>) {
+        let of = |id: &CapabilityId| self.running.get(id).filter(|actor| *actor.name == *name);
+        let Some((before, old)) = gone.iter().find_map(|id| Some((*id, of(id)?.mailbox.clone()))) else {
+            return;
+        };
+        mailbox.hold();
+        self.successors.insert(before, mailbox.clone());
+        if self.handover_ms == 0 {
+            return;
+        }
+        let (ear, wait, mailbox) = (self.ear.clone(), self.handover_ms, mailbox.clone());
+        let name: Arc<str> = name.into();
+        spawn_local(async move {
+            let too_long = tokio::time::timeout(Duration::from_millis(wait), mailbox.is_open()).await;
+            if too_long.is_err() {
+                let reason = format!("it had not finished {wait} ms after a reload replaced it");
+                old.clear(&ear, before, &name, &reason);
+                ear.tell(Input::Unhealthy { capability: before, reason });
+            }
+        });
+    }
+
+    fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: Ready, gone: &[CapabilityId]) {
+        let mailbox = Rc::new(Mailbox::default());
+        self.follow(gone, &manifest.name, &mailbox);
+        let port = Port::new(id, manifest.name.clone(), mailbox.clone(), self.ear.clone(), self.link.clone());
+        let tidies_up = matches!(work, Ready::Actor(_));
+        let task = match work {
+            Ready::Handlers { by, place } => {
+                spawn_local(Handlers { by, place, runtime: self.runtime.clone() }.run(port))
+            }
+            Ready::Actor(spawn) => spawn_local(spawn(port)),
+        };
+        let feed = match &self.bus_feed {
+            Some(feed) if !manifest.bus.is_empty() => Some(feed(id, manifest, self.link.clone())),
+            _ => None,
+        };
+        let name = manifest.name.clone();
+        self.running.insert(id, Actor { name, mailbox, task, tidies_up, feed });
+    }
+
+    pub(crate) fn mailbox(&self, id: CapabilityId) -> Option<&Rc<Mailbox>> {
+        self.running.get(&id).map(|actor| &actor.mailbox)
+    }
+
+    /// The mailbox of a removed capability is empty and stays empty: its actor ends by itself, and then its successor
+    /// begins.
+    pub(crate) fn retired(&mut self, id: CapabilityId) {
+        let successor = self.successors.remove(&id);
+        let Some(Actor { mailbox, task, tidies_up, .. }) = self.running.remove(&id) else { return };
+        mailbox.close();
+        let Some(successor) = successor else { return };
+        spawn_local(async move {
+            // The retired actor may itself have been waiting for a predecessor.
+            mailbox.is_open().await;
+            if tidies_up {
+                // A child process that does not end is killed, so this returns. An actor that panicked has ended, too.
+                let _ = task.await;
+            } else {
+                // Nobody needs the result of a function that still runs: the engine has already answered for it.
+                task.abort();
+            }
+            successor.open();
+        });
+    }
+
+    /// Closes every mailbox, at the end of the loop. Handlers are aborted, because nobody waits for their answers any
+    /// more. Returns the actors written by hand, so that the caller can wait until they have cleaned up.
+    pub(crate) fn end(&mut self) -> Vec<JoinHandle<()>> {
+        let mut tidy = Vec::new();
+        for actor in std::mem::take(&mut self.running).into_values() {
+            actor.mailbox.close();
+            if actor.tidies_up {
+                tidy.push(actor.task);
+            } else {
+                actor.task.abort();
+            }
+        }
+        tidy
+    }
+}

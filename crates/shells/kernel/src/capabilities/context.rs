@@ -1,0 +1,155 @@
+//! The context that a handler is given: the message, its sender, and functions to emit and request with causation and
+//! correlation filled in.
+
+use std::fmt;
+use std::sync::Arc;
+
+use millrace_model::{JsonText, OsFault, OsKind, OsMessage, OsMetadata, OsType, Principal};
+use millrace_router::{By, CapabilityId, DeliveryId, Input};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
+
+use crate::builtin::of_data;
+use crate::loop_thread::inbox::{Ended, RouterHandle, Told};
+
+/// The context of one message. Cheap to clone; may be sent to other threads.
+#[derive(Clone)]
+pub struct Context {
+    hand: Arc<Hand>,
+}
+
+struct Hand {
+    capability: CapabilityId,
+    delivery: DeliveryId,
+    message: Arc<OsMessage>,
+    by: By,
+    link: RouterHandle,
+}
+
+impl Context {
+    pub(crate) fn new(
+        capability: CapabilityId,
+        delivery: DeliveryId,
+        message: Arc<OsMessage>,
+        by: By,
+        link: RouterHandle,
+    ) -> Context {
+        Context { hand: Arc::new(Hand { capability, delivery, message, by, link }) }
+    }
+
+    pub fn message(&self) -> &OsMessage {
+        &self.hand.message
+    }
+
+    /// The identity the client has proved; `None` where access control does not apply.
+    pub fn caller(&self) -> Option<&Principal> {
+        self.hand.by.as_deref()
+    }
+
+    pub fn by(&self) -> &By {
+        &self.hand.by
+    }
+
+    /// The capability that made this request, with its name; `None` if a client or a timer made it.
+    pub(crate) async fn asker(&self) -> Result<Option<(CapabilityId, Arc<str>)>, OsFault> {
+        let (request, delivery) = (self.hand.message.metadata.id.clone(), self.hand.delivery);
+        self.hand.link.look(move |router| router.asker(&request, delivery)).await.map_err(ended)
+    }
+
+    pub fn link(&self) -> &RouterHandle {
+        &self.hand.link
+    }
+
+    /// Reads the message's data as `T`.
+    ///
+    /// # Errors
+    ///
+    /// 422 if the data does not fit.
+    pub fn data<T: DeserializeOwned>(&self) -> Result<T, OsFault> {
+        serde_json::from_str(&self.hand.message.data.last_members()).map_err(|error| of_data(&error))
+    }
+
+    /// The data of a reply, to be returned by the handler.
+    pub fn reply<T: Serialize>(&self, data: &T) -> Result<JsonText, OsFault> {
+        to_json(data)
+    }
+
+    /// Emits an event. Waits while the queue to the loop is full.
+    pub async fn emit<T: Serialize>(&self, ty: &str, data: &T) -> Result<(), OsFault> {
+        let message = self.follow(OsKind::Event, ty, to_json(data)?)?;
+        let from = self.hand.capability;
+        let during = Some(self.hand.delivery);
+        let input = Input::Emit { from, during, message, wait: false, vouched: true };
+        self.hand.link.tell(Told::Input(input)).await.map_err(ended)
+    }
+
+    /// Sends a query to another capability and waits for its answer: the reply's data, or the error. A capability
+    /// handles one message at a time, so a query to itself ends in 504.
+    pub async fn query<T: Serialize>(&self, ty: &str, data: &T) -> Result<JsonText, OsFault> {
+        self.request(OsKind::Query, ty, to_json(data)?).await
+    }
+
+    pub async fn command<T: Serialize>(&self, ty: &str, data: &T) -> Result<JsonText, OsFault> {
+        self.request(OsKind::Command, ty, to_json(data)?).await
+    }
+
+    pub async fn request(&self, kind: OsKind, ty: &str, data: JsonText) -> Result<JsonText, OsFault> {
+        let message = self.follow(kind, ty, data)?;
+        let (outcome, answered) = oneshot::channel();
+        let (from, during) = (self.hand.capability, self.hand.delivery);
+        self.hand.link.tell(Told::Asks { from, during, message, outcome }).await.map_err(ended)?;
+        let answer = answered.await.map_err(|_| ended(Ended))?;
+        match answer.kind {
+            OsKind::Error => Err(fault_of(&answer.data)),
+            _ => Ok(answer.data.clone()),
+        }
+    }
+
+    /// Waits for a future, such as that of [`Context::emit`], in a handler that blocks.
+    pub fn wait<T>(&self, what: impl Future<Output = T>) -> T {
+        tokio::runtime::Handle::current().block_on(what)
+    }
+
+    /// A new message that is caused by the current one.
+    fn follow(&self, kind: OsKind, ty: &str, data: JsonText) -> Result<OsMessage, OsFault> {
+        let ty = OsType::new(ty).map_err(|error| OsFault::new(500, error.to_string()))?;
+        let (id, timestamp) = self.hand.link.stamp();
+        let cause = &self.hand.message.metadata;
+        let metadata = OsMetadata {
+            id,
+            timestamp,
+            correlation: cause.correlation.clone(),
+            causation: Some(cause.id.clone()),
+            other: None,
+        };
+        Ok(OsMessage { kind, ty, data, metadata })
+    }
+}
+
+fn to_json<T: Serialize>(data: &T) -> Result<JsonText, OsFault> {
+    JsonText::from_value(data).map_err(|error| OsFault::new(500, error.to_string()))
+}
+
+fn ended(ended: Ended) -> OsFault {
+    OsFault::new(503, ended.to_string())
+}
+
+/// Reads the fault in an error's data; data without a code counts as 500.
+fn fault_of(data: &JsonText) -> OsFault {
+    #[derive(serde::Deserialize)]
+    struct Fault {
+        code: u16,
+        message: String,
+    }
+    match serde_json::from_str::<Fault>(data.as_str()) {
+        Ok(Fault { code, message }) => OsFault { code, message },
+        Err(_) => OsFault::new(500, data.as_str()),
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Context").field("message", &self.hand.message).finish_non_exhaustive()
+    }
+}

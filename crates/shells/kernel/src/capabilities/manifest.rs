@@ -1,0 +1,61 @@
+//! Turns a [`Capability`], as its author wrote it, into the [`Manifest`] that the engine checks messages against.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{OsKind, OsType};
+use millrace_router::{Branch, Manifest, Schema, SchemaError};
+
+use crate::capabilities::capability::{Capability, CapabilityError, Declared, Handler, Place, Spawn, Work};
+
+/// The work of a capability whose contract has been read. The engine has the manifest, the shell has this.
+pub(crate) enum Ready {
+    Handlers { by: BTreeMap<(OsKind, OsType), Handler>, place: Place },
+    Actor(Spawn),
+}
+
+impl Capability {
+    pub(crate) fn into_parts(mut self) -> Result<(Manifest, Ready), CapabilityError> {
+        if !self.mistakes.is_empty() {
+            return Err(self.mistakes.swap_remove(0));
+        }
+        let manifest = Manifest {
+            name: self.name.into(),
+            description: self.description,
+            inbound: branches(self.inbound)?,
+            outbound: self.outbound.map(branches).transpose()?,
+            subscribes: types(&self.subscribes)?,
+            bus: self.bus,
+        };
+        let work = match self.work {
+            Work::Actor(spawn) => Ready::Actor(spawn),
+            Work::Handlers { by, place } => {
+                let by = by.into_iter().map(|((kind, ty), handler)| Ok(((kind, OsType::new(&ty)?), handler)));
+                Ready::Handlers { by: by.collect::<Result<_, CapabilityError>>()?, place }
+            }
+        };
+        Ok((manifest, work))
+    }
+}
+
+fn branches(declared: Vec<Declared>) -> Result<Vec<Branch>, CapabilityError> {
+    declared.into_iter().map(branch).collect()
+}
+
+fn branch(declared: Declared) -> Result<Branch, CapabilityError> {
+    let Declared { kind, ty, description, data, checked, output } = declared;
+    let wrong = |error: SchemaError| CapabilityError::Schema { ty: ty.clone(), reason: error.to_string() };
+    let data = match data {
+        None => Schema::any(),
+        Some(document) if !checked => Schema::shown(document),
+        Some(document) => Schema::new(document).map_err(wrong)?,
+    };
+    let output = output.map_or_else(Schema::any, Schema::shown);
+    Ok(Branch { kind, ty: OsType::new(&ty)?, description, data, output })
+}
+
+/// Parses type names; a name given twice counts once.
+fn types(names: &[String]) -> Result<Vec<OsType>, CapabilityError> {
+    let types: Result<std::collections::BTreeSet<OsType>, _> =
+        names.iter().map(|name| OsType::new(name)).collect();
+    Ok(types?.into_iter().collect())
+}

@@ -1,0 +1,314 @@
+//! A mailbox as the actor sees it: the messages to handle, and the functions that report their results to the loop.
+//!
+//! The engine counts the messages in a mailbox and answers 503 when it is full, so the queue here needs no bound of its
+//! own.
+
+use std::cell::{Cell, RefCell};
+use std::collections::VecDeque;
+use std::fmt;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use millrace_model::{OsFault, OsKind, OsMessage};
+use millrace_router::{By, CapabilityId, DeliveryId, Input, Takes};
+use tokio::sync::Notify;
+
+use crate::builtin::BUS_MESSAGE;
+use crate::loop_thread::inbox::RouterHandle;
+use crate::loop_thread::local_queue::LocalQueue;
+
+/// A message taken out of a mailbox.
+#[derive(Clone, Debug)]
+pub struct Delivery {
+    /// Identifies the delivery in [`Port::done`].
+    pub id: DeliveryId,
+    pub message: Arc<OsMessage>,
+    /// The identity of the client, for a client's request.
+    pub by: By,
+    /// An event of a durable timer, whose row stays until [`Port::done`]. After that, an unfinished event is lost if
+    /// this process ends.
+    pub owed: bool,
+    /// Set if a child process ended while it may have been handling this event: the event is now given to the child
+    /// alone. The number counts the runs of the child that ended while this was the only event in hand.
+    pub(crate) suspect: Option<u8>,
+}
+
+impl Delivery {
+    /// An event that exists nowhere else: if the actor that has it ends, it is lost.
+    fn is_plain_event(&self) -> bool {
+        self.message.kind == OsKind::Event && !self.owed && self.message.ty.as_str() != BUS_MESSAGE
+    }
+}
+
+/// The queues between the loop and an actor.
+#[derive(Default)]
+pub(crate) struct Mailbox {
+    messages: RefCell<VecDeque<Delivery>>,
+    /// Outcomes of requests that the actor itself made. A queue of their own, so that they do not wait behind messages
+    /// that the actor has not begun.
+    outcomes: RefCell<VecDeque<Arc<OsMessage>>>,
+    closed: Cell<bool>,
+    /// The previous actor of this capability has not finished yet: see [`Mailbox::hold`].
+    held: Cell<bool>,
+    opened: Notify,
+    /// Set when the capability is to be removed: how long its actor has to finish, in ms; 0 = no limit.
+    leaving: Cell<Option<u64>>,
+    leaves: Notify,
+    arrived: Notify,
+    outcome_arrived: Notify,
+}
+
+impl Mailbox {
+    pub(crate) fn post(&self, delivery: Delivery) {
+        self.messages.borrow_mut().push_back(delivery);
+        self.arrived.notify_one();
+    }
+
+    pub(crate) fn outcome(&self, message: Arc<OsMessage>) {
+        self.outcomes.borrow_mut().push_back(message);
+        self.outcome_arrived.notify_one();
+    }
+
+    /// Gives the actor nothing before [`Mailbox::open`], because its predecessor has not finished.
+    pub(crate) fn hold(&self) {
+        self.held.set(true);
+    }
+
+    pub(crate) fn open(&self) {
+        self.held.set(false);
+        self.arrived.notify_one();
+        self.opened.notify_waiters();
+    }
+
+    /// Empties the mailbox. The engine answers the requests; events that exist nowhere else are lost and reported.
+    pub(crate) fn clear(&self, ear: &LocalQueue, capability: CapabilityId, name: &Arc<str>, reason: &str) {
+        let cleared = std::mem::take(&mut *self.messages.borrow_mut());
+        for lost in cleared.into_iter().filter(Delivery::is_plain_event) {
+            let (subscriber, message, reason) = (name.clone(), lost.message, reason.to_owned());
+            ear.tell(Input::EventLost { capability, delivery: lost.id, subscriber, message, reason });
+        }
+    }
+
+    /// The capability takes nothing new: tells its actor to finish the messages it has.
+    pub(crate) fn leave(&self, within_ms: u64) {
+        self.leaving.set(Some(within_ms));
+        self.leaves.notify_one();
+    }
+
+    pub(crate) async fn is_open(&self) {
+        while self.held.get() {
+            self.opened.notified().await;
+        }
+    }
+
+    /// No more messages will come: the actor may end once the mailbox is empty.
+    pub(crate) fn close(&self) {
+        self.closed.set(true);
+        self.arrived.notify_one();
+        self.outcome_arrived.notify_one();
+    }
+}
+
+/// The actor's end of its mailbox. Lives on the loop's thread.
+pub struct Port {
+    capability: CapabilityId,
+    name: Arc<str>,
+    mailbox: Rc<Mailbox>,
+    ear: LocalQueue,
+    link: RouterHandle,
+}
+
+impl Port {
+    pub(crate) fn new(
+        capability: CapabilityId,
+        name: Arc<str>,
+        mailbox: Rc<Mailbox>,
+        ear: LocalQueue,
+        link: RouterHandle,
+    ) -> Port {
+        Port { capability, name, mailbox, ear, link }
+    }
+
+    pub fn capability(&self) -> CapabilityId {
+        self.capability
+    }
+
+    pub fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    /// A handle that may be sent to other threads.
+    pub fn link(&self) -> &RouterHandle {
+        &self.link
+    }
+
+    /// Takes the next message, in order. `None`: the capability was retired and the actor may end.
+    pub async fn next(&self) -> Option<Delivery> {
+        loop {
+            if let Some(delivery) = self.try_next() {
+                return Some(delivery);
+            }
+            if self.mailbox.closed.get() {
+                return None;
+            }
+            self.mailbox.arrived.notified().await;
+        }
+    }
+
+    /// Waits until the previous actor of this capability, which a reload replaced, has finished. Returns false if this
+    /// actor is not to begin at all. Must not run beside [`Port::next`], which waits for the same signal.
+    pub(crate) async fn is_its_turn(&self) -> bool {
+        while self.mailbox.held.get() {
+            if self.mailbox.closed.get() {
+                return false;
+            }
+            self.mailbox.arrived.notified().await;
+        }
+        true
+    }
+
+    pub fn try_next(&self) -> Option<Delivery> {
+        if self.mailbox.held.get() {
+            return None;
+        }
+        self.mailbox.messages.borrow_mut().pop_front()
+    }
+
+    /// The next outcome of a request that this actor emitted with `wait`; its causation tells which one. `None` once
+    /// the capability was retired.
+    pub async fn next_outcome(&self) -> Option<Arc<OsMessage>> {
+        loop {
+            if let Some(outcome) = self.try_next_outcome() {
+                return Some(outcome);
+            }
+            if self.mailbox.closed.get() {
+                return None;
+            }
+            self.mailbox.outcome_arrived.notified().await;
+        }
+    }
+
+    /// The next outcome if one waits.
+    pub(crate) fn try_next_outcome(&self) -> Option<Arc<OsMessage>> {
+        self.mailbox.outcomes.borrow_mut().pop_front()
+    }
+
+    pub(crate) fn outcomes_waiting(&self) -> usize {
+        self.mailbox.outcomes.borrow().len()
+    }
+
+    /// Whether a message waits.
+    pub(crate) fn has_next(&self) -> bool {
+        !self.mailbox.held.get() && !self.mailbox.messages.borrow().is_empty()
+    }
+
+    /// Waits until the capability is to be removed. Returns how long its actor has to finish, in ms; 0 = no limit.
+    pub(crate) async fn leaving(&self) -> u64 {
+        loop {
+            if let Some(within_ms) = self.mailbox.leaving.get() {
+                return within_ms;
+            }
+            self.mailbox.leaves.notified().await;
+        }
+    }
+
+    /// Whether the engine has nothing more for a capability that is to be removed.
+    pub(crate) async fn is_drained(&self) -> bool {
+        let id = self.capability;
+        !self.has_next() && self.link.look(move |router| router.is_drained(id)).await.unwrap_or(true)
+    }
+
+    /// Waits until the capability was retired. Must not run beside [`Port::next`]: a notification for one could wake
+    /// the other.
+    pub(crate) async fn retired(&self) {
+        while !self.mailbox.closed.get() {
+            self.mailbox.arrived.notified().await;
+        }
+    }
+
+    /// Whether the capability is to end as soon as its mailbox is empty.
+    pub(crate) async fn is_to_go(&self) -> bool {
+        let id = self.capability;
+        matches!(self.link.look(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
+    }
+
+    /// Emits a message. `during` is the delivery that caused it, if the actor knows. With `wait` the outcome of a
+    /// request arrives by [`Port::next_outcome`]. The causation must be absent, or a message that this actor was given
+    /// or has emitted, not longer ago than `lineage_max` messages. Waits while the lanes are long.
+    pub async fn emit(&self, during: Option<DeliveryId>, message: OsMessage, wait: bool) {
+        self.ear.room().await;
+        let input = Input::Emit { from: self.capability, during, message, wait, vouched: false };
+        self.ear.tell(input);
+    }
+
+    /// Emits without waiting: for the terminal outcome of a delivery. There is one for each delivery, so the mailbox
+    /// bounds them.
+    pub fn answer(&self, during: DeliveryId, message: OsMessage) {
+        let (from, during) = (self.capability, Some(during));
+        self.ear.tell(Input::Emit { from, during, message, wait: false, vouched: false });
+    }
+
+    /// Reports that the actor said something that is no message, or a message that it may not emit.
+    pub fn bad_emit(&self, during: Option<DeliveryId>, fault: OsFault) {
+        self.ear.tell(Input::BadEmit { from: self.capability, during, fault });
+    }
+
+    /// The actor was given an event and goes on to the next message: frees the event's place in the mailbox.
+    /// [`Port::done`] follows.
+    pub(crate) fn handed(&self, delivery: DeliveryId) {
+        self.ear.tell(Input::Handed { from: self.capability, delivery });
+    }
+
+    /// The actor ends and has not finished with this event of a durable timer.
+    pub(crate) fn gives_back(&self, delivery: DeliveryId) {
+        self.ear.tell(Input::GivenBack { from: self.capability, delivery });
+    }
+
+    /// The actor did not answer in time.
+    pub(crate) fn gave_up(&self, delivery: DeliveryId) {
+        self.ear.tell(Input::GaveUp { from: self.capability, delivery });
+    }
+
+    /// Puts messages back before everything else in the mailbox, in this order: for the next run of a child.
+    pub(crate) fn put_back(&self, deliveries: Vec<Delivery>) {
+        let mut messages = self.mailbox.messages.borrow_mut();
+        for delivery in deliveries.into_iter().rev() {
+            messages.push_front(delivery);
+        }
+    }
+
+    /// The actor has finished with a delivery. With `Err` the requester gets that error unless it was answered before.
+    pub fn done(&self, delivery: DeliveryId, result: Result<(), OsFault>) {
+        self.ear.tell(Input::Done { from: self.capability, delivery, result });
+    }
+
+    /// The actor ended unexpectedly. The deliveries in `begun` fail with `fault`; messages that it had not begun stay
+    /// in the mailbox. `over` is the message that the actor was killed for, if that delivery was given up before.
+    pub fn crashed(&self, begun: Vec<DeliveryId>, over: Option<Arc<OsMessage>>, fault: OsFault) {
+        self.ear.tell(Input::Crashed { capability: self.capability, begun, over, fault });
+    }
+
+    /// The actor may not have seen this event.
+    pub(crate) fn event_lost(&self, lost: &Delivery, reason: &str) {
+        let (capability, subscriber) = (self.capability, self.name.clone());
+        let (delivery, message, reason) = (lost.id, lost.message.clone(), reason.to_owned());
+        self.ear.tell(Input::EventLost { capability, delivery, subscriber, message, reason });
+    }
+
+    /// The actor will not be back by itself: everything in its mailbox and everything new is answered with 503. Empties
+    /// the mailbox, because the engine answers for its messages.
+    pub fn unhealthy(&self, reason: String) {
+        self.mailbox.clear(&self.ear, self.capability, &self.name, &format!("it is unhealthy: {reason}"));
+        self.ear.tell(Input::Unhealthy { capability: self.capability, reason });
+    }
+
+    pub fn healthy(&self) {
+        self.ear.tell(Input::Healthy { capability: self.capability });
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("name", &self.name).finish_non_exhaustive()
+    }
+}

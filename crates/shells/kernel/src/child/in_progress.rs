@@ -1,0 +1,108 @@
+//! The message that a child is handling (`Hand`): there is at most one at a time.
+
+use millrace_model::{OsFault, OsId, OsKind, OsMessage};
+use serde::Deserialize;
+use tokio::time::Instant;
+
+use crate::builtin::BUS_MESSAGE;
+use crate::capabilities::port::{Delivery, Port};
+
+#[derive(Debug)]
+pub(super) struct Hand {
+    pub(super) delivery: Delivery,
+    /// Position of the end of this message in the bytes written to the child.
+    pub(super) end: u64,
+    pub(super) ends: Ends,
+    /// When the child is not waited for any longer.
+    pub(super) until: Option<Instant>,
+}
+
+/// The condition that finishes the message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// An event: finished when it was written.
+    Written,
+    /// A suspect (see `given.rs`), an event of a durable timer during which the child may have ended before: finished
+    /// by its outcome, or when a while has passed. The child is given nothing else meanwhile.
+    Alone,
+    /// A request: finished by its outcome, which goes to the requester.
+    Outcome,
+    /// An event of the bus: a reply acknowledges it, an error gives it back.
+    Settled,
+}
+
+impl Hand {
+    /// `until` is for messages that must be answered, `alone_until` for an event that is given alone.
+    pub(super) fn new(delivery: &Delivery, end: u64, until: Option<Instant>, alone_until: Instant) -> Hand {
+        let message = &delivery.message;
+        let ends = match message.kind {
+            OsKind::Command | OsKind::Query => Ends::Outcome,
+            OsKind::Event if message.ty.as_str() == BUS_MESSAGE => Ends::Settled,
+            _ if delivery.suspect.is_some() => Ends::Alone,
+            _ => Ends::Written,
+        };
+        let until = match ends {
+            Ends::Written => None,
+            Ends::Alone => Some(alone_until),
+            Ends::Outcome | Ends::Settled => until,
+        };
+        Hand { delivery: delivery.clone(), end, ends, until }
+    }
+
+    pub(super) fn id(&self) -> &OsId {
+        &self.delivery.message.metadata.id
+    }
+
+    pub(super) fn is_alone(&self) -> bool {
+        self.ends == Ends::Alone
+    }
+
+    /// An event that only the child has, and of which nobody awaits an outcome.
+    pub(super) fn is_event(&self) -> bool {
+        matches!(self.ends, Ends::Written | Ends::Alone)
+    }
+
+    /// Whether this outcome is about this message.
+    pub(super) fn is_answered_by(&self, outcome: &OsMessage) -> bool {
+        self.ends != Ends::Written && outcome.metadata.causation.as_ref() == Some(self.id())
+    }
+
+    pub(super) fn finish(self, port: &Port, outcome: OsMessage) {
+        let delivery = self.delivery.id;
+        match (self.ends, outcome.kind) {
+            (Ends::Settled | Ends::Alone, OsKind::Error) => port.done(delivery, Err(fault_of(&outcome))),
+            (Ends::Settled | Ends::Alone | Ends::Written, _) => port.done(delivery, Ok(())),
+            (Ends::Outcome, _) => {
+                port.answer(delivery, outcome);
+                port.done(delivery, Ok(()));
+            }
+        }
+    }
+
+    /// Ends the message with `fault`, because the child will not answer it.
+    pub(super) fn fail(self, port: &Port, fault: OsFault) {
+        port.done(self.delivery.id, Err(fault));
+    }
+
+    /// Fills in causation and correlation that the child left out.
+    pub(super) fn lend(&self, message: &mut OsMessage) {
+        let metadata = &mut message.metadata;
+        if metadata.causation.is_none() {
+            metadata.causation = Some(self.id().clone());
+        }
+        if metadata.correlation.is_none() && metadata.causation.as_ref() == Some(self.id()) {
+            metadata.correlation.clone_from(&self.delivery.message.metadata.correlation);
+        }
+    }
+}
+
+pub(super) fn fault_of(error: &OsMessage) -> OsFault {
+    #[derive(Deserialize)]
+    struct Data {
+        code: Option<u16>,
+        message: Option<String>,
+    }
+    let data: Option<Data> = serde_json::from_str(error.data.as_str()).ok();
+    let (code, message) = data.map_or((None, None), |data| (data.code, data.message));
+    OsFault::new(code.unwrap_or(500), message.unwrap_or_else(|| error.data.as_str().to_owned()))
+}

@@ -1,0 +1,110 @@
+//! A connection to the loop that another thread serves, such as a WebSocket.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use millrace_model::{OsId, OsMessage, Timestamp};
+use millrace_router::{By, ConnId, Input};
+use tokio::sync::mpsc;
+
+use crate::clients::conns::{Account, Line};
+use crate::loop_thread::inbox::{Ended, RouterHandle, Told};
+
+/// The sending half of a connection. Dropping it closes the connection: its requests are still carried out, but nobody
+/// gets the answers.
+pub struct OsSender {
+    pub(crate) conn: ConnId,
+    pub(crate) link: RouterHandle,
+    pub(crate) account: Arc<Account>,
+    /// Weak, because the loop closes a connection by dropping the last sender of this channel.
+    pub(crate) lines: mpsc::WeakUnboundedSender<Line>,
+    pub(crate) unsent_bytes_max: usize,
+    pub(crate) goodbyes: mpsc::UnboundedSender<ConnId>,
+}
+
+/// The receiving half of a connection: terminal outcomes, each as one line.
+pub struct OsReceiver {
+    pub(crate) lines: mpsc::UnboundedReceiver<Line>,
+    pub(crate) account: Arc<Account>,
+}
+
+impl OsSender {
+    /// Sends a message. Waits while too many messages of this connection are unanswered or too many bytes wait to be
+    /// written to it.
+    pub async fn send(&self, message: OsMessage) -> Result<(), Ended> {
+        self.room().await;
+        self.account.permits.fetch_sub(1, Ordering::Relaxed);
+        self.link.tell(Told::Input(Input::Client { conn: self.conn, message })).await
+    }
+
+    /// Waits like [`OsSender::send`] without sending: for a caller that checks before it reads on.
+    pub async fn room(&self) {
+        loop {
+            let changed = self.account.changed.notified();
+            let unsent = self.account.unsent_bytes.load(Ordering::Relaxed);
+            if self.account.permits.load(Ordering::Relaxed) > 0 && unsent <= self.unsent_bytes_max {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Sends an answer of the edge itself, which is queued behind the loop's answers and counts like them.
+    pub fn answer(&self, line: String) -> Result<(), Ended> {
+        let lines = self.lines.upgrade().ok_or(Ended)?;
+        self.account.unsent_bytes.fetch_add(line.len(), Ordering::Relaxed);
+        lines.send(line).map_err(|_| Ended)
+    }
+
+    /// Sets the identity of this connection from now on.
+    pub async fn identify(&self, by: By) -> Result<(), Ended> {
+        self.link.tell(Told::Input(Input::Identify { conn: self.conn, by })).await
+    }
+
+    /// Whether every request of this connection has been answered.
+    pub fn is_answered(&self, permits_max: usize) -> bool {
+        self.account.permits.load(Ordering::Relaxed) >= permits_max
+    }
+
+    pub fn stamp(&self) -> (OsId, Timestamp) {
+        self.link.stamp()
+    }
+}
+
+impl Drop for OsSender {
+    fn drop(&mut self) {
+        // The channel is unbounded, but gets at most one entry for each connection. An error means that the loop has
+        // ended.
+        let _ = self.goodbyes.send(self.conn);
+    }
+}
+
+impl OsReceiver {
+    /// The next line, without LF. `None`: the loop will send nothing more.
+    pub async fn next(&mut self) -> Option<String> {
+        self.lines.recv().await
+    }
+
+    pub fn try_next(&mut self) -> Option<String> {
+        self.lines.try_recv().ok()
+    }
+
+    /// Reports that so many bytes of what [`OsReceiver::next`] returned have been written out.
+    pub fn written(&self, bytes: usize) {
+        self.account.unsent_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.account.changed.notify_one();
+    }
+}
+
+impl fmt::Debug for OsSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OsSender").field("conn", &self.conn).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for OsReceiver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OsReceiver").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,157 @@
+//! Event ids: UUID v7 when Millrace makes them, any short printable text when a client brings one.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clocks::time::Timestamp;
+
+const TEXT_BYTES_MAX: usize = 255;
+
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum EventId {
+    /// A UUID, held as its 128 bits.
+    Uuid(u128),
+    /// Brought by a client: 1 to 255 bytes of printable ASCII that are not the canonical form of a UUID.
+    Text(Arc<str>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum IdError {
+    #[error("id has {0} bytes: 1 to 255 are allowed")]
+    Length(usize),
+    #[error("id contains {0:?}: only printable ASCII is allowed")]
+    BadCharacter(char),
+}
+
+impl EventId {
+    pub fn parse(text: &str) -> Result<EventId, IdError> {
+        // Tried first, because most ids are UUIDs: the server itself creates those.
+        if let Some(bits) = parse_uuid(text) {
+            return Ok(EventId::Uuid(bits));
+        }
+        if text.is_empty() || text.len() > TEXT_BYTES_MAX {
+            return Err(IdError::Length(text.len()));
+        }
+        if let Some(found) = text.chars().find(|c| !matches!(c, ' '..='~')) {
+            return Err(IdError::BadCharacter(found));
+        }
+        Ok(EventId::Text(text.into()))
+    }
+
+    /// Returns the id of the `ordinal`-th event of the batch with this `nonce`. A function of its arguments, so that a
+    /// commit that is resolved again after a conflict, or replayed from a seed, mints the same ids.
+    pub fn mint(ts: Timestamp, nonce: u64, ordinal: u32) -> EventId {
+        let spread = mix(nonce ^ mix(u64::from(ordinal) + 1));
+        let head = u128::from(ts.0 & 0xffff_ffff_ffff) << 80 | 0x7 << 76 | u128::from(nonce >> 52) << 64;
+        EventId::Uuid(head | 0b10 << 62 | u128::from(spread >> 2))
+    }
+}
+
+/// The finaliser of splitmix64: a bijection, so two ordinals of one nonce never collide before truncation.
+fn mix(mut x: u64) -> u64 {
+    x = (x ^ x >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ x >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ x >> 31
+}
+
+/// Accepts only the canonical lower-case form: every other spelling stays text, so that an id comes back as it came.
+/// The digit groups of 8, 4, 4 are the high half, those of 4, 12 the low half.
+fn parse_uuid(text: &str) -> Option<u128> {
+    let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
+    if [bytes[8], bytes[13], bytes[18], bytes[23]] != [b'-'; 4] {
+        return None;
+    }
+    let high = [&bytes[..8], &bytes[9..13], &bytes[14..18]];
+    let low = [&bytes[19..23], &bytes[24..]];
+    Some(u128::from(hex(&high)?) << 64 | u128::from(hex(&low)?))
+}
+
+fn hex(groups: &[&[u8]]) -> Option<u64> {
+    groups.iter().copied().flatten().try_fold(0u64, |value, byte| match byte {
+        b'0'..=b'9' => Some(value << 4 | u64::from(byte - b'0')),
+        b'a'..=b'f' => Some(value << 4 | u64::from(byte - b'a' + 10)),
+        _ => None,
+    })
+}
+
+impl fmt::Display for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            EventId::Uuid(bits) => {
+                const HEX: &[u8; 16] = b"0123456789abcdef";
+                let mut text = [b'-'; 36];
+                let mut nibble = 0;
+                for (at, slot) in text.iter_mut().enumerate() {
+                    if !matches!(at, 8 | 13 | 18 | 23) {
+                        *slot = HEX[(bits >> (124 - 4 * nibble) & 0xf) as usize];
+                        nibble += 1;
+                    }
+                }
+                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+            }
+            EventId::Text(text) => f.write_str(text),
+        }
+    }
+}
+
+impl fmt::Debug for EventId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl TryFrom<String> for EventId {
+    type Error = IdError;
+    fn try_from(text: String) -> Result<Self, IdError> {
+        EventId::parse(&text)
+    }
+}
+
+impl From<EventId> for String {
+    fn from(id: EventId) -> String {
+        id.to_string()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_minted_id_is_a_version_7_uuid_of_its_time() {
+        let text = EventId::mint(Timestamp(0x0191_2f3a_4b5c), 0xdead_beef_cafe_f00d, 3).to_string();
+        assert_eq!(&text[..15], "01912f3a-4b5c-7");
+        assert!(matches!(&text[19..20], "8" | "9" | "a" | "b"), "{text}");
+        assert_eq!(text.len(), 36);
+    }
+
+    #[test]
+    fn ids_of_one_batch_differ() {
+        let ids: std::collections::BTreeSet<_> =
+            (0..10_000).map(|n| EventId::mint(Timestamp(1), 42, n)).collect();
+        assert_eq!(ids.len(), 10_000);
+    }
+
+    #[test]
+    fn ids_come_back_as_they_came() {
+        for text in [
+            "01912f3a-4b5c-7dea-9bee-fcafef00d123",
+            "01912F3A-4B5C-7DEA-9BEE-FCAFEF00D123",
+            "order 7",
+            "\"\\",
+        ] {
+            assert_eq!(EventId::parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn bad_ids_say_why() {
+        assert_eq!(EventId::parse("").unwrap_err().to_string(), "id has 0 bytes: 1 to 255 are allowed");
+        assert_eq!(EventId::parse(&"x".repeat(256)).unwrap_err(), IdError::Length(256));
+        assert_eq!(EventId::parse("a\n").unwrap_err(), IdError::BadCharacter('\n'));
+        assert_eq!(EventId::parse("é").unwrap_err(), IdError::BadCharacter('é'));
+    }
+}
