@@ -34,7 +34,7 @@ pub(crate) struct Handler {
     pub(crate) unsure: bool,
     /// How many events the handler holds at most. Halved when queued events have to be given back, doubled when they do
     /// not, so that a slow handler does not hoard events that other sessions could run.
-    appetite: usize,
+    prefetch: usize,
     appetite_max: usize,
     /// The handler had to give events back: it claims again only when an event could start at once.
     patient: bool,
@@ -61,7 +61,7 @@ impl Handler {
             look_at: Mono(0),
             dues: BTreeSet::new(),
             unsure: true,
-            appetite: appetite_max,
+            prefetch: appetite_max,
             appetite_max,
             patient: false,
         }
@@ -112,7 +112,7 @@ impl Handler {
         (ready_at > now.mono).then_some(ready_at)
     }
 
-    pub(crate) fn in_hand(&self) -> usize {
+    pub(crate) fn in_progress(&self) -> usize {
         self.queued() + self.running
     }
 
@@ -146,10 +146,10 @@ impl Handler {
 
     /// How many events to claim now. Waits until half of the held events are done, so that claims come in batches.
     pub(crate) fn wish(&self, now: Now, place_free: bool) -> usize {
-        let in_hand = self.in_hand();
+        let in_progress = self.in_progress();
         let could_begin = place_free && self.may_begin(now);
         let may = self.wants_claim && !self.is_paused() && (could_begin || !self.patient);
-        if may && in_hand <= self.appetite / 2 { self.appetite - in_hand } else { 0 }
+        if may && in_progress <= self.prefetch / 2 { self.prefetch - in_progress } else { 0 }
     }
 
     /// Takes note of the result of a claim.
@@ -159,12 +159,12 @@ impl Handler {
         self.look_at = look_at;
         self.patient = false;
         if self.queued() == 0 {
-            self.appetite = (self.appetite * 2).min(self.appetite_max);
+            self.prefetch = (self.prefetch * 2).min(self.appetite_max);
         }
     }
 
     pub(crate) fn halve_prefetch(&mut self) {
-        self.appetite = (self.appetite / 2).max(1);
+        self.prefetch = (self.prefetch / 2).max(1);
         self.patient = true;
     }
 

@@ -175,8 +175,8 @@ impl Router {
             }
             Input::Close { conn } => self.close(conn),
             Input::Client { conn, message } => self.client(now, conn, message),
-            Input::Emit { from, during, message, wait, vouched } => {
-                self.emit(now, Emission { from, during, message, wait, vouched });
+            Input::Emit { from, during, message, wait, trusted } => {
+                self.emit(now, Emission { from, during, message, wait, trusted });
             }
             Input::BadEmit { from, during, fault } => self.bad_emit(now, from, during, &fault),
             Input::Handed { from, delivery } => self.handed(from, delivery),
@@ -201,7 +201,7 @@ impl Router {
             Input::BusEvent { to, receipt, message } => {
                 self.lanes.push_user(Task::Bus { to, receipt, message });
             }
-            Input::Vouched { timer, result } => self.vouched(now, timer, result),
+            Input::Vouched { timer, result } => self.on_vouched(now, timer, result),
             Input::Committed { token, result } => self.timer_committed(now, token, result),
             Input::Stop => {
                 if self.stop == Stop::No {

@@ -181,7 +181,7 @@ fn what_a_capability_set_only_it_cancels() {
     let set = message("command", "Timer.Set", "s", json!({"delayMs": 3_600_000, "message": event}));
     let waiting = |harness: &mut Harness, from: &str, message| {
         let from = harness.ids[from];
-        harness.give(Input::Emit { from, during: None, message, wait: true, vouched: false });
+        harness.give(Input::Emit { from, during: None, message, wait: true, trusted: false });
     };
     waiting(&mut harness, "Echo", set);
     let timer = timer_id(&mut harness);

@@ -74,7 +74,7 @@ fn honest_events_pass_in_hand_after_the_reply_and_after_other_work() {
 fn an_outcome_it_was_given_is_a_cause_like_any_message() {
     let mut harness = Harness::new();
     let (from, ask) = (harness.ids["Ear"], message("query", "Echo.Say", "q", json!(1)));
-    harness.give(Input::Emit { from, during: None, message: ask, wait: true, vouched: false });
+    harness.give(Input::Emit { from, during: None, message: ask, wait: true, trusted: false });
     harness.run();
     harness.say("Ear", None, event("early", "re-q"));
     assert_eq!(harness.run(), ["note Sys.ActorFault"], "it has not had it yet");
@@ -118,7 +118,7 @@ fn what_the_shell_vouches_for_is_not_asked_again() {
         during: Some(delivery),
         message: event("e", "a"),
         wait: false,
-        vouched: true,
+        trusted: true,
     });
     assert!(heard(&mut harness, "e"));
 }
@@ -167,7 +167,7 @@ fn a_request_with_a_false_cause_or_that_was_not_declared_ends_at_once() {
     for (from, cause) in [("Ear", Some("never")), ("Shy", None)] {
         let ask = caused("query", "Echo.Say", "q", json!(1), cause);
         let from_id = harness.ids[from];
-        harness.give(Input::Emit { from: from_id, during: None, message: ask, wait: true, vouched: false });
+        harness.give(Input::Emit { from: from_id, during: None, message: ask, wait: true, trusted: false });
         let told = harness.run();
         assert!(told[0].starts_with(&format!("{from} awaited error Echo.Say {{\"code\":500")), "{told:?}");
         assert_eq!(told[1..], ["note Sys.ActorFault"]);

@@ -268,7 +268,7 @@ fn a_request_is_timed_out_as_long_after_it_arrived_as_was_said() {
     assert_eq!(harness.run(), timed_out("b"), "what nobody waits for any more is not begun");
     assert_eq!(harness.router.counters().timeouts, 2);
     let (from, ask) = (harness.ids["Ear"], message("query", "Echo.Say", "q", json!(1)));
-    harness.give(Input::Emit { from, during: None, message: ask, wait: true, vouched: false });
+    harness.give(Input::Emit { from, during: None, message: ask, wait: true, trusted: false });
     harness.pass(30_001);
     let told = harness.run();
     assert!(told[0].starts_with("Ear awaited error Echo.Say {\"code\":504"), "of actors, too: {told:?}");

@@ -153,7 +153,7 @@ fn actors_ask_actors_and_hear_the_outcome_if_they_declared_it() {
 fn an_outcome_somebody_waits_for_passes_the_mailbox() {
     let mut harness = Harness::new();
     let (from, ask) = (harness.ids["Ear"], message("query", "Echo.Say", "q", json!(1)));
-    harness.give(Input::Emit { from, during: None, message: ask, wait: true, vouched: false });
+    harness.give(Input::Emit { from, during: None, message: ask, wait: true, trusted: false });
     harness.run();
     harness.answer("q", json!(2));
     assert_eq!(harness.run(), ["Ear awaited reply Echo.Say 2 <q"]);

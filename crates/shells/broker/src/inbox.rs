@@ -1,4 +1,4 @@
-//! The queues of the workers (requests and completions, called lanes) and the choice of each thread's next job, all behind
+//! The queues of the workers (requests and completions, called queues) and the choice of each thread's next job, all behind
 //! one lock.
 //!
 //! Completions come from the shell's own threads and are bounded by what the engine has asked for. Requests come from
@@ -30,7 +30,7 @@ const DEFERRED_COMMITS_MAX: u32 = 3;
 
 #[derive(Debug)]
 pub(crate) struct Inbox {
-    lanes: Mutex<Lanes>,
+    queues: Mutex<Queues>,
     wake: Condvar,
     room: Semaphore,
     room_max: u32,
@@ -38,7 +38,7 @@ pub(crate) struct Inbox {
 }
 
 #[derive(Debug)]
-struct Lanes {
+struct Queues {
     completions: Vec<Input>,
     requests: VecDeque<(Asked, u32)>,
     ended: bool,
@@ -87,7 +87,7 @@ impl Inbox {
     pub(crate) fn new(room_max: u32) -> Inbox {
         let now = Instant::now();
         Inbox {
-            lanes: Mutex::new(Lanes {
+            queues: Mutex::new(Queues {
                 completions: Vec::new(),
                 requests: VecDeque::new(),
                 ended: false,
@@ -126,13 +126,13 @@ impl Inbox {
 
     /// Adds requests. The number beside each is its part of the reserved share, released when a turn takes it.
     pub(crate) fn push(&self, asked: impl Iterator<Item = (Asked, u32)>) -> Result<(), Ended> {
-        let mut lanes = self.lock();
-        if lanes.ended {
+        let mut queues = self.lock();
+        if queues.ended {
             return Err(Ended);
         }
-        lanes.requests.extend(asked);
-        self.requests_waiting.store(lanes.requests.len(), Ordering::Relaxed);
-        self.wake_for_a_turn(lanes);
+        queues.requests.extend(asked);
+        self.requests_waiting.store(queues.requests.len(), Ordering::Relaxed);
+        self.wake_for_a_turn(queues);
         Ok(())
     }
 
@@ -145,57 +145,58 @@ impl Inbox {
         backlog: &Backlog,
         settings: &BrokerSettings,
     ) -> Result<Option<Turn>, Ended> {
-        let mut lanes = self.lock();
-        if lanes.ended {
+        let mut queues = self.lock();
+        if queues.ended {
             return Err(Ended);
         }
-        lanes.requests.extend(asked);
-        let turn = self.short_turn(&mut lanes, backlog, settings);
+        queues.requests.extend(asked);
+        let turn = self.short_turn(&mut queues, backlog, settings);
         if turn.is_some() {
-            lanes.helpers += 1;
+            queues.helpers += 1;
             return Ok(turn);
         }
-        self.requests_waiting.store(lanes.requests.len(), Ordering::Relaxed);
-        self.wake_for_a_turn(lanes);
+        self.requests_waiting.store(queues.requests.len(), Ordering::Relaxed);
+        self.wake_for_a_turn(queues);
         Ok(None)
     }
 
-    fn short_turn(&self, lanes: &mut Lanes, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
+    fn short_turn(&self, queues: &mut Queues, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
         let requests_max = backlog.requests_max(settings);
-        let short = lanes.requests.len().max(lanes.completions.len()) <= SHORT_TURN;
-        (!lanes.deciding && !lanes.ended && short && requests_max > 0).then(|| self.take(lanes, requests_max))
+        let short = queues.requests.len().max(queues.completions.len()) <= SHORT_TURN;
+        (!queues.deciding && !queues.ended && short && requests_max > 0)
+            .then(|| self.take(queues, requests_max))
     }
 
     /// The next turn for an edge that has just run one: what came meanwhile, if it is short.
     pub(crate) fn next_short(&self, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
-        let mut lanes = self.lock();
-        let waits = !lanes.completions.is_empty() || !lanes.requests.is_empty();
-        waits.then(|| self.short_turn(&mut lanes, backlog, settings)).flatten()
+        let mut queues = self.lock();
+        let waits = !queues.completions.is_empty() || !queues.requests.is_empty();
+        waits.then(|| self.short_turn(&mut queues, backlog, settings)).flatten()
     }
 
     /// Whether an edge that has run a turn is to commit as well. Only if no other thread is awake and there is exactly
     /// one batch: a lone publisher gets its answer without any other thread, and with several publishers the workers, once
     /// awake, gathers their batches. Otherwise wakes the thread that is needed.
     pub(crate) fn commit_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> bool {
-        let mut lanes = self.lock();
-        let alone = lanes.idle_until.len() == workers::THREADS && lanes.helpers == 1 && !lanes.ended;
-        let idle = !lanes.deciding && lanes.requests.is_empty() && lanes.completions.is_empty();
-        let can_write = !lanes.writing && lanes.commit_at.is_none();
+        let mut queues = self.lock();
+        let alone = queues.idle_until.len() == workers::THREADS && queues.helpers == 1 && !queues.ended;
+        let idle = !queues.deciding && queues.requests.is_empty() && queues.completions.is_empty();
+        let can_write = !queues.writing && queues.commit_at.is_none();
         let commits = alone && idle && can_write && backlog.waiting() == 1;
         if commits {
-            lanes.writing = true;
+            queues.writing = true;
         } else {
-            self.share(lanes, backlog, settings);
+            self.share(queues, backlog, settings);
         }
         commits
     }
 
     /// The commit of an edge is over. Returns the turn with its outcome, unless another thread has that.
     pub(crate) fn wrote_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
-        let mut lanes = self.lock();
-        lanes.writing = false;
-        lanes.maintenance_next = true;
-        self.short_turn(&mut lanes, backlog, settings)
+        let mut queues = self.lock();
+        queues.writing = false;
+        queues.maintenance_next = true;
+        self.short_turn(&mut queues, backlog, settings)
     }
 
     /// Wakes the thread that is needed for what is left.
@@ -205,19 +206,19 @@ impl Inbox {
 
     /// An edge has finished its job of the workers, with or without a panic.
     pub(crate) fn helped(&self) {
-        let mut lanes = self.lock();
-        lanes.helpers -= 1;
-        let ended = lanes.ended;
-        drop(lanes);
+        let mut queues = self.lock();
+        queues.helpers -= 1;
+        let ended = queues.ended;
+        drop(queues);
         if ended {
             self.wake.notify_all();
         }
     }
 
     pub(crate) fn complete(&self, inputs: impl IntoIterator<Item = Input>) {
-        let mut lanes = self.lock();
-        lanes.completions.extend(inputs);
-        self.wake_for_a_turn(lanes);
+        let mut queues = self.lock();
+        queues.completions.extend(inputs);
+        self.wake_for_a_turn(queues);
     }
 
     /// Adds completions from the thread that commits, which is awake and looks for its next job: so no thread is woken.
@@ -226,9 +227,9 @@ impl Inbox {
     }
 
     /// Wakes a thread for a turn, unless one is deciding, which looks again afterwards.
-    fn wake_for_a_turn(&self, lanes: MutexGuard<'_, Lanes>) {
-        let needed = !lanes.idle_until.is_empty() && !lanes.deciding;
-        drop(lanes);
+    fn wake_for_a_turn(&self, queues: MutexGuard<'_, Queues>) {
+        let needed = !queues.idle_until.is_empty() && !queues.deciding;
+        drop(queues);
         if needed {
             self.wake.notify_one();
         }
@@ -237,85 +238,87 @@ impl Inbox {
     /// Waits for the next job. Requests stay in their queue while the backlog is full; a commit that ends brings
     /// completions, and with them another look.
     pub(crate) fn next(&self, backlog: &Backlog, settings: &BrokerSettings) -> Job {
-        let mut lanes = self.lock();
+        let mut queues = self.lock();
         loop {
             let now = Instant::now();
-            if let Some(job) = self.pick(&mut lanes, backlog, settings, now) {
-                self.share(lanes, backlog, settings);
+            if let Some(job) = self.pick(&mut queues, backlog, settings, now) {
+                self.share(queues, backlog, settings);
                 return job;
             }
             let mut until = now + Duration::from_millis(settings.wait_ms_max);
-            if !lanes.deciding {
-                until = until.min(lanes.decide_at);
+            if !queues.deciding {
+                until = until.min(queues.decide_at);
             }
-            if !lanes.writing {
-                until = until.min(lanes.maintenance_at).min(lanes.commit_at.unwrap_or(until));
+            if !queues.writing {
+                until = until.min(queues.maintenance_at).min(queues.commit_at.unwrap_or(until));
             }
-            lanes.idle_until.push(until);
+            queues.idle_until.push(until);
             let wait = until.saturating_duration_since(now);
-            let woken = self.wake.wait_timeout(lanes, wait).unwrap_or_else(PoisonError::into_inner);
-            lanes = woken.0;
+            let woken = self.wake.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner);
+            queues = woken.0;
             // If two idle_until have the same time, it does not matter which one is removed.
-            if let Some(own) = lanes.idle_until.iter().position(|sleeper| *sleeper == until) {
-                lanes.idle_until.swap_remove(own);
+            if let Some(own) = queues.idle_until.iter().position(|sleeper| *sleeper == until) {
+                queues.idle_until.swap_remove(own);
             }
         }
     }
 
     fn pick(
         &self,
-        lanes: &mut Lanes,
+        queues: &mut Queues,
         backlog: &Backlog,
         settings: &BrokerSettings,
         now: Instant,
     ) -> Option<Job> {
         // After the end there is no pause before a retry: one last attempt is made.
-        let may_commit = lanes.ended || lanes.commit_at.is_none_or(|at| now >= at);
-        let can_write = !lanes.writing && backlog.is_waiting() && may_commit;
-        if lanes.ended {
-            if lanes.helpers > 0 {
+        let may_commit = queues.ended || queues.commit_at.is_none_or(|at| now >= at);
+        let can_write = !queues.writing && backlog.is_waiting() && may_commit;
+        if queues.ended {
+            if queues.helpers > 0 {
                 return None;
             }
-            if !lanes.deciding && !lanes.retired {
-                lanes.retired = true;
+            if !queues.deciding && !queues.retired {
+                queues.retired = true;
                 return Some(Job::Retire);
             }
-            lanes.writing |= can_write;
+            queues.writing |= can_write;
             return Some(if can_write { Job::Commit } else { Job::End });
         }
         let requests_max = backlog.requests_max(settings);
-        let asked = requests_max > 0 && !lanes.requests.is_empty();
-        let turn = asked || now >= lanes.decide_at || !lanes.completions.is_empty();
-        let long = lanes.requests.len().max(lanes.completions.len()) > SHORT_TURN;
-        if !lanes.deciding && turn && !(can_write && (lanes.deferred_commits >= DEFERRED_COMMITS_MAX || long))
+        let asked = requests_max > 0 && !queues.requests.is_empty();
+        let turn = asked || now >= queues.decide_at || !queues.completions.is_empty();
+        let long = queues.requests.len().max(queues.completions.len()) > SHORT_TURN;
+        if !queues.deciding
+            && turn
+            && !(can_write && (queues.deferred_commits >= DEFERRED_COMMITS_MAX || long))
         {
-            lanes.deferred_commits = if can_write { lanes.deferred_commits + 1 } else { 0 };
-            return Some(Job::Decide(self.take(lanes, requests_max)));
+            queues.deferred_commits = if can_write { queues.deferred_commits + 1 } else { 0 };
+            return Some(Job::Decide(self.take(queues, requests_max)));
         }
-        let maintenance = !lanes.writing && now >= lanes.maintenance_at;
-        if maintenance && (lanes.maintenance_next || !can_write) {
-            lanes.writing = true;
+        let maintenance = !queues.writing && now >= queues.maintenance_at;
+        if maintenance && (queues.maintenance_next || !can_write) {
+            queues.writing = true;
             return Some(Job::Maintenance);
         }
         if can_write {
-            lanes.writing = true;
-            lanes.deferred_commits = 0;
+            queues.writing = true;
+            queues.deferred_commits = 0;
             return Some(Job::Commit);
         }
         None
     }
 
-    fn take(&self, lanes: &mut Lanes, requests_max: usize) -> Turn {
-        lanes.deciding = true;
-        let mut turn = std::mem::take(&mut lanes.spare);
-        std::mem::swap(&mut turn.completions, &mut lanes.completions);
-        let count = requests_max.min(lanes.requests.len());
+    fn take(&self, queues: &mut Queues, requests_max: usize) -> Turn {
+        queues.deciding = true;
+        let mut turn = std::mem::take(&mut queues.spare);
+        std::mem::swap(&mut turn.completions, &mut queues.completions);
+        let count = requests_max.min(queues.requests.len());
         let mut freed = 0;
-        turn.requests.extend(lanes.requests.drain(..count).map(|(asked, units)| {
+        turn.requests.extend(queues.requests.drain(..count).map(|(asked, units)| {
             freed += units.min(self.room_max) as usize;
             asked
         }));
-        self.requests_waiting.store(lanes.requests.len(), Ordering::Relaxed);
+        self.requests_waiting.store(queues.requests.len(), Ordering::Relaxed);
         if freed > 0 {
             self.room.add_permits(freed);
         }
@@ -325,20 +328,20 @@ impl Inbox {
     /// Wakes a sleeping thread if there is a job left for it, or if it would wake too late. Not for maintenance while a
     /// thread decides, because that thread looks for maintenance afterwards: waking a thread only to set another alarm costs
     /// as much as a turn.
-    fn share(&self, lanes: MutexGuard<'_, Lanes>, backlog: &Backlog, settings: &BrokerSettings) {
-        let asked = !lanes.requests.is_empty() && backlog.requests_max(settings) > 0;
-        let turn = !lanes.deciding && (asked || !lanes.completions.is_empty());
-        let first = lanes.idle_until.iter().min();
+    fn share(&self, queues: MutexGuard<'_, Queues>, backlog: &Backlog, settings: &BrokerSettings) {
+        let asked = !queues.requests.is_empty() && backlog.requests_max(settings) > 0;
+        let turn = !queues.deciding && (asked || !queues.completions.is_empty());
+        let first = queues.idle_until.iter().min();
         let late = first.is_some_and(|first| {
-            let maintenance_at = lanes.maintenance_at.min(lanes.commit_at.unwrap_or(lanes.maintenance_at));
-            !lanes.deciding && (lanes.decide_at < *first || (!lanes.writing && maintenance_at < *first))
+            let maintenance_at = queues.maintenance_at.min(queues.commit_at.unwrap_or(queues.maintenance_at));
+            !queues.deciding && (queues.decide_at < *first || (!queues.writing && maintenance_at < *first))
         });
-        let write = !lanes.writing
-            && lanes.deferred_commits == 0
-            && lanes.commit_at.is_none()
+        let write = !queues.writing
+            && queues.deferred_commits == 0
+            && queues.commit_at.is_none()
             && backlog.is_waiting();
-        let needed = first.is_some() && (lanes.ended || turn || late || write);
-        drop(lanes);
+        let needed = first.is_some() && (queues.ended || turn || late || write);
+        drop(queues);
         if needed {
             self.wake.notify_one();
         }
@@ -346,42 +349,42 @@ impl Inbox {
 
     /// A turn is over; `wait` is how long the engine can do without another one.
     pub(crate) fn decided(&self, turn: Turn, wait: Duration) {
-        let mut lanes = self.lock();
-        lanes.deciding = false;
-        lanes.decide_at = Instant::now() + wait;
-        lanes.spare = turn;
+        let mut queues = self.lock();
+        queues.deciding = false;
+        queues.decide_at = Instant::now() + wait;
+        queues.spare = turn;
     }
 
     /// A commit is over.
     pub(crate) fn wrote(&self) {
-        let mut lanes = self.lock();
-        lanes.writing = false;
-        lanes.commit_at = None;
-        lanes.maintenance_next = true;
+        let mut queues = self.lock();
+        queues.writing = false;
+        queues.commit_at = None;
+        queues.maintenance_next = true;
     }
 
     /// An attempt to commit wrote nothing: the next one is due at `at`. Maintenance go on meanwhile, because they may free
     /// space.
     pub(crate) fn wrote_nothing(&self, at: Instant) {
-        let mut lanes = self.lock();
-        lanes.writing = false;
-        lanes.commit_at = Some(at);
+        let mut queues = self.lock();
+        queues.writing = false;
+        queues.commit_at = Some(at);
     }
 
     /// The maintenance are done; the next are due at `until`.
     pub(crate) fn chores_done(&self, until: Instant) {
-        let mut lanes = self.lock();
-        lanes.writing = false;
-        lanes.maintenance_at = until;
-        lanes.maintenance_next = false;
+        let mut queues = self.lock();
+        queues.writing = false;
+        queues.maintenance_at = until;
+        queues.maintenance_next = false;
     }
 
     /// Accepts no more requests. Those still queued are dropped, which tells their callers.
     pub(crate) fn end(&self) {
-        let mut lanes = self.lock();
-        lanes.ended = true;
-        let dropped = std::mem::take(&mut lanes.requests);
-        drop(lanes);
+        let mut queues = self.lock();
+        queues.ended = true;
+        let dropped = std::mem::take(&mut queues.requests);
+        drop(queues);
         drop(dropped);
         self.room.close();
         self.wake.notify_all();
@@ -395,8 +398,8 @@ impl Inbox {
         self.requests_waiting.load(Ordering::Relaxed)
     }
 
-    /// The lanes are consistent after every statement, so poisoning by a panic can be ignored.
-    fn lock(&self) -> MutexGuard<'_, Lanes> {
-        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The queues are consistent after every statement, so poisoning by a panic can be ignored.
+    fn lock(&self) -> MutexGuard<'_, Queues> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -74,7 +74,7 @@ async fn no_dead_letters(client: &mut Client, topic: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_command_becomes_a_durable_event_and_the_event_reaches_an_actor() {
     let (heard_in, mut heard) = mpsc::unbounded_channel();
-    let ear = Capability::new("LocalQueue", "Listens").on_bus(
+    let local_queue = Capability::new("LocalQueue", "Listens").on_bus(
         vec![topic("t", "os.LocalQueue")],
         move |_, message| {
             let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
@@ -86,7 +86,7 @@ async fn a_command_becomes_a_durable_event_and_the_event_reaches_an_actor() {
             async { Ok(()) }
         },
     );
-    let harness = Harness::with(limits(), BusLimits::default(), vec![ear]).await;
+    let harness = Harness::with(limits(), BusLimits::default(), vec![local_queue]).await;
     let mut client = harness.client().await;
     let payload = json!({"n": 1});
     let published = publish(
@@ -301,7 +301,7 @@ async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up
 #[tokio::test(flavor = "multi_thread")]
 async fn a_handler_that_answers_503_has_seen_the_event() {
     let (heard_in, mut heard) = mpsc::unbounded_channel();
-    let ear = Capability::new("LocalQueue", "Does not listen")
+    let local_queue = Capability::new("LocalQueue", "Does not listen")
         .on_bus(vec![topic("t", "g")], |_, _| async { Err(OsFault::new(503, "not today")) });
     let undertaker = Capability::new("Undertaker", "Reads dead letters").on_bus(
         vec![topic("t.DLQ", "u")],
@@ -311,7 +311,7 @@ async fn a_handler_that_answers_503_has_seen_the_event() {
             async { Ok(()) }
         },
     );
-    let harness = Harness::with(limits(), once(), vec![ear, undertaker]).await;
+    let harness = Harness::with(limits(), once(), vec![local_queue, undertaker]).await;
     let mut client = harness.client().await;
     publish(&mut client, json!({"topic": "t", "payload": 1})).await;
     assert_eq!(heard.recv().await, Some(json!("not today")));
@@ -320,13 +320,14 @@ async fn a_handler_that_answers_503_has_seen_the_event() {
 #[tokio::test(flavor = "multi_thread")]
 async fn an_event_whose_handler_fails_is_given_back_and_comes_again_later() {
     let (heard_in, mut heard) = mpsc::unbounded_channel();
-    let ear = Capability::new("LocalQueue", "Listens").on_bus(vec![topic("t", "g")], move |_, message| {
-        let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
-        let again = data.get("attempts").is_some();
-        heard_in.send(again).unwrap();
-        async move { if again { Ok(()) } else { Err(OsFault::new(500, "not yet")) } }
-    });
-    let harness = Harness::with(limits(), BusLimits::default(), vec![ear]).await;
+    let local_queue =
+        Capability::new("LocalQueue", "Listens").on_bus(vec![topic("t", "g")], move |_, message| {
+            let data: Value = serde_json::from_str(message.data.as_str()).unwrap();
+            let again = data.get("attempts").is_some();
+            heard_in.send(again).unwrap();
+            async move { if again { Ok(()) } else { Err(OsFault::new(500, "not yet")) } }
+        });
+    let harness = Harness::with(limits(), BusLimits::default(), vec![local_queue]).await;
     let mut client = harness.client().await;
     publish(&mut client, json!({"topic": "t", "payload": 1})).await;
     assert_eq!((heard.recv().await, heard.recv().await), (Some(false), Some(true)));

@@ -62,7 +62,7 @@ impl Router {
         let (timer, handed) = (one.timer.clone(), one.handed);
         if let Some(fault) = fault {
             match fault.code {
-                500 => self.fault(now, from, self.in_hand(from, Some(delivery)), fault),
+                500 => self.fault(now, from, self.in_progress(from, Some(delivery)), fault),
                 _ => {
                     self.fail(now, &id, delivery, fault);
                 }
@@ -105,8 +105,8 @@ impl Router {
         fault: &OsFault,
     ) {
         let capability = self.table.name_of(id).to_string();
-        let in_hand = begun.first().and_then(|delivery| self.deliveries.get(&(id, *delivery)));
-        let cause = in_hand
+        let in_progress = begun.first().and_then(|delivery| self.deliveries.get(&(id, *delivery)));
+        let cause = in_progress
             .map(|one| Cause { id: one.id.clone(), correlation: one.correlation.clone() })
             .or_else(|| over.map(Cause::of));
         for delivery in begun {

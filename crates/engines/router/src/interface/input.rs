@@ -62,7 +62,7 @@ pub enum Input {
         wait: bool,
         /// The shell has set causation and correlation itself, from the message the actor was given. The engine does
         /// not check them, however long ago that message was.
-        vouched: bool,
+        trusted: bool,
     },
     /// An actor emitted a line that is not a message, or not one it may emit.
     BadEmit {

@@ -9,7 +9,7 @@ use crate::reports::messages::{self, Asked};
 use crate::reports::trace::{Party, Step};
 use crate::router::{Delivery, Router};
 use crate::routing::events::EventAuthor;
-use crate::routing::lanes::{Answers, Emitted, InHand, Task};
+use crate::routing::lanes::{Answers, Emitted, InProgress, Task};
 use crate::routing::lineage::Correlation;
 use crate::routing::pending::Requester;
 use crate::sabotage::Sabotage;
@@ -20,15 +20,15 @@ pub(crate) struct Emission {
     pub(crate) during: Option<DeliveryId>,
     pub(crate) message: OsMessage,
     pub(crate) wait: bool,
-    pub(crate) vouched: bool,
+    pub(crate) trusted: bool,
 }
 
 impl Router {
     /// Queues an actor's message in the user lane. If the lane is full, awaited outcomes are still queued, because the
     /// number of requests bounds them; requests are refused and events dropped.
-    pub(crate) fn emit(&mut self, now: Now, speech: Emission) {
-        let follows = speech.vouched || self.sabotaged(Sabotage::BelieveCauses);
-        let Emission { from, during, mut message, wait, .. } = speech;
+    pub(crate) fn emit(&mut self, now: Now, emission: Emission) {
+        let follows = emission.trusted || self.sabotaged(Sabotage::BelieveCauses);
+        let Emission { from, during, mut message, wait, .. } = emission;
         let follows = follows || self.follows(from, during, &mut message);
         let answers = self.answers(from, during, &message);
         let cause = message.metadata.causation.as_ref();
@@ -38,7 +38,7 @@ impl Router {
                 let metadata = &message.metadata;
                 self.remember(from, metadata.id.clone(), metadata.correlation.clone());
             }
-            let (hand, at) = (self.in_hand(from, during), now.mono);
+            let (hand, at) = (self.in_progress(from, during), now.mono);
             self.lanes.push_user(Task::Actor(Emitted { from, hand, message, answers, follows, wait, at }));
             return;
         }
@@ -73,8 +73,8 @@ impl Router {
     /// Finds the correlation of a cause: the delivery in progress, a finished or emitted message, or one still in the
     /// mailbox. In which order an actor handles its messages is its own business.
     fn cause(&mut self, from: CapabilityId, during: Option<DeliveryId>, id: &OsId) -> Option<Correlation> {
-        let in_hand = during.and_then(|delivery| self.deliveries.get(&(from, delivery)));
-        if let Some(one) = in_hand.filter(|one| one.id == *id) {
+        let in_progress = during.and_then(|delivery| self.deliveries.get(&(from, delivery)));
+        if let Some(one) = in_progress.filter(|one| one.id == *id) {
             return Some(one.correlation.clone());
         }
         if let Some(found) = self.table.get_mut(from)?.had.find(id) {
@@ -159,7 +159,7 @@ impl Router {
     fn check_said(
         &self,
         from: CapabilityId,
-        in_hand: bool,
+        in_progress: bool,
         follows: bool,
         message: &OsMessage,
     ) -> Result<(), String> {
@@ -168,7 +168,7 @@ impl Router {
         if kind == OsKind::Reply && causation.is_none() {
             return Err(format!("emitted a reply {ty} without metadata.causation"));
         }
-        if in_hand && causation.is_none() && kind != OsKind::Error {
+        if in_progress && causation.is_none() && kind != OsKind::Error {
             return Err(format!("emitted {kind} {ty} without metadata.causation"));
         }
         if let Some(cause) = causation.filter(|_| !follows) {
@@ -192,19 +192,19 @@ impl Router {
         }
     }
 
-    pub(crate) fn in_hand(&self, from: CapabilityId, during: Option<DeliveryId>) -> Option<InHand> {
+    pub(crate) fn in_progress(&self, from: CapabilityId, during: Option<DeliveryId>) -> Option<InProgress> {
         let delivery = during?;
         let one = self.deliveries.get(&(from, delivery))?;
         let (id, correlation) = (one.id.clone(), one.correlation.clone());
-        Some(InHand { id, correlation, delivery, is_sys: one.is_sys, realm: one.realm.clone() })
+        Some(InProgress { id, correlation, delivery, is_sys: one.is_sys, realm: one.realm.clone() })
     }
 
     /// The pending request that a message would have answered.
-    fn answered_by(&self, from: CapabilityId, answers: Answers, message: &OsMessage) -> Option<InHand> {
+    fn answered_by(&self, from: CapabilityId, answers: Answers, message: &OsMessage) -> Option<InProgress> {
         let id = message.metadata.causation.clone()?;
         let delivery = self.pending.answered(from, answers, &id)?;
         let correlation = message.metadata.correlation.clone();
-        Some(InHand { id, correlation, delivery, is_sys: false, realm: None })
+        Some(InProgress { id, correlation, delivery, is_sys: false, realm: None })
     }
 
     pub(crate) fn bad_emit(
@@ -214,7 +214,7 @@ impl Router {
         during: Option<DeliveryId>,
         fault: &OsFault,
     ) {
-        self.fault(now, from, self.in_hand(from, during), fault);
+        self.fault(now, from, self.in_progress(from, during), fault);
     }
 }
 

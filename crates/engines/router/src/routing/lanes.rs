@@ -55,7 +55,7 @@ pub(crate) enum Task {
 pub(crate) struct Emitted {
     pub(crate) from: CapabilityId,
     /// The delivery that the actor was working on at the time, if the shell could tell.
-    pub(crate) hand: Option<InHand>,
+    pub(crate) hand: Option<InProgress>,
     pub(crate) message: OsMessage,
     /// For an outcome: the delivery that it answers. Determined when the message was emitted, because the actor may be
     /// working on another delivery when its turn comes.
@@ -68,7 +68,7 @@ pub(crate) struct Emitted {
 
 /// The delivery that an actor was working on when it emitted a message; a fault is charged to it.
 #[derive(Clone, Debug)]
-pub(crate) struct InHand {
+pub(crate) struct InProgress {
     pub(crate) id: OsId,
     pub(crate) correlation: Option<OsId>,
     pub(crate) delivery: DeliveryId,

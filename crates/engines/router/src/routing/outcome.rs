@@ -10,7 +10,7 @@ use crate::interface::note::{Audience, Cause, Note};
 use crate::reports::messages::{self, Asked};
 use crate::reports::trace::{Behalf, Party, Realm, Step};
 use crate::router::Router;
-use crate::routing::lanes::{Answers, InHand, Microtask};
+use crate::routing::lanes::{Answers, InProgress, Microtask};
 use crate::routing::pending::{Pending, Requester};
 use crate::routing::route::TIMED_OUT;
 
@@ -148,13 +148,20 @@ impl Router {
     }
 
     /// Emits `Sys.ActorFault`, and answers the request that the actor was working on with the error.
-    pub(crate) fn fault(&mut self, now: Now, from: CapabilityId, in_hand: Option<InHand>, fault: &OsFault) {
+    pub(crate) fn fault(
+        &mut self,
+        now: Now,
+        from: CapabilityId,
+        in_progress: Option<InProgress>,
+        fault: &OsFault,
+    ) {
         self.counters.actor_faults += 1;
-        let request = in_hand.as_ref().map(|hand| hand.id.clone());
-        let cause =
-            in_hand.as_ref().map(|hand| Cause { id: hand.id.clone(), correlation: hand.correlation.clone() });
+        let request = in_progress.as_ref().map(|hand| hand.id.clone());
+        let cause = in_progress
+            .as_ref()
+            .map(|hand| Cause { id: hand.id.clone(), correlation: hand.correlation.clone() });
         let mut to = Audience::SubscribersBut(from);
-        if let Some(hand) = in_hand {
+        if let Some(hand) = in_progress {
             if hand.is_sys {
                 to = Audience::Nobody;
             }

@@ -59,7 +59,7 @@ impl Router {
         }
     }
 
-    pub(crate) fn vouched(&mut self, now: Now, number: u64, result: Result<Arc<Principal>, NotVouched>) {
+    pub(crate) fn on_vouched(&mut self, now: Now, number: u64, result: Result<Arc<Principal>, NotVouched>) {
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         match result {
             Ok(by) => {

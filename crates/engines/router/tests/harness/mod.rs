@@ -127,7 +127,7 @@ impl Harness {
 
     pub(crate) fn say(&mut self, from: &str, during: Option<DeliveryId>, message: OsMessage) {
         let from = self.ids[from];
-        self.give(Input::Emit { from, during, message, wait: false, vouched: false });
+        self.give(Input::Emit { from, during, message, wait: false, trusted: false });
     }
 
     /// Runs turns until idle. Returns all effects, one line each.
@@ -137,7 +137,7 @@ impl Harness {
             while self.router.turn(self.now) {}
             let vouches = self.vouches;
             lines.extend(self.effects());
-            // A timer that was vouched for goes on.
+            // A timer that was trusted for goes on.
             if self.vouches == vouches {
                 return lines;
             }

@@ -177,7 +177,7 @@ impl Actor {
 }
 
 fn speech(from: CapabilityId, during: Option<DeliveryId>, message: OsMessage) -> Input {
-    Input::Emit { from, during, message, wait: false, vouched: false }
+    Input::Emit { from, during, message, wait: false, trusted: false }
 }
 
 /// An event that names its author, for the checker.

@@ -36,7 +36,7 @@ pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, RouterHandle) -> Box<dyn 
 /// The actors of all capabilities, each with its mailbox.
 pub(crate) struct Actors {
     running: BTreeMap<CapabilityId, Actor>,
-    ear: LocalQueue,
+    local_queue: LocalQueue,
     link: RouterHandle,
     runtime: Handle,
     bus_feed: Option<BusFeed>,
@@ -58,14 +58,14 @@ struct Actor {
 
 impl Actors {
     pub(crate) fn new(
-        ear: LocalQueue,
+        local_queue: LocalQueue,
         link: RouterHandle,
         runtime: Handle,
         bus_feed: Option<BusFeed>,
         handover_ms: u64,
     ) -> Actors {
         let (running, successors) = (BTreeMap::new(), BTreeMap::new());
-        Actors { running, ear, link, runtime, bus_feed, successors, handover_ms }
+        Actors { running, local_queue, link, runtime, bus_feed, successors, handover_ms }
     }
 
     /// Removes the capabilities `gone` and installs `come`, all of it or nothing: contracts are read and checked before
@@ -110,14 +110,14 @@ impl Actors {
         if self.handover_ms == 0 {
             return;
         }
-        let (ear, wait, mailbox) = (self.ear.clone(), self.handover_ms, mailbox.clone());
+        let (local_queue, wait, mailbox) = (self.local_queue.clone(), self.handover_ms, mailbox.clone());
         let name: Arc<str> = name.into();
         spawn_local(async move {
             let too_long = tokio::time::timeout(Duration::from_millis(wait), mailbox.is_open()).await;
             if too_long.is_err() {
                 let reason = format!("it had not finished {wait} ms after a reload replaced it");
-                old.clear(&ear, before, &name, &reason);
-                ear.tell(Input::Unhealthy { capability: before, reason });
+                old.clear(&local_queue, before, &name, &reason);
+                local_queue.tell(Input::Unhealthy { capability: before, reason });
             }
         });
     }
@@ -125,7 +125,13 @@ impl Actors {
     fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: Ready, gone: &[CapabilityId]) {
         let mailbox = Rc::new(Mailbox::default());
         self.follow(gone, &manifest.name, &mailbox);
-        let port = Port::new(id, manifest.name.clone(), mailbox.clone(), self.ear.clone(), self.link.clone());
+        let port = Port::new(
+            id,
+            manifest.name.clone(),
+            mailbox.clone(),
+            self.local_queue.clone(),
+            self.link.clone(),
+        );
         let tidies_up = matches!(work, Ready::Actor(_));
         let task = match work {
             Ready::Handlers { by, place } => {

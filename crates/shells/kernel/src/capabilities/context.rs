@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::builtin::of_data;
-use crate::loop_thread::inbox::{Ended, RouterHandle, Told};
+use crate::loop_thread::inbox::{Ended, LoopCommand, RouterHandle};
 
 /// The context of one message. Cheap to clone; may be sent to other threads.
 #[derive(Clone)]
@@ -80,8 +80,8 @@ impl Context {
         let message = self.follow(OsKind::Event, ty, to_json(data)?)?;
         let from = self.hand.capability;
         let during = Some(self.hand.delivery);
-        let input = Input::Emit { from, during, message, wait: false, vouched: true };
-        self.hand.link.tell(Told::Input(input)).await.map_err(ended)
+        let input = Input::Emit { from, during, message, wait: false, trusted: true };
+        self.hand.link.tell(LoopCommand::Input(input)).await.map_err(ended)
     }
 
     /// Sends a query to another capability and waits for its answer: the reply's data, or the error. A capability
@@ -98,7 +98,7 @@ impl Context {
         let message = self.follow(kind, ty, data)?;
         let (outcome, answered) = oneshot::channel();
         let (from, during) = (self.hand.capability, self.hand.delivery);
-        self.hand.link.tell(Told::Asks { from, during, message, outcome }).await.map_err(ended)?;
+        self.hand.link.tell(LoopCommand::Asks { from, during, message, outcome }).await.map_err(ended)?;
         let answer = answered.await.map_err(|_| ended(Ended))?;
         match answer.kind {
             OsKind::Error => Err(fault_of(&answer.data)),

@@ -81,11 +81,17 @@ impl Mailbox {
     }
 
     /// Empties the mailbox. The engine answers the requests; events that exist nowhere else are lost and reported.
-    pub(crate) fn clear(&self, ear: &LocalQueue, capability: CapabilityId, name: &Arc<str>, reason: &str) {
+    pub(crate) fn clear(
+        &self,
+        local_queue: &LocalQueue,
+        capability: CapabilityId,
+        name: &Arc<str>,
+        reason: &str,
+    ) {
         let cleared = std::mem::take(&mut *self.messages.borrow_mut());
         for lost in cleared.into_iter().filter(Delivery::is_plain_event) {
             let (subscriber, message, reason) = (name.clone(), lost.message, reason.to_owned());
-            ear.tell(Input::EventLost { capability, delivery: lost.id, subscriber, message, reason });
+            local_queue.tell(Input::EventLost { capability, delivery: lost.id, subscriber, message, reason });
         }
     }
 
@@ -114,7 +120,7 @@ pub struct Port {
     capability: CapabilityId,
     name: Arc<str>,
     mailbox: Rc<Mailbox>,
-    ear: LocalQueue,
+    local_queue: LocalQueue,
     link: RouterHandle,
 }
 
@@ -123,10 +129,10 @@ impl Port {
         capability: CapabilityId,
         name: Arc<str>,
         mailbox: Rc<Mailbox>,
-        ear: LocalQueue,
+        local_queue: LocalQueue,
         link: RouterHandle,
     ) -> Port {
-        Port { capability, name, mailbox, ear, link }
+        Port { capability, name, mailbox, local_queue, link }
     }
 
     pub fn capability(&self) -> CapabilityId {
@@ -236,37 +242,37 @@ impl Port {
     /// request arrives by [`Port::next_outcome`]. The causation must be absent, or a message that this actor was given
     /// or has emitted, not longer ago than `lineage_max` messages. Waits while the lanes are long.
     pub async fn emit(&self, during: Option<DeliveryId>, message: OsMessage, wait: bool) {
-        self.ear.room().await;
-        let input = Input::Emit { from: self.capability, during, message, wait, vouched: false };
-        self.ear.tell(input);
+        self.local_queue.room().await;
+        let input = Input::Emit { from: self.capability, during, message, wait, trusted: false };
+        self.local_queue.tell(input);
     }
 
     /// Emits without waiting: for the terminal outcome of a delivery. There is one for each delivery, so the mailbox
     /// bounds them.
     pub fn answer(&self, during: DeliveryId, message: OsMessage) {
         let (from, during) = (self.capability, Some(during));
-        self.ear.tell(Input::Emit { from, during, message, wait: false, vouched: false });
+        self.local_queue.tell(Input::Emit { from, during, message, wait: false, trusted: false });
     }
 
     /// Reports that the actor said something that is no message, or a message that it may not emit.
     pub fn bad_emit(&self, during: Option<DeliveryId>, fault: OsFault) {
-        self.ear.tell(Input::BadEmit { from: self.capability, during, fault });
+        self.local_queue.tell(Input::BadEmit { from: self.capability, during, fault });
     }
 
     /// The actor was given an event and goes on to the next message: frees the event's place in the mailbox.
     /// [`Port::done`] follows.
     pub(crate) fn handed(&self, delivery: DeliveryId) {
-        self.ear.tell(Input::Handed { from: self.capability, delivery });
+        self.local_queue.tell(Input::Handed { from: self.capability, delivery });
     }
 
     /// The actor ends and has not finished with this event of a durable timer.
     pub(crate) fn gives_back(&self, delivery: DeliveryId) {
-        self.ear.tell(Input::GivenBack { from: self.capability, delivery });
+        self.local_queue.tell(Input::GivenBack { from: self.capability, delivery });
     }
 
     /// The actor did not answer in time.
     pub(crate) fn gave_up(&self, delivery: DeliveryId) {
-        self.ear.tell(Input::GaveUp { from: self.capability, delivery });
+        self.local_queue.tell(Input::GaveUp { from: self.capability, delivery });
     }
 
     /// Puts messages back before everything else in the mailbox, in this order: for the next run of a child.
@@ -279,31 +285,36 @@ impl Port {
 
     /// The actor has finished with a delivery. With `Err` the requester gets that error unless it was answered before.
     pub fn done(&self, delivery: DeliveryId, result: Result<(), OsFault>) {
-        self.ear.tell(Input::Done { from: self.capability, delivery, result });
+        self.local_queue.tell(Input::Done { from: self.capability, delivery, result });
     }
 
     /// The actor ended unexpectedly. The deliveries in `begun` fail with `fault`; messages that it had not begun stay
     /// in the mailbox. `over` is the message that the actor was killed for, if that delivery was given up before.
     pub fn crashed(&self, begun: Vec<DeliveryId>, over: Option<Arc<OsMessage>>, fault: OsFault) {
-        self.ear.tell(Input::Crashed { capability: self.capability, begun, over, fault });
+        self.local_queue.tell(Input::Crashed { capability: self.capability, begun, over, fault });
     }
 
     /// The actor may not have seen this event.
     pub(crate) fn event_lost(&self, lost: &Delivery, reason: &str) {
         let (capability, subscriber) = (self.capability, self.name.clone());
         let (delivery, message, reason) = (lost.id, lost.message.clone(), reason.to_owned());
-        self.ear.tell(Input::EventLost { capability, delivery, subscriber, message, reason });
+        self.local_queue.tell(Input::EventLost { capability, delivery, subscriber, message, reason });
     }
 
     /// The actor will not be back by itself: everything in its mailbox and everything new is answered with 503. Empties
     /// the mailbox, because the engine answers for its messages.
     pub fn unhealthy(&self, reason: String) {
-        self.mailbox.clear(&self.ear, self.capability, &self.name, &format!("it is unhealthy: {reason}"));
-        self.ear.tell(Input::Unhealthy { capability: self.capability, reason });
+        self.mailbox.clear(
+            &self.local_queue,
+            self.capability,
+            &self.name,
+            &format!("it is unhealthy: {reason}"),
+        );
+        self.local_queue.tell(Input::Unhealthy { capability: self.capability, reason });
     }
 
     pub fn healthy(&self) {
-        self.ear.tell(Input::Healthy { capability: self.capability });
+        self.local_queue.tell(Input::Healthy { capability: self.capability });
     }
 }
 

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::capabilities::port::{Delivery, Port};
 use crate::child::given::GivenEvents;
-use crate::child::in_progress::{Ends, Hand};
+use crate::child::in_progress::{Ends, InProgress};
 use crate::child::process::{Pipes, Process, unread};
 use crate::child::settings::ChildLimits;
 
@@ -57,7 +57,7 @@ pub(super) enum ChildExit {
 pub(super) struct Life<'a> {
     port: &'a Port,
     limits: &'a ChildLimits,
-    hand: Option<Hand>,
+    hand: Option<InProgress>,
     given: GivenEvents,
     /// How long an event is given alone.
     alone: Duration,
@@ -186,7 +186,7 @@ impl<'a> Life<'a> {
                     life.retire(false, read);
                     return ChildExit::Retired;
                 }
-                Woken::GiveUp if life.hand.as_ref().is_some_and(Hand::is_alone) => {
+                Woken::GiveUp if life.hand.as_ref().is_some_and(InProgress::is_alone) => {
                     if let Some(hand) = life.hand.take() {
                         life.given.wrote(port, hand);
                     }
@@ -245,20 +245,20 @@ impl<'a> Life<'a> {
                 let busy = hand.end <= read;
                 (vec![hand.delivery.id], self.given.for_next_life(self.port, read, None, busy))
             }
-            in_hand => (Vec::new(), self.given.for_next_life(self.port, read, in_hand, false)),
+            in_progress => (Vec::new(), self.given.for_next_life(self.port, read, in_progress, false)),
         }
     }
 
     fn retire(self, by_itself: bool, read: u64) {
-        let in_hand = self.hand.filter(Hand::is_event);
-        match (by_itself, in_hand) {
+        let in_progress = self.hand.filter(InProgress::is_event);
+        match (by_itself, in_progress) {
             (true, None) => self.given.finished(self.port),
             (true, Some(hand)) => {
                 self.given.finished(self.port);
                 // An event still in hand was not written completely, or was given alone and not answered.
                 GivenEvents::new(self.limits).give_back(self.port, 0, Some(hand));
             }
-            (false, in_hand) => self.given.give_back(self.port, read, in_hand),
+            (false, in_progress) => self.given.give_back(self.port, read, in_progress),
         }
     }
 
@@ -325,7 +325,7 @@ impl<'a> Life<'a> {
         self.over = None;
         self.write(&delivery.message);
         let (now, end) = (Instant::now(), self.written + (self.out.len() - self.sent) as u64);
-        self.hand = Some(Hand::new(delivery, end, self.deadline(now), now + self.alone));
+        self.hand = Some(InProgress::new(delivery, end, self.deadline(now), now + self.alone));
     }
 
     fn deadline(&self, from: Instant) -> Option<Instant> {

@@ -17,7 +17,7 @@ use millrace_model::{OsFault, OsId, OsKind, OsMessage, OsType};
 use tokio::time::Instant;
 
 use crate::capabilities::port::{Delivery, Port};
-use crate::child::in_progress::{Hand, fault_of};
+use crate::child::in_progress::{InProgress, fault_of};
 use crate::child::settings::ChildLimits;
 
 /// Ids of plain events (those of no durable timer) that are kept, so that a reply to such an event is not taken for a
@@ -76,8 +76,8 @@ impl GivenEvents {
 
     /// An event was written to the child's pipe. The last event before a pause stays open in the engine, so that a
     /// capability that is to be removed stays until the child has finished with it.
-    pub(super) fn wrote(&mut self, port: &Port, hand: Hand) {
-        let Hand { delivery, end, .. } = hand;
+    pub(super) fn wrote(&mut self, port: &Port, hand: InProgress) {
+        let InProgress { delivery, end, .. } = hand;
         let now = Instant::now();
         let given = Given { end, read_at: None, written_at: now, open: true, delivery };
         if given.delivery.owed {
@@ -200,11 +200,11 @@ impl GivenEvents {
 
     /// The child was killed because it did not end. Events of durable timers are given back for its successor. Other
     /// events are not given to the successor: they were checked against the manifest of this child.
-    pub(super) fn give_back(self, port: &Port, read: u64, in_hand: Option<Hand>) {
+    pub(super) fn give_back(self, port: &Port, read: u64, in_progress: Option<InProgress>) {
         let (ahead, time) = (self.ahead_bytes, self.event_time);
-        let in_hand = in_hand.map(Given::in_hand);
+        let in_progress = in_progress.map(Given::in_progress);
         let mut lost = 0;
-        for given in self.all().chain(in_hand) {
+        for given in self.all().chain(in_progress) {
             match given.delivery.owed {
                 true => port.gives_back(given.delivery.id),
                 false => {
@@ -224,7 +224,7 @@ impl GivenEvents {
         }
     }
 
-    /// The child has ended without having been told to. `read` is how many bytes it had read, `in_hand` the event it
+    /// The child has ended without having been told to. `read` is how many bytes it had read, `in_progress` the event it
     /// was given last, if it had one. `busy` means that it was handling a request or an event of the bus, which it was
     /// given after all of these.
     ///
@@ -233,10 +233,16 @@ impl GivenEvents {
     /// ever.
     ///
     /// Returns the number of suspects.
-    pub(super) fn for_next_life(self, port: &Port, read: u64, in_hand: Option<Hand>, busy: bool) -> usize {
+    pub(super) fn for_next_life(
+        self,
+        port: &Port,
+        read: u64,
+        in_progress: Option<InProgress>,
+        busy: bool,
+    ) -> usize {
         let (ahead, time) = (self.ahead_bytes, self.event_time);
-        let alone = in_hand.as_ref().filter(|hand| hand.is_alone()).map(|hand| hand.delivery.id);
-        let mut all: Vec<Given> = self.all().chain(in_hand.map(Given::in_hand)).collect();
+        let alone = in_progress.as_ref().filter(|hand| hand.is_alone()).map(|hand| hand.delivery.id);
+        let mut all: Vec<Given> = self.all().chain(in_progress.map(Given::in_progress)).collect();
         all.sort_by_key(|given| given.end);
         let is_suspect =
             |given: &Given| given.delivery.owed && !busy && given.end <= read && given.end + ahead > read;
@@ -296,8 +302,8 @@ impl TimerEvents {
 }
 
 impl Given {
-    fn in_hand(hand: Hand) -> Given {
-        let Hand { delivery, end, .. } = hand;
+    fn in_progress(hand: InProgress) -> Given {
+        let InProgress { delivery, end, .. } = hand;
         Given { delivery, end, read_at: None, written_at: Instant::now(), open: true }
     }
 

@@ -1,4 +1,4 @@
-//! The message that a child is handling (`Hand`): there is at most one at a time.
+//! The message that a child is handling (`InProgress`): there is at most one at a time.
 
 use millrace_model::{OsFault, OsId, OsKind, OsMessage};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use crate::builtin::BUS_MESSAGE;
 use crate::capabilities::port::{Delivery, Port};
 
 #[derive(Debug)]
-pub(super) struct Hand {
+pub(super) struct InProgress {
     pub(super) delivery: Delivery,
     /// Position of the end of this message in the bytes written to the child.
     pub(super) end: u64,
@@ -31,9 +31,14 @@ pub(super) enum Ends {
     Settled,
 }
 
-impl Hand {
+impl InProgress {
     /// `until` is for messages that must be answered, `alone_until` for an event that is given alone.
-    pub(super) fn new(delivery: &Delivery, end: u64, until: Option<Instant>, alone_until: Instant) -> Hand {
+    pub(super) fn new(
+        delivery: &Delivery,
+        end: u64,
+        until: Option<Instant>,
+        alone_until: Instant,
+    ) -> InProgress {
         let message = &delivery.message;
         let ends = match message.kind {
             OsKind::Command | OsKind::Query => Ends::Outcome,
@@ -46,7 +51,7 @@ impl Hand {
             Ends::Alone => Some(alone_until),
             Ends::Outcome | Ends::Settled => until,
         };
-        Hand { delivery: delivery.clone(), end, ends, until }
+        InProgress { delivery: delivery.clone(), end, ends, until }
     }
 
     pub(super) fn id(&self) -> &OsId {

@@ -9,7 +9,7 @@ use millrace_router::{By, ConnId, Input};
 use tokio::sync::mpsc;
 
 use crate::clients::conns::{Account, Line};
-use crate::loop_thread::inbox::{Ended, RouterHandle, Told};
+use crate::loop_thread::inbox::{Ended, LoopCommand, RouterHandle};
 
 /// The sending half of a connection. Dropping it closes the connection: its requests are still carried out, but nobody
 /// gets the answers.
@@ -35,7 +35,7 @@ impl OsSender {
     pub async fn send(&self, message: OsMessage) -> Result<(), Ended> {
         self.room().await;
         self.account.permits.fetch_sub(1, Ordering::Relaxed);
-        self.link.tell(Told::Input(Input::Client { conn: self.conn, message })).await
+        self.link.tell(LoopCommand::Input(Input::Client { conn: self.conn, message })).await
     }
 
     /// Waits like [`OsSender::send`] without sending: for a caller that checks before it reads on.
@@ -59,7 +59,7 @@ impl OsSender {
 
     /// Sets the identity of this connection from now on.
     pub async fn identify(&self, by: By) -> Result<(), Ended> {
-        self.link.tell(Told::Input(Input::Identify { conn: self.conn, by })).await
+        self.link.tell(LoopCommand::Input(Input::Identify { conn: self.conn, by })).await
     }
 
     /// Whether every request of this connection has been answered.

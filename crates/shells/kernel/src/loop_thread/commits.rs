@@ -43,7 +43,7 @@ impl Commits {
 
     /// Writes until the task is dropped. There is one write at a time, so that the deletion of a timer's row never
     /// overtakes its insertion.
-    pub(crate) async fn run(self, commit: Option<Commit>, ear: LocalQueue, ops_max: usize) {
+    pub(crate) async fn run(self, commit: Option<Commit>, local_queue: LocalQueue, ops_max: usize) {
         loop {
             let (tokens, ops) = self.take(ops_max);
             if tokens.is_empty() {
@@ -56,7 +56,7 @@ impl Commits {
                 None => Err("nothing durable was given to the loop".to_owned()),
             };
             for token in tokens {
-                ear.tell(Input::Committed { token, result: result.clone() });
+                local_queue.tell(Input::Committed { token, result: result.clone() });
             }
             self.0.writes.set(false);
             self.0.written.notify_waiters();

@@ -20,7 +20,7 @@ use crate::clients::conns::{Account, Line};
 pub struct Ended;
 
 /// A command that another thread sends to the loop.
-pub(crate) enum Told {
+pub(crate) enum LoopCommand {
     Input(Input),
     /// A request of an actor; `outcome` gets its outcome.
     Asks {
@@ -62,19 +62,19 @@ pub(crate) enum Told {
 /// commands.
 #[derive(Clone, Debug)]
 pub struct RouterHandle {
-    pub(crate) told: mpsc::Sender<Told>,
+    pub(crate) told: mpsc::Sender<LoopCommand>,
     pub(crate) mint: Arc<Mint>,
 }
 
 impl RouterHandle {
-    pub(crate) async fn tell(&self, told: Told) -> Result<(), Ended> {
+    pub(crate) async fn tell(&self, told: LoopCommand) -> Result<(), Ended> {
         self.told.send(told).await.map_err(|_| Ended)
     }
 
     /// Hands an event of the bus to a capability and waits until it is settled.
     pub async fn bus_event(&self, to: CapabilityId, message: OsMessage) -> Result<Settled, Ended> {
         let (settled, is_settled) = oneshot::channel();
-        self.tell(Told::Bus { to, message, settled }).await?;
+        self.tell(LoopCommand::Bus { to, message, settled }).await?;
         is_settled.await.map_err(|_| Ended)
     }
 
@@ -88,7 +88,7 @@ impl RouterHandle {
             // An error means that the caller no longer waits: fine.
             let _ = answer.send(look(router));
         });
-        self.tell(Told::Look(look)).await?;
+        self.tell(LoopCommand::Look(look)).await?;
         seen.await.map_err(|_| Ended)
     }
 

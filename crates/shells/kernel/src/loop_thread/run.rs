@@ -12,7 +12,7 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, Sleep};
 
-use crate::loop_thread::inbox::Told;
+use crate::loop_thread::inbox::LoopCommand;
 use crate::loop_thread::local_queue::LocalQueue;
 use crate::loop_thread::pause;
 use crate::loop_thread::shell::Shell;
@@ -27,10 +27,10 @@ const ACTORS_END_MS: u64 = 1000;
 
 pub(crate) struct Run {
     pub(crate) shell: Shell,
-    pub(crate) ear: LocalQueue,
+    pub(crate) local_queue: LocalQueue,
     pub(crate) edge: Edge,
     pub(crate) clock: SystemClock,
-    pub(crate) told: mpsc::Receiver<Told>,
+    pub(crate) told: mpsc::Receiver<LoopCommand>,
     /// Connections on other threads that have been closed.
     pub(crate) goodbyes: mpsc::UnboundedReceiver<ConnId>,
     pub(crate) accepting: Option<JoinHandle<()>>,
@@ -55,7 +55,7 @@ impl Run {
             let turned = self.shell.router.turn(now);
             self.shell.carry_out(now);
             turns = if turned { turns + 1 } else { 0 };
-            self.ear.set_crowded(self.shell.router.user_lane_len() > self.shell.settings.crowded_max);
+            self.local_queue.set_crowded(self.shell.router.user_lane_len() > self.shell.settings.crowded_max);
             if !turned || turns >= self.shell.settings.flush_turns_max {
                 turns = 0;
                 self.shell.conns.flush();
@@ -81,21 +81,21 @@ impl Run {
         while let Ok(conn) = self.goodbyes.try_recv() {
             self.shell.left(now, conn);
         }
-        while let Some(input) = self.ear.next() {
+        while let Some(input) = self.local_queue.next() {
             self.shell.router.handle(now, input);
         }
     }
 
-    fn take(&mut self, now: Now, told: Told) {
+    fn take(&mut self, now: Now, told: LoopCommand) {
         match told {
-            Told::Listen { listener } => match tokio::net::UnixListener::from_std(listener) {
+            LoopCommand::Listen { listener } => match tokio::net::UnixListener::from_std(listener) {
                 Ok(listener) => {
                     self.accepting = Some(spawn_local(ndjson::accept(self.edge.clone(), listener)));
                 }
                 Err(error) => tracing::error!(%error, "the socket cannot be listened on"),
             },
-            Told::Begin => self.begin(now),
-            Told::Stop { grace } => {
+            LoopCommand::Begin => self.begin(now),
+            LoopCommand::Stop { grace } => {
                 if let Some(accepting) = self.accepting.take() {
                     accepting.abort();
                 }
@@ -120,7 +120,7 @@ impl Run {
         let alarm = &mut self.alarm;
         tokio::select! {
             biased;
-            () = self.ear.woken() => {}
+            () = self.local_queue.woken() => {}
             told = self.told.recv() => match told {
                 Some(told) => self.take(now_again(&self.clock, now), told),
                 // Cannot happen, because the loop itself holds a sender.

@@ -15,7 +15,7 @@ use crate::clients::behalf::Behalf;
 use crate::clients::conns::{Conns, Out, Remote};
 use crate::loop_thread::commits::Commits;
 use crate::loop_thread::counts::Counts;
-use crate::loop_thread::inbox::Told;
+use crate::loop_thread::inbox::LoopCommand;
 use crate::loop_thread::notes::Log;
 use crate::settings::LoopSettings;
 use crate::syscalls;
@@ -73,34 +73,34 @@ impl Shell {
     }
 
     /// Handles a command of another thread that concerns the engine.
-    pub(crate) fn hear(&mut self, now: Now, told: Told) {
+    pub(crate) fn hear(&mut self, now: Now, told: LoopCommand) {
         match told {
-            Told::Input(input) => self.router.handle(now, input),
-            Told::Asks { from, during, message, outcome } => {
+            LoopCommand::Input(input) => self.router.handle(now, input),
+            LoopCommand::Asks { from, during, message, outcome } => {
                 self.waits.insert((from, message.metadata.id.clone()), outcome);
-                let input = Input::Emit { from, during: Some(during), message, wait: true, vouched: true };
+                let input = Input::Emit { from, during: Some(during), message, wait: true, trusted: true };
                 self.router.handle(now, input);
             }
-            Told::Bus { to, message, settled } => {
+            LoopCommand::Bus { to, message, settled } => {
                 self.receipts += 1;
                 let receipt = Receipt(self.receipts);
                 self.settles.insert(receipt, settled);
                 self.router.handle(now, Input::BusEvent { to, receipt, message });
             }
-            Told::Open { conn, by, lines, account } => {
+            LoopCommand::Open { conn, by, lines, account } => {
                 if !self.conns.is_closing() {
                     self.conns.add(conn, Out::Remote(Rc::new(Remote { lines, account })));
                     self.router.handle(now, Input::Open { conn, by });
                 }
             }
-            Told::Change { gone, come, done } => {
+            LoopCommand::Change { gone, come, done } => {
                 let changed = self.actors.change(&mut self.router, now, &gone, come);
                 // An error means that the caller no longer waits: the change is made all the same.
                 let _ = done.send(changed);
             }
-            Told::Look(look) => look(&self.router),
+            LoopCommand::Look(look) => look(&self.router),
             // The loop's task (`run.rs`) handles these before it calls this.
-            Told::Listen { .. } | Told::Begin | Told::Stop { .. } => {}
+            LoopCommand::Listen { .. } | LoopCommand::Begin | LoopCommand::Stop { .. } => {}
         }
     }
 
@@ -145,8 +145,8 @@ impl Shell {
                 }
             }
             Effect::Vouch { timer, by, message } => {
-                let vouched = self.behalf.answer(timer, by, &message);
-                self.router.handle(now, vouched);
+                let trusted = self.behalf.answer(timer, by, &message);
+                self.router.handle(now, trusted);
             }
             Effect::Retired { capability } => self.actors.retired(capability),
             Effect::Trace(record) => self.keep(&record),

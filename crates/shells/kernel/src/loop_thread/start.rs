@@ -22,7 +22,7 @@ use crate::clients::remote::{OsReceiver, OsSender};
 use crate::clients::watch::Watch;
 use crate::loop_thread::commits::{Commit, Commits};
 use crate::loop_thread::counts::{Counts, ShellCounts};
-use crate::loop_thread::inbox::{Ended, Mint, RouterHandle, Told};
+use crate::loop_thread::inbox::{Ended, LoopCommand, Mint, RouterHandle};
 use crate::loop_thread::local_queue::LocalQueue;
 use crate::loop_thread::notes;
 use crate::loop_thread::run::{Alarm, Run};
@@ -185,7 +185,7 @@ impl LoopHandle {
             changed: Notify::new(),
         });
         let own_lines = lines_in.downgrade();
-        self.link.tell(Told::Open { conn, by, lines: lines_in, account: account.clone() }).await?;
+        self.link.tell(LoopCommand::Open { conn, by, lines: lines_in, account: account.clone() }).await?;
         let sender = OsSender {
             conn,
             link: self.link.clone(),
@@ -205,20 +205,20 @@ impl LoopHandle {
         come: Vec<Capability>,
     ) -> Result<Vec<CapabilityId>, ChangeError> {
         let (done, is_done) = oneshot::channel();
-        self.link.tell(Told::Change { gone, come, done }).await?;
+        self.link.tell(LoopCommand::Change { gone, come, done }).await?;
         is_done.await.map_err(|_| Ended)?
     }
 
     /// All capabilities of the start are installed: timers of the previous process may fire from now on. Further calls
     /// do nothing; [`LoopHandle::listen`] calls this, too.
     pub async fn begin(&self) -> Result<(), Ended> {
-        self.link.tell(Told::Begin).await
+        self.link.tell(LoopCommand::Begin).await
     }
 
     /// Accepts connections on the socket from now on.
     pub async fn listen(&self, listener: std::os::unix::net::UnixListener) -> Result<(), Ended> {
         self.begin().await?;
-        self.link.tell(Told::Listen { listener }).await?;
+        self.link.tell(LoopCommand::Listen { listener }).await?;
         // This command is behind `Listen` in the queue: once it is answered, the loop listens.
         self.link.look(|_| ()).await
     }
@@ -231,7 +231,7 @@ impl LoopHandle {
     /// Stops the loop: new messages are answered with 503, and after `grace` so is every request that still waits.
     /// Returns when every answer is written and the thread has ended.
     pub async fn stop(&self, grace: Duration) {
-        if self.link.tell(Told::Stop { grace }).await.is_ok() {
+        if self.link.tell(LoopCommand::Stop { grace }).await.is_ok() {
             self.ended().await;
         }
     }
@@ -251,7 +251,7 @@ struct Boot {
     link: RouterHandle,
     counts: Arc<Counts>,
     conns: Arc<AtomicU64>,
-    told: mpsc::Receiver<Told>,
+    told: mpsc::Receiver<LoopCommand>,
     goodbyes: mpsc::UnboundedReceiver<ConnId>,
     asked: mpsc::Sender<Asked>,
     booted: oneshot::Sender<Result<(), LoopError>>,
@@ -272,13 +272,18 @@ impl Boot {
     async fn boot(self) {
         let Boot { parts, settings, capabilities, link, counts, conns, told, goodbyes, asked, booted } = self;
         let clock = parts.clock;
-        let (ear, conns, commits) = (LocalQueue::new(), Conns::new(conns), Commits::default());
+        let (local_queue, conns, commits) = (LocalQueue::new(), Conns::new(conns), Commits::default());
         let mut limits = settings.router.clone();
         limits.durable_timers &= parts.commit.is_some();
         limits.trace_effects = parts.records.is_some();
         let mut router = Router::new(limits, parts.nonce);
-        let mut actors =
-            Actors::new(ear.clone(), link.clone(), parts.runtime, parts.bus_feed, settings.handover_ms);
+        let mut actors = Actors::new(
+            local_queue.clone(),
+            link.clone(),
+            parts.runtime,
+            parts.bus_feed,
+            settings.handover_ms,
+        );
         let mut all = syscalls::all(&settings, parts.check_token.clone(), &asked);
         all.extend(capabilities);
         let now = clock.now();
@@ -286,10 +291,10 @@ impl Boot {
             notes::boot_failed(&error);
             return drop(booted.send(Err(error.into())));
         }
-        spawn_local(commits.clone().run(parts.commit, ear.clone(), settings.commit_ops_max));
+        spawn_local(commits.clone().run(parts.commit, local_queue.clone(), settings.commit_ops_max));
         let edge = Edge::new(
             settings.clone(),
-            ear.clone(),
+            local_queue.clone(),
             conns.clone(),
             link.mint.clone(),
             counts.clone(),
@@ -300,7 +305,8 @@ impl Boot {
         let mut shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
         shell.behalf = Behalf { vouch: parts.vouch, watch: parts.watch };
         let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
-        let run = Run { shell, ear, edge, clock, told, goodbyes, accepting, stop_now_at, alarm, timers };
+        let run =
+            Run { shell, local_queue, edge, clock, told, goodbyes, accepting, stop_now_at, alarm, timers };
         // An error means that the caller of `start` is gone: nobody would stop the loop, so it does not run.
         if booted.send(Ok(())).is_ok() {
             run.run().await;

@@ -54,7 +54,7 @@ async fn serve(edge: &Edge, stream: UnixStream) {
     };
     edge.conns.remove(conn);
     if reader.is_open() {
-        edge.ear.tell(Input::Close { conn });
+        edge.local_queue.tell(Input::Close { conn });
     }
     match end {
         End::Slow => {

@@ -28,7 +28,7 @@ pub(crate) struct Edge(Rc<Parts>);
 
 pub(crate) struct Parts {
     pub(super) settings: Arc<LoopSettings>,
-    pub(super) ear: LocalQueue,
+    pub(super) local_queue: LocalQueue,
     pub(super) conns: Conns,
     pub(super) mint: Arc<Mint>,
     pub(super) counts: Arc<Counts>,
@@ -68,7 +68,7 @@ impl Admitted {
 impl Edge {
     pub(crate) fn new(
         settings: Arc<LoopSettings>,
-        ear: LocalQueue,
+        local_queue: LocalQueue,
         conns: Conns,
         mint: Arc<Mint>,
         counts: Arc<Counts>,
@@ -76,7 +76,7 @@ impl Edge {
         watch: Option<Watch>,
     ) -> Edge {
         let (buffers, open) = (RefCell::default(), Cell::new(0));
-        Edge(Rc::new(Parts { settings, ear, conns, mint, counts, check_token, watch, buffers, open }))
+        Edge(Rc::new(Parts { settings, local_queue, conns, mint, counts, check_token, watch, buffers, open }))
     }
 }
 
@@ -144,6 +144,6 @@ impl Parts {
         let error = refusal.into_message(id, timestamp);
         wire.put(|out| encode(&error, out));
         self.conns.mark(wire);
-        self.ear.wake();
+        self.local_queue.wake();
     }
 }

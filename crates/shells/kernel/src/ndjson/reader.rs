@@ -138,7 +138,7 @@ impl Reader {
             return self.refuse(OsRefusal::new(403, why).about(&message)).await;
         }
         self.wire.permit().await;
-        self.edge.ear.tell(Input::Client { conn: self.conn, message });
+        self.edge.local_queue.tell(Input::Client { conn: self.conn, message });
     }
 
     fn by(&self) -> By {
@@ -154,7 +154,7 @@ impl Reader {
 
     fn turn_into(&mut self, admitted: Admitted) {
         let (conn, by) = (self.conn, admitted.by.clone());
-        self.edge.ear.tell(match self.admitted {
+        self.edge.local_queue.tell(match self.admitted {
             None => Input::Open { conn, by },
             Some(_) => Input::Identify { conn, by },
         });
