@@ -1,4 +1,4 @@
-//! What goes into the bus and what comes out: inputs, effects, replies, notes.
+//! The interface of the bus: inputs, effects, replies, notes.
 
 pub(crate) mod effect;
 pub(crate) mod input;

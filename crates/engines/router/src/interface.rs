@@ -1,4 +1,4 @@
-//! What goes into the loop and what comes out: inputs, effects, notes.
+//! The interface of the loop: inputs, effects, notes.
 
 pub(crate) mod effect;
 pub(crate) mod input;

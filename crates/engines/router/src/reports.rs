@@ -1,4 +1,4 @@
-//! What the loop tells about itself: messages of its own, the trace, answers to queries.
+//! Reports of the loop about itself: its own messages, the trace, answers to queries.
 
 pub(crate) mod messages;
 pub(crate) mod observe;
