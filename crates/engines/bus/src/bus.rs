@@ -51,7 +51,7 @@ pub struct Bus {
     pub(crate) groups_made: u32,
     pub(crate) effects: Vec<Effect>,
     /// Groups for which something changed since the last `settle`.
-    pub(crate) to_pump: BTreeSet<GroupId>,
+    pub(crate) to_deliver: BTreeSet<GroupId>,
     pub(crate) to_flush: BTreeSet<CursorRef>,
     pub(crate) wakes: BTreeSet<(Mono, CursorRef)>,
     pub(crate) tail_bytes: usize,
@@ -98,7 +98,7 @@ impl Bus {
             topics_made: 0,
             groups_made: 0,
             effects: Vec::new(),
-            to_pump: BTreeSet::new(),
+            to_deliver: BTreeSet::new(),
             to_flush: BTreeSet::new(),
             wakes: BTreeSet::new(),
             tail_bytes: 0,
@@ -166,7 +166,7 @@ impl Bus {
         self.wake_compaction(now);
         self.wake_elsewhere(now);
         let mut pumped = BTreeSet::new();
-        while let Some(group) = self.to_pump.pop_first() {
+        while let Some(group) = self.to_deliver.pop_first() {
             let before = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
             self.deliver_ready(now, group);
             self.account_fetched(group, before);

@@ -104,8 +104,8 @@ impl Worker {
         self.submit(now, Flight { acts, claims, at: now.wall });
     }
 
-    /// Each handler gets its share of the room, and what those before it left over. A handler that gets nothing stays
-    /// wants_claim: it claims with the next flight.
+    /// Each handler gets its share of the room, and what those before it left over. A handler that gets nothing
+    /// still wants a claim, and claims with the next commit.
     fn fitting(&self, now: Now, claims: Vec<(usize, usize)>, mut room: usize) -> Vec<(usize, usize)> {
         let mut left = claims.len();
         let mut fitting = Vec::with_capacity(left);

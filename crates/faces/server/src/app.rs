@@ -26,7 +26,7 @@ pub(crate) struct App {
     /// The settings of topics that do not set their own.
     pub(crate) topic_defaults: TopicDefaults,
     pub(crate) listen: SocketAddr,
-    pub(crate) runtime: Handle,
+    pub(crate) broker: Handle,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) os: LoopHandle,
     pub(crate) tokens: Arc<Tokens>,
@@ -54,7 +54,7 @@ pub(crate) struct App {
 
 /// The parts of the server that exist before its edges: bus, CQRS loop, store.
 pub(crate) struct Engines {
-    pub(crate) runtime: Handle,
+    pub(crate) broker: Handle,
     pub(crate) os: LoopHandle,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) topic_defaults: TopicDefaults,
@@ -69,7 +69,7 @@ impl App {
         trail: Trail,
         closing: watch::Receiver<bool>,
     ) -> App {
-        let Engines { runtime, os, store, topic_defaults } = engines;
+        let Engines { broker, os, store, topic_defaults } = engines;
         let evictions = Arc::new(Evictions::default());
         let room = |bytes_max| Room::new(bytes_max, share_of(bytes_max, settings.caller_share_percent));
         let seats = |max, rule| Seats::new(max, rule, evictions.clone());
@@ -90,7 +90,7 @@ impl App {
             settings,
             topic_defaults,
             listen,
-            runtime,
+            broker,
             store,
             closing,
         }
@@ -100,7 +100,7 @@ impl App {
     pub(crate) async fn ask(&self, by: By, request: Request) -> Result<Reply, Refusal> {
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
-        match self.runtime.call_as(by, request).await {
+        match self.broker.call_as(by, request).await {
             Ok(Reply::Refused(error)) => Err(Refusal::of(&error)),
             Ok(reply) => {
                 let asker = Asker::current();

@@ -5,7 +5,7 @@
 //! large a frame, how much may wait for a slow reader, after how much silence a peer counts as gone.
 //!
 //! Not here: decisions (the engine makes them), JSON shapes (the wire crate has them), threads of the store (the
-//! runtime has them), the command line.
+//! broker has them), the command line.
 //!
 //! Start with [`Server::start`].
 

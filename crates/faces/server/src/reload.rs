@@ -84,7 +84,7 @@ impl Reloader {
         if let Some((shown, certificate)) = certificate {
             shown.replace(certificate);
         }
-        warn_of_expired(&to.tokens, self.app.runtime.clock());
+        warn_of_expired(&to.tokens, self.app.broker.clock());
         let revoked = self.app.tokens.replace(&to.tokens);
         self.app.reloads.send_modify(|reloads| *reloads += 1);
         Ok(Reloaded { tokens: to.tokens.len(), revoked, capabilities })

@@ -72,7 +72,7 @@ pub struct Server {
     addr: SocketAddr,
     app: SharedApp,
     tls: Option<Arc<Certificate>>,
-    runtime: Broker,
+    broker: Broker,
     closing: watch::Sender<bool>,
     stop_accepting: watch::Sender<bool>,
     accepting: Vec<JoinHandle<()>>,
@@ -105,10 +105,10 @@ impl Server {
         limits.note_acks = settings.audit.has(AuditKind::Ack);
         limits.note_redeliveries = settings.audit.has(AuditKind::Redelivery);
         let topic_defaults = to_wire::topic_defaults(&limits);
-        let (runtime_settings, boot_store) = (settings.runtime.clone(), store.clone());
-        let boot = tokio::task::spawn_blocking(move || Broker::start(runtime_settings, &boot_store, limits));
-        let runtime = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
-        let handle = runtime.handle().from_anywhere();
+        let (broker_settings, boot_store) = (settings.broker.clone(), store.clone());
+        let boot = tokio::task::spawn_blocking(move || Broker::start(broker_settings, &boot_store, limits));
+        let broker = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
+        let handle = broker.handle().from_anywhere();
         if settings.tokens.is_empty() {
             warn_of_idle_lists(&handle).await;
         }
@@ -120,7 +120,7 @@ impl Server {
         let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
         let (closing, is_closing) = watch::channel(false);
         let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
-        let engines = Engines { runtime: runtime.handle(), os, store, topic_defaults };
+        let engines = Engines { broker: broker.handle(), os, store, topic_defaults };
         let app = Arc::new(App::new(settings, addr, engines, tokens, trail, is_closing));
         observe::start(&app, scribe);
         // Before timers fire: their refusals are audited, too.
@@ -135,7 +135,7 @@ impl Server {
             addr,
             app,
             tls,
-            runtime,
+            broker,
             closing,
             stop_accepting,
             accepting,
@@ -152,7 +152,7 @@ impl Server {
 
     /// A handle to the bus, for embedders and other edges of the same process.
     pub fn handle(&self) -> Handle {
-        self.runtime.handle().from_anywhere()
+        self.broker.handle().from_anywhere()
     }
 
     /// Returns a function that counts the open WebSockets, also after [`Server::run_until`] has taken the server.
@@ -231,7 +231,7 @@ impl Server {
         let loop_used_its_part = begun.elapsed() >= os::grace(grace_ms);
         let extended = Instant::now() + Duration::from_millis(FLUSH_MS);
         let deadline = if loop_used_its_part { deadline.max(extended) } else { deadline };
-        let stopped = self.runtime.stop(deadline.saturating_duration_since(Instant::now())).await;
+        let stopped = self.broker.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
         let all_left = async {
             self.app.unauthenticated.all_left().await;
@@ -239,7 +239,7 @@ impl Server {
         };
         let all_closed = timeout_at(deadline, all_left).await.is_ok();
         let all_answered = timeout_at(deadline, join_all(self.accepting)).await.is_ok();
-        let health = self.app.runtime.health();
+        let health = self.app.broker.health();
         if let StopOutcome::Unwritten { batches } = stopped
             && health.lost_names().is_none()
         {
@@ -249,8 +249,8 @@ impl Server {
             return Err(ServeError::Unwritten { after_ms: millis(begun.elapsed()), batches, waits_for });
         }
         // The writer may be in the middle of a sync: wait for it.
-        let runtime = self.runtime;
-        let mut ending = tokio::task::spawn_blocking(move || runtime.end());
+        let broker = self.broker;
+        let mut ending = tokio::task::spawn_blocking(move || broker.end());
         let until = deadline.max(Instant::now() + Duration::from_millis(END_MS));
         let ended = timeout_at(until, &mut ending).await.is_ok();
         if !ended && health.lost_names().is_some() {

@@ -121,7 +121,7 @@ pub struct ServerSettings {
     pub trace_records_waiting_max: usize,
     /// How long a stop may take.
     pub grace_ms: u64,
-    pub runtime: BrokerSettings,
+    pub broker: BrokerSettings,
     /// The CQRS loop.
     pub os: LoopSettings,
     pub memory: MemoryLimits,
@@ -187,7 +187,7 @@ impl Default for ServerSettings {
             trace_store: false,
             trace_records_waiting_max: 65_536,
             grace_ms: 5000,
-            runtime: BrokerSettings::default(),
+            broker: BrokerSettings::default(),
             os: LoopSettings::default(),
             memory: MemoryLimits::default(),
             capabilities: Vec::new(),

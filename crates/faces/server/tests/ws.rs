@@ -142,7 +142,7 @@ async fn a_frame_that_is_not_utf_8_closes_with_1007() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_reader_that_does_not_read_is_dropped_and_its_leases_go_to_others() {
     let mut settings = ServerSettings { slow_reader_ms: 300, ..ServerSettings::default() };
-    settings.runtime.outbox_soft_bytes = 64 << 10;
+    settings.broker.outbox_soft_bytes = 64 << 10;
     let server = start_with(settings, BusLimits::default()).await;
     let mut publisher = Client::connect(server.addr()).await;
     let mut slow = Client::connect(server.addr()).await;

@@ -33,16 +33,26 @@ impl ByteBudget {
     pub(crate) fn share(self: &Arc<ByteBudget>) -> BudgetShare {
         BudgetShare { budget: Arc::clone(self), held: 0 }
     }
+
+    fn reserve(&self, bytes: usize) -> bool {
+        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.bytes_max);
+        self.used.fetch_update(SeqCst, SeqCst, within).is_ok()
+    }
+
+    /// Notes first that there was no room: bytes that another thread gave back before the note are found here, and bytes
+    /// that it gives back after the note are told to the bus.
+    fn reserve_or_be_told(&self, bytes: usize) -> bool {
+        self.had_no_room.store(true, SeqCst);
+        self.reserve(bytes)
+    }
 }
 
 impl BudgetShare {
     /// Takes so many more bytes from the budget. Returns whether they were available.
     pub(crate) fn grow(&mut self, bytes: usize) -> bool {
-        let within = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= self.budget.bytes_max);
-        let has_grown = self.budget.used.fetch_update(SeqCst, SeqCst, within).is_ok();
-        match has_grown {
-            true => self.held += bytes,
-            false => self.budget.had_no_room.store(true, SeqCst),
+        let has_grown = self.budget.reserve(bytes) || self.budget.reserve_or_be_told(bytes);
+        if has_grown {
+            self.held += bytes;
         }
         has_grown
     }

@@ -91,13 +91,13 @@ impl Broker {
         let mut runtime = Broker { shared: shared.clone(), jobs: jobs.clone(), monitor, threads: Vec::new() };
         let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes, shared.schemas.clone());
         let owner = Owner::new(shared, bus, dispatch);
-        runtime.start_crew(store, owner, watcher)?;
+        runtime.start_workers(store, owner, watcher)?;
         runtime.start_readers(store)?;
         runtime.start_monitor(store)?;
         Ok(runtime)
     }
 
-    fn start_crew(
+    fn start_workers(
         &mut self,
         store: &Arc<dyn Store>,
         owner: Owner,

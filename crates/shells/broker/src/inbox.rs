@@ -1,5 +1,4 @@
-//! The queues of the workers (requests and completions, called queues) and the choice of each thread's next job, all behind
-//! one lock.
+//! The work that waits for the workers (requests and completions) and the choice of each thread's next job, behind one lock.
 //!
 //! Completions come from the shell's own threads and are bounded by what the engine has asked for. Requests come from
 //! outside. Each request first reserves its share of `room`, so their number and bytes are bounded and callers wait in
@@ -176,7 +175,7 @@ impl Inbox {
 
     /// Whether an edge that has run a turn is to commit as well. Only if no other thread is awake and there is exactly
     /// one batch: a lone publisher gets its answer without any other thread, and with several publishers the workers, once
-    /// awake, gathers their batches. Otherwise wakes the thread that is needed.
+    /// awake, gather their batches. Otherwise wakes the thread that is needed.
     pub(crate) fn commit_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> bool {
         let mut queues = self.lock();
         let alone = queues.idle_until.len() == workers::THREADS && queues.helpers == 1 && !queues.ended;
@@ -256,7 +255,7 @@ impl Inbox {
             let wait = until.saturating_duration_since(now);
             let woken = self.wake.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner);
             queues = woken.0;
-            // If two idle_until have the same time, it does not matter which one is removed.
+            // If two threads sleep until the same time, it does not matter which one is removed.
             if let Some(own) = queues.idle_until.iter().position(|sleeper| *sleeper == until) {
                 queues.idle_until.swap_remove(own);
             }
@@ -363,7 +362,7 @@ impl Inbox {
         queues.maintenance_next = true;
     }
 
-    /// An attempt to commit wrote nothing: the next one is due at `at`. Maintenance go on meanwhile, because they may free
+    /// An attempt to commit wrote nothing: the next one is due at `at`. Maintenance goes on meanwhile, because it may free
     /// space.
     pub(crate) fn wrote_nothing(&self, at: Instant) {
         let mut queues = self.lock();
@@ -371,8 +370,8 @@ impl Inbox {
         queues.commit_at = Some(at);
     }
 
-    /// The maintenance are done; the next are due at `until`.
-    pub(crate) fn chores_done(&self, until: Instant) {
+    /// Maintenance is done; it is next due at `until`.
+    pub(crate) fn maintenance_done(&self, until: Instant) {
         let mut queues = self.lock();
         queues.writing = false;
         queues.maintenance_at = until;

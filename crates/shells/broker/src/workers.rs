@@ -54,7 +54,7 @@ impl Workers {
                 }
                 Job::Maintenance => {
                     if let Some(until) = self.writer.maintenance() {
-                        inbox.chores_done(until);
+                        inbox.maintenance_done(until);
                     }
                 }
                 Job::Retire => drop(self.take_owner()),

@@ -219,7 +219,7 @@ impl Writer {
         Wrote::Again(Instant::now() + Duration::from_millis(pause))
     }
 
-    /// Does the maintenance that are due and returns when the next ones are. `None` when nothing can be written any more.
+    /// Does the maintenance that is due and returns when it is next due. `None` when nothing can be written any more.
     pub(crate) fn maintenance(&self) -> Option<Instant> {
         let mut maintenance = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
         let Maintenance { maintain_at, watcher, failing } = &mut *maintenance;

@@ -96,7 +96,7 @@ impl Bus {
             self.note(Note::Acked { at: place, agent: self.agent_of(conn), events });
         }
         if !silent {
-            self.to_pump.insert(at.group);
+            self.to_deliver.insert(at.group);
         }
         Ok(())
     }
@@ -139,7 +139,7 @@ impl Bus {
             cursor.refuse(nack.offset.0);
         }
         self.requeue(now, at, nack.offset.0, Some(&reason), nack.delay_ms);
-        self.to_pump.insert(at.group);
+        self.to_deliver.insert(at.group);
         if nack.confirm {
             self.reply(to, Reply::Nacked);
         }
@@ -164,7 +164,7 @@ impl Bus {
         }
         cursor.give_back(offset);
         group.released(conn);
-        self.to_pump.insert(at.group);
+        self.to_deliver.insert(at.group);
         Ok(())
     }
 
@@ -179,7 +179,7 @@ impl Bus {
         };
         let held = connection.credits.filter(|_| credits > 0).unwrap_or(0);
         connection.credits = Some(held.saturating_add(credits).min(self.limits.credits_max));
-        self.to_pump.extend(connection.subscriptions.values());
+        self.to_deliver.extend(connection.subscriptions.values());
         self.reply(to, Reply::FlowAdded);
         Ok(())
     }

@@ -267,7 +267,7 @@ impl Bus {
             if let Some(next) = self.cursor_mut(at).and_then(|cursor| cursor.next_wake()) {
                 self.wake_at(at, next);
             }
-            self.to_pump.insert(at.group);
+            self.to_deliver.insert(at.group);
         }
     }
 }

@@ -122,7 +122,7 @@ impl Bus {
             return;
         }
         cursor.reading = None;
-        self.to_pump.insert(at.group);
+        self.to_deliver.insert(at.group);
         let Some(page) = page else {
             cursor.retry_at = Some(now.mono + retry_ms);
             return self.wake_at(at, now.mono + retry_ms);
@@ -169,7 +169,7 @@ impl Bus {
 
     fn refetched(&mut self, now: Now, at: CursorRef, offset: u64, page: ReadOutcome) {
         let (seed, retry_ms) = (self.seed, self.limits.read_retry_ms);
-        self.to_pump.insert(at.group);
+        self.to_deliver.insert(at.group);
         let Some(group) = self.groups.get_mut(&at.group) else { return };
         let filter = &group.filter;
         let Some(cursor) = group.cursors.get_mut(at.partition as usize) else { return };

@@ -198,7 +198,7 @@ impl Bus {
             self.wake_at(at, when);
         }
         if !silent {
-            self.to_pump.insert(at.group);
+            self.to_deliver.insert(at.group);
         }
     }
 }

@@ -170,7 +170,7 @@ impl Bus {
             for conn in given_back {
                 group.released(conn);
             }
-            self.to_pump.insert(at.group);
+            self.to_deliver.insert(at.group);
         }
         self.commit(now, self.limits.durability, ops, Pending::Placement(placement));
     }
@@ -190,7 +190,7 @@ impl Bus {
                 cursor.durable = next.before();
                 cursor.durable_since = cursor.noted_since();
             }
-            self.to_pump.insert(at.group);
+            self.to_deliver.insert(at.group);
         }
         let moved: Vec<_> = placement
             .cursors

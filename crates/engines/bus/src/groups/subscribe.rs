@@ -228,7 +228,7 @@ impl Bus {
             partitions: partitions.collect(),
         };
         self.refresh_sticky(group);
-        self.to_pump.insert(group);
+        self.to_deliver.insert(group);
         self.reply(to, reply);
         if let Some(to) = leaving {
             let left = self.unsubscribe(now, to, subscribe.topic.clone(), subscribe.group.clone());
@@ -315,7 +315,7 @@ impl Bus {
         }
         self.forget_key_member(group, conn);
         self.refresh_sticky(group);
-        self.to_pump.insert(group);
+        self.to_deliver.insert(group);
     }
 
     /// Frees the events that a member held when it left. A consumer works on the lowest event it holds: if that event
@@ -345,7 +345,7 @@ impl Bus {
         };
         connection.congested = congested;
         if !congested {
-            self.to_pump.extend(connection.subscriptions.values());
+            self.to_deliver.extend(connection.subscriptions.values());
         }
     }
 }

@@ -150,7 +150,7 @@ impl Bus {
             self.tail_bytes -= log.tail_bytes;
             log.drop_tail();
             log.next = reach.next;
-            self.to_pump.extend(topic.groups.values());
+            self.to_deliver.extend(topic.groups.values());
         }
         if reach.start > log.start {
             self.trimmed(id, partition, reach.start);

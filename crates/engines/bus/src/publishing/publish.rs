@@ -174,7 +174,7 @@ impl Bus {
             self.tail_bytes -= log.tail_bytes;
             log.append(Arc::new(event), keep);
             self.tail_bytes += log.tail_bytes;
-            self.to_pump.extend(topic.groups.values());
+            self.to_deliver.extend(topic.groups.values());
         }
     }
 

@@ -118,7 +118,7 @@ impl Bus {
         let ops = self.set_config(now, id, config, schema);
         for group in groups {
             self.refresh_sticky(group);
-            self.to_pump.insert(group);
+            self.to_deliver.insert(group);
         }
         self.note_upkeep(now, id);
         self.evict(now, &key);

@@ -172,6 +172,6 @@ impl Bus {
                 *self.retention.removed.entry(topic).or_default() += events;
             }
         }
-        self.to_pump.extend(state.groups.values());
+        self.to_deliver.extend(state.groups.values());
     }
 }

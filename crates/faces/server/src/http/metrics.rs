@@ -40,12 +40,12 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
         write_topics(&mut page, &stats, app.settings.topic_labels_max);
         write_groups(&mut page, &stats, app.settings.group_labels_max);
     }
-    let seen = app.handler_figures(app.runtime.clock().now().wall);
+    let seen = app.handler_figures(app.broker.clock().now().wall);
     let handlers =
         tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), seen).await.unwrap_or_default();
     let handlers: Vec<_> = handlers.iter().filter(|one| may_see(one.namespace.as_str())).collect();
     write_handlers(&mut page, &handlers, app.settings.group_labels_max);
-    write_shell(&mut page, &app.runtime.metrics(), app.runtime.health());
+    write_shell(&mut page, &app.broker.metrics(), app.broker.health());
     if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.os.view()).await {
         write_os(&mut page, &view);
     }
@@ -310,10 +310,10 @@ fn write_edge(page: &mut Page, app: &App) {
     );
     let help = "Records of the audit that were lost: too many at once, or not published.";
     page.single("counter", "audit_dropped_total", help, app.trail.dropped());
-    let ServerSettings { runtime, connections_max, .. } = &app.settings;
+    let ServerSettings { broker, connections_max, .. } = &app.settings;
     for (name, help, value) in [
         ("connections_max", "Most WebSocket connections there may be.", *connections_max as u64),
-        ("backlog_bytes_max", "Where requests begin to wait for the disk.", runtime.backlog_bytes_max as u64),
+        ("backlog_bytes_max", "Where requests begin to wait for the disk.", broker.backlog_bytes_max as u64),
     ] {
         page.single("gauge", name, help, value);
     }

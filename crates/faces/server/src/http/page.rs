@@ -143,7 +143,7 @@ async fn fetch_checked(
         Ok(Ok((page, next)))
     });
     let (page, next) = read.await?.map_err(|error| Refusal::of(&error))?;
-    app.runtime.count_damaged(page.damaged.len());
+    app.broker.count_damaged(page.damaged.len());
     Ok(Fetched { page, next, share })
 }
 

@@ -25,7 +25,7 @@ pub(crate) async fn stats(
     let namespace = home.map_or_else(|| params.namespace(), |home| Ok(home.clone()))?;
     match app.ask(None, Request::Stats).await? {
         Reply::Stats(stats) => {
-            let uptime_ms = app.runtime.metrics().uptime_ms;
+            let uptime_ms = app.broker.metrics().uptime_ms;
             Ok(document(StatusCode::OK, &to_wire::stats(&stats, uptime_ms, &namespace)))
         }
         other => Err(Refusal::unexpected(&other)),
@@ -39,7 +39,7 @@ pub(crate) async fn healthz() -> Response {
 
 /// Readiness: the server also accepts work.
 pub(crate) async fn readyz(State(app): State<SharedApp>) -> Response {
-    let health = app.runtime.health();
+    let health = app.broker.health();
     if let Some(reason) = health.storage_failed() {
         let error = BusError::StorageFailed(reason.to_owned());
         return Refusal::from(to_wire::problem(&error)).into_response();

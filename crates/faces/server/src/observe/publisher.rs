@@ -35,11 +35,11 @@ pub(crate) async fn make_topics(handle: &Handle) {
 
 /// Starts the background tasks. All of them end with the broker.
 pub(crate) fn start(app: &SharedApp, scribe: Scribe) {
-    if let Some(receiver) = app.runtime.take_notes() {
+    if let Some(receiver) = app.broker.take_notes() {
         tokio::spawn(notes::run(app.clone(), receiver));
     }
     if !app.settings.audit.is_off() {
-        tokio::spawn(scribe.run(app.runtime.clone()));
+        tokio::spawn(scribe.run(app.broker.clone()));
     }
     if app.settings.metrics_interval_ms > 0 {
         tokio::spawn(publish_metrics(app.clone()));
@@ -55,7 +55,7 @@ async fn publish_metrics(app: SharedApp) {
     let mut failing = false;
     loop {
         ticks.tick().await;
-        if app.runtime.health().stopping() {
+        if app.broker.health().stopping() {
             return;
         }
         let failed = match publish_once(&app, &topic).await {
@@ -72,7 +72,7 @@ async fn publish_metrics(app: SharedApp) {
 
 /// Publishes the metrics once. Returns the reason if that failed.
 async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, Ended> {
-    let stats = match app.runtime.call(Request::Stats).await? {
+    let stats = match app.broker.call(Request::Stats).await? {
         Reply::Stats(stats) => stats,
         other => return Ok(Some(format!("{other:?}"))),
     };
@@ -81,7 +81,7 @@ async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, End
         Err(error) => return Ok(Some(error.to_string())),
     };
     let events = vec![NewEvent { id: None, body: Arc::new(EventBody::of(payload)) }];
-    match app.runtime.call(Request::Record(PublishBatch { topic: topic.clone(), events })).await? {
+    match app.broker.call(Request::Record(PublishBatch { topic: topic.clone(), events })).await? {
         Reply::PublishedBatch { .. } => Ok(None),
         Reply::Refused(error) => Ok(Some(error.to_string())),
         other => Ok(Some(format!("{other:?}"))),
@@ -94,6 +94,6 @@ fn document(app: &App, stats: &Stats) -> MetricsDoc {
     let refusals = app.audit.refusals.counts().filter(|(_, count)| *count > 0);
     MetricsDoc {
         refusals: refusals.map(|(code, count)| (code.as_str().to_owned(), count)).collect(),
-        ..to_wire::metrics(stats, &app.runtime.metrics(), &Namespace::default(), bounds)
+        ..to_wire::metrics(stats, &app.broker.metrics(), &Namespace::default(), bounds)
     }
 }

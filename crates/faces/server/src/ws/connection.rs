@@ -104,7 +104,7 @@ pub(super) struct Asked {
 /// end ends both.
 pub(crate) async fn run(app: &App, socket: Socket, asked: Asked, caller: Caller, seat: &Seat) {
     let Asked { namespace, payload_sha256 } = asked;
-    let Ok(link) = app.runtime.open(namespace.clone()) else { return };
+    let Ok(link) = app.broker.open(namespace.clone()) else { return };
     let connection = Connection {
         app,
         link,

@@ -61,7 +61,7 @@ pub(crate) async fn upgrade(
 ) -> Result<Response, Refusal> {
     let asked = Asked { namespace: params.namespace()?, payload_sha256: params.flag(PAYLOAD_SHA256)? };
     let upgrade = upgrade?;
-    if app.runtime.health().stopping() {
+    if app.broker.health().stopping() {
         return Err(to_wire::problem(&BusError::ShuttingDown).into());
     }
     let entrance = Entrance::of(&app, &caller)?;

@@ -46,7 +46,7 @@ pub(crate) async fn upgrade(
     upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade?;
-    if app.runtime.health().stopping() {
+    if app.broker.health().stopping() {
         return Err(to_wire::problem(&BusError::ShuttingDown).into());
     }
     if let Some(grant) = caller.grant.as_deref().filter(|grant| !grant.has(Scope::Os)) {
@@ -365,7 +365,7 @@ async fn within(app: &App, write: impl Future<Output = Result<(), SocketError>>)
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(End::Gone),
         Err(_) => {
-            app.runtime.count_dropped_slow();
+            app.broker.count_dropped_slow();
             Err(End::Dropped("it did not read for too long"))
         }
     }

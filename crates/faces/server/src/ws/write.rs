@@ -66,7 +66,7 @@ impl Writer<'_> {
 
     async fn items(&mut self, taken: Taken) -> Result<(), End> {
         let Taken::Items { bytes } = taken else {
-            return Err(match self.connection.app.runtime.health().stopping() {
+            return Err(match self.connection.app.broker.health().stopping() {
                 true => End::Stopping,
                 false => End::Dropped("it did not read what it asked for"),
             });
@@ -126,7 +126,7 @@ async fn within(
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(End::Gone),
         Err(_) => {
-            connection.app.runtime.count_dropped_slow();
+            connection.app.broker.count_dropped_slow();
             Err(End::Dropped("it did not read for too long"))
         }
     }

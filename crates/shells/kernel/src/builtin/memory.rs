@@ -26,10 +26,10 @@ const DELETE: &str = "Memory.Delete";
 const LIST: &str = "Memory.List";
 const CHANGED: &str = "Memory.Changed";
 
-pub fn memory(shelf: ValueCache) -> Capability {
+pub fn memory(values_cache: ValueCache) -> Capability {
     let (query, command) = (OsKind::Query, OsKind::Command);
     let about = "Keeps JSON values under paths, durably";
-    Capability::actor("Memory", about, move |port| Box::pin(work(port, shelf)))
+    Capability::actor("Memory", about, move |port| Box::pin(work(port, values_cache)))
         .takes(query, GET, "The value under a path, or null if there is none", Some(keyed(false)))
         .answers(json!({ "description": "The value" }))
         .takes(command, SET, "Puts a value under a path; the reply comes when it is durable", Some(keyed(true)))
@@ -46,18 +46,18 @@ pub fn memory(shelf: ValueCache) -> Capability {
 
 /// Messages are begun in order and answered in order, and each sees the changes of those before it. The next message is
 /// begun before the commit of the previous one is done, so that several commits share a sync.
-async fn work(port: Port, mut shelf: ValueCache) {
+async fn work(port: Port, mut values_cache: ValueCache) {
     let mut under_way = FuturesOrdered::new();
     loop {
         tokio::select! {
             delivery = port.next(), if under_way.len() < UNDER_WAY_MAX => match delivery {
                 Some(delivery) => {
                     let namespace = namespace(&delivery);
-                    let step = namespace.clone().and_then(|at| begin(&mut shelf, &at, &delivery));
+                    let step = namespace.clone().and_then(|at| begin(&mut values_cache, &at, &delivery));
                     // Handed over here and not in the future, because the order in which futures are polled is not
                     // defined.
                     let call = match &step {
-                        Ok(Step::Write(write)) => Some(write.hand_over(shelf.bus()).await),
+                        Ok(Step::Write(write)) => Some(write.hand_over(values_cache.bus()).await),
                         _ => None,
                     };
                     under_way.push_back(async move {
@@ -77,7 +77,7 @@ async fn work(port: Port, mut shelf: ValueCache) {
                     Ok((at, Step::Write(_))) => Some(at.clone()),
                     _ => None,
                 };
-                let result = begun.and_then(|(at, step)| finish(&mut shelf, &at, &message, step, committed));
+                let result = begun.and_then(|(at, step)| finish(&mut values_cache, &at, &message, step, committed));
                 match result {
                     Ok(data) => {
                         if let Some(at) = changed {
@@ -131,7 +131,7 @@ fn namespace(delivery: &Delivery) -> Result<Namespace, OsFault> {
     }
 }
 
-fn begin(shelf: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> Result<Step, OsFault> {
+fn begin(values_cache: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> Result<Step, OsFault> {
     let message = &delivery.message;
     let share = match delivery.by.as_deref() {
         Some(by) if !by.is_administrator() => Share::Half(&by.namespaces),
@@ -140,30 +140,30 @@ fn begin(shelf: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> Result<
     Ok(match message.ty.as_str() {
         SET => {
             let members = Members::of(message)?;
-            Step::Write(shelf.set(at, &members.key()?, members.value()?, share)?)
+            Step::Write(values_cache.set(at, &members.key()?, members.value()?, share)?)
         }
-        DELETE => shelf.delete(at, &Members::of(message)?.key()?)?.map_or(Step::Nothing, Step::Write),
+        DELETE => values_cache.delete(at, &Members::of(message)?.key()?)?.map_or(Step::Nothing, Step::Write),
         _ => Step::Look,
     })
 }
 
 fn finish(
-    shelf: &mut ValueCache,
+    values_cache: &mut ValueCache,
     at: &Namespace,
     message: &Arc<OsMessage>,
     step: Step,
     committed: Result<(), OsFault>,
 ) -> Result<JsonText, OsFault> {
     if let Step::Write(write) = step {
-        shelf.settle(write, committed.is_ok());
+        values_cache.settle(write, committed.is_ok());
         committed?;
     }
     match message.ty.as_str() {
-        GET => shelf.get(at, &Members::of(message)?.key()?),
+        GET => values_cache.get(at, &Members::of(message)?.key()?),
         LIST => {
             let members = Members::of(message)?;
             let (prefix, after) = (members.text("prefix")?, members.text("after")?);
-            shelf.list(at, prefix.as_deref().unwrap_or_default(), after.as_deref())
+            values_cache.list(at, prefix.as_deref().unwrap_or_default(), after.as_deref())
         }
         ty => {
             let key = Members::of(message)?.key()?;

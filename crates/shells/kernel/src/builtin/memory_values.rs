@@ -142,7 +142,7 @@ impl ValueCache {
     pub fn load(store: &dyn Store, bus: Handle, limits: MemoryLimits) -> Result<ValueCache, StoreError> {
         let values = BTreeMap::new();
         let (total, by_namespace) = (Held::default(), BTreeMap::new());
-        let mut shelf = ValueCache { bus, limits, values, total, by_namespace, writes: 0 };
+        let mut values_cache = ValueCache { bus, limits, values, total, by_namespace, writes: 0 };
         let prefix = rows();
         each_row(store, Space::Kv, KeyRange::prefix(&prefix), |found| {
             // Every row here has the prefix and a path; others are skipped.
@@ -150,10 +150,10 @@ impl ValueCache {
             let Some(at) = key.find('/') else { return };
             let (namespace, path) = key.split_at(at);
             if let Ok(namespace) = Namespace::new(namespace) {
-                shelf.put(namespace, path.to_owned(), JsonText::from_stored(found.value));
+                values_cache.put(namespace, path.to_owned(), JsonText::from_stored(found.value));
             }
         })?;
-        Ok(shelf)
+        Ok(values_cache)
     }
 
     pub(crate) fn bus(&self) -> Handle {
@@ -379,5 +379,5 @@ fn check_seal(path: &str, value: &RawValue) -> Result<(), OsFault> {
 }
 
 #[cfg(test)]
-#[path = "shelf_tests.rs"]
+#[path = "memory_values_tests.rs"]
 mod tests;

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use millrace_broker::SystemClock;
 use millrace_model::{EventId, OsId, OsMessage, Timestamp};
 use millrace_router::{By, CapabilityId, ConnId, DeliveryId, Input, Router, Settled};
+use millrace_shell::SystemClock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::capabilities::capability::Capability;

@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_broker::SystemClock;
 use millrace_model::{Mono, Now};
 use millrace_router::{ConnId, Input};
+use millrace_shell::SystemClock;
 use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, Sleep};

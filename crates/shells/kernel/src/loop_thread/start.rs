@@ -6,9 +6,9 @@ use std::time::Duration;
 use std::{io, thread};
 
 use bytes::Bytes;
-use millrace_broker::SystemClock;
 use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace};
 use millrace_router::{By, CapabilityId, ConnId, Counters, Gauges, Router};
+use millrace_shell::SystemClock;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{LocalSet, spawn_local};

@@ -15,7 +15,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "notes-max",
-        server.runtime.notes_max,
+        server.broker.notes_max,
         usize,
         1,
         u32::MAX as u64 >> 3,
@@ -24,21 +24,21 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "outbound-bytes-pause",
-        server.runtime.outbox_soft_bytes,
+        server.broker.outbox_soft_bytes,
         usize,
         1,
         "Bytes waiting for a reader: deliveries pause"
     ),
     bound!(
         "outbound-bytes-max",
-        server.runtime.outbox_hard_bytes,
+        server.broker.outbox_hard_bytes,
         usize,
         1,
         "Bytes waiting for a reader: it is dropped"
     ),
     bound!(
         "request-units-max",
-        server.runtime.request_units_max,
+        server.broker.request_units_max,
         u32,
         1,
         u32::MAX as u64 >> 3,
@@ -47,42 +47,42 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "turn-requests-max",
-        server.runtime.turn_requests_max,
+        server.broker.turn_requests_max,
         usize,
         1,
         "Requests decided before effects leave"
     ),
     bound!(
         "backlog-batches-max",
-        server.runtime.backlog_batches_max,
+        server.broker.backlog_batches_max,
         usize,
         1,
         "Batches waiting for the disk: requests wait"
     ),
     bound!(
         "backlog-bytes-max",
-        server.runtime.backlog_bytes_max,
+        server.broker.backlog_bytes_max,
         usize,
         1,
         "Bytes waiting for the disk: requests wait"
     ),
     bound!(
         "commit-batches-max",
-        server.runtime.commit_batches_max,
+        server.broker.commit_batches_max,
         usize,
         1,
         "Batches merged into one commit"
     ),
     bound!(
         "commit-retry-ms-max",
-        server.runtime.commit_retry_ms_max,
+        server.broker.commit_retry_ms_max,
         u64,
         1,
         "Longest pause before a commit that left nothing (disk full, file locked) is tried again"
     ),
     bound!(
         "commit-stall-ms-max",
-        server.runtime.commit_stall_ms_max,
+        server.broker.commit_stall_ms_max,
         u64,
         1,
         "A commit that takes longer than this makes /readyz answer 503"
@@ -96,38 +96,38 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "disk-interval-ms",
-        server.runtime.disk_interval_ms,
+        server.broker.disk_interval_ms,
         u64,
         1,
         "How often the room on the store's disk is looked at"
     ),
-    bound!("commit-bytes-max", server.runtime.commit_bytes_max, usize, 1, "Bytes merged into one commit"),
-    bound!("maintain-rows-max", server.runtime.maintain_rows_max, usize, 1, "Rows of housekeeping at a time"),
+    bound!("commit-bytes-max", server.broker.commit_bytes_max, usize, 1, "Bytes merged into one commit"),
+    bound!("maintain-rows-max", server.broker.maintain_rows_max, usize, 1, "Rows of housekeeping at a time"),
     bound!(
         "maintain-interval-ms",
-        server.runtime.maintain_interval_ms,
+        server.broker.maintain_interval_ms,
         u64,
         1,
         "Pause between slices of housekeeping"
     ),
     bound!(
         "watch-interval-ms",
-        server.runtime.watch_interval_ms,
+        server.broker.watch_interval_ms,
         u64,
         1,
         "How often the store is asked what other processes have committed, while one has it open"
     ),
     bound!(
         "watch-idle-ms-max",
-        server.runtime.watch_idle_ms_max,
+        server.broker.watch_idle_ms_max,
         u64,
         1,
         "How often at least while no other process has it open: the first commit of a newcomer may be noticed so late"
     ),
-    bound!("readers", server.runtime.readers, usize, 1, 1024, &[], "Threads that read"),
+    bound!("readers", server.broker.readers, usize, 1, 1024, &[], "Threads that read"),
     bound!(
         "wait-ms-max",
-        server.runtime.wait_ms_max,
+        server.broker.wait_ms_max,
         u64,
         1,
         "How often the wall clock is looked at, at least"
