@@ -1,4 +1,5 @@
-//! The work that waits for the workers (requests and completions) and the choice of each thread's next job, behind one lock.
+//! The work that waits for the workers (requests and completions) and the choice of each thread's next job, behind one
+//! lock.
 //!
 //! Completions come from the shell's own threads and are bounded by what the engine has asked for. Requests come from
 //! outside. Each request first reserves its share of `room`, so their number and bytes are bounded and callers wait in
