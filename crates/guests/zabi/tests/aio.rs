@@ -354,3 +354,45 @@ fn a_handle_is_writable_while_it_takes_requests() {
     assert!(files.guest.watch(files.sys_loop, files.aio, WRITABLE, 2).is_ok);
     assert_eq!(files.guest.ready(files.sys_loop, FOREVER), [(2, WRITABLE)]);
 }
+
+#[test]
+fn a_handle_whose_completions_are_not_read_is_not_writable() {
+    let mut files = Files::with(|options| options.limits.aio_output_bytes_max = 200_000);
+    fs::write(files.folder.path().join("f"), vec![1; 60_000]).unwrap();
+    let file = files.open("/f", RD).unwrap();
+    let second = files.guest.open_ok("sys", "loop");
+    assert!(files.guest.watch(second, files.aio, WRITABLE, 2).is_ok);
+    assert_eq!(files.guest.ready(second, 0), [(2, WRITABLE)]);
+    let mut payload = Vec::new();
+    FieldWriter::new(&mut payload).u64(file).u64(0).u32(60_000).u32(0);
+    let accepted = (0..).take_while(|_| files.submit(READ, &payload).is_ok).count();
+    assert_eq!(accepted, 3, "three completions of 60,000 bytes have room");
+    // A guest that waits for room waits, and does not spin.
+    assert_eq!(files.guest.ready(second, 20), []);
+    assert_eq!(files.done().payload.len(), 8 + 60_000);
+    assert_eq!(files.guest.ready(second, FOREVER), [(2, WRITABLE)]);
+    assert!(files.submit(READ, &payload).is_ok, "what is reported as writable takes any request");
+}
+
+#[test]
+fn completions_of_many_handles_share_one_budget() {
+    let mut files = Files::with(|options| options.limits.queued_bytes_max = 200_000);
+    fs::write(files.folder.path().join("f"), vec![1; 60_000]).unwrap();
+    // Each handle opens the file while there is room for that.
+    let handles: Vec<(i32, u64)> = (0..5)
+        .map(|_| {
+            files.aio = files.guest.open_ok("file", "aio");
+            files.sys_loop = files.guest.open_ok("sys", "loop");
+            assert!(files.guest.watch(files.sys_loop, files.aio, READABLE, 1).is_ok);
+            (files.aio, files.open("/f", RD).unwrap())
+        })
+        .collect();
+    let mut accepted = Vec::new();
+    for (aio, file) in handles {
+        files.aio = aio;
+        let mut payload = Vec::new();
+        FieldWriter::new(&mut payload).u64(file).u64(0).u32(60_000).u32(0);
+        accepted.push((0..2).filter(|_| files.submit(READ, &payload).is_ok).count());
+    }
+    assert_eq!(accepted, [2, 1, 0, 0, 0], "whatever the number of handles");
+}
