@@ -9,6 +9,7 @@
 //!
 //! Start with [`Bus`]: `handle` inputs, `settle` once, drain the effects, wait until `next_deadline`.
 
+mod agenda;
 mod bus;
 mod delivery;
 mod groups;

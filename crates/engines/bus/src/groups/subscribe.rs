@@ -4,7 +4,8 @@ use millrace_model::{Group, Mono, Now, Op, Partition, TopicKey};
 
 use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
-use crate::groups::group::{CursorRef, GroupId, GroupState, Member};
+use crate::groups::group::{CursorRef, GroupId, GroupState};
+use crate::groups::members::Member;
 use crate::interface::input::{By, ConnId, From, Subscribe};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::lifecycle::pending::{AfterPlacement, Placement};
@@ -36,18 +37,17 @@ impl Bus {
         let ReplyTo::Conn { conn, .. } = to else {
             return Err(BusError::NeedsConnection);
         };
-        let Some(connection) = self.conns.get(&conn) else {
+        let Some(connection) = self.conns.get(conn) else {
             return Ok(());
         };
         if waited {
             // The access lists may have changed while the subscription waited, and it may be about to move the group
             // (`reset`).
-            self.permit_member(connection.by.as_deref(), &subscribe.topic, &subscribe.group)?;
+            self.permit_member(connection.by().as_deref(), &subscribe.topic, &subscribe.group)?;
         }
         let key = (subscribe.topic.clone(), subscribe.group.clone());
         let max = self.limits.subscriptions_per_connection_max;
-        let known = connection.subscriptions.contains_key(&key) || connection.joining.contains_key(&key);
-        if !known && connection.subscriptions.len() + connection.joining.len() >= max {
+        if !connection.has_subscription(&key) && connection.subscriptions() >= max {
             return Err(BusError::LimitReached { what: "subscriptions per connection", max: max as u64 });
         }
         let window = subscribe.max_inflight.unwrap_or(self.limits.max_inflight);
@@ -55,14 +55,14 @@ impl Bus {
             let (found, max) = (u64::from(window), u64::from(self.limits.max_inflight_max));
             return Err(BusError::OutOfRange { what: "max_inflight", found, max });
         }
-        self.totals.window_fits(&self.limits, &connection.by, u64::from(self.wider(conn, &subscribe)))?;
-        if !self.topic_ids.contains_key(&subscribe.topic) {
+        self.totals.window_fits(&self.limits, connection.by(), u64::from(self.wider(conn, &subscribe)))?;
+        if !self.topics.contains(&subscribe.topic) {
             // Checked before the topic is created: a refusal must not leave a topic behind without its row.
-            self.totals.cursors_fit(&self.limits, sharer(&connection.by).as_ref(), 1)?;
+            self.totals.cursors_fit(&self.limits, sharer(connection.by()).as_ref(), 1)?;
         }
         let mut ops = Vec::new();
         let topic = self.topic_or_create(&subscribe.topic, &mut ops)?;
-        let known = self.topics.get(&topic).and_then(|topic| topic.groups.get(&subscribe.group)).copied();
+        let known = self.topics.get(topic).and_then(|topic| topic.groups.get(&subscribe.group)).copied();
         match known {
             Some(group) => self.subscribe_to_existing(now, (to, conn), group, subscribe, waited),
             None => self.subscribe_to_new(now, to, topic, subscribe, ops),
@@ -77,18 +77,18 @@ impl Bus {
         subscribe: Subscribe,
         waited: bool,
     ) -> Result<(), BusError> {
-        let Some(state) = self.groups.get_mut(&group) else {
+        let Some(state) = self.groups.get_mut(group) else {
             return Ok(());
         };
-        let others = state.members.keys().filter(|member| **member != conn).count();
+        let others = state.members.conns().filter(|member| *member != conn).count();
         let max = self.limits.members_per_group_max;
-        if !state.members.contains_key(&conn) && others + state.waiters.len() >= max {
+        if !state.members.contains(conn) && others + state.waiters.len() >= max {
             return Err(BusError::LimitReached { what: "members per group", max: max as u64 });
         }
         // Each connection has one subscription to a group under way at a time: a later frame must not overtake an
         // earlier one.
         let key = (subscribe.topic.clone(), subscribe.group.clone());
-        let in_turn = self.conns.get(&conn).is_some_and(|connection| connection.joining.contains_key(&key));
+        let in_turn = self.conns.get(conn).is_some_and(|connection| connection.is_joining(&key));
         if !state.placed || (in_turn && !waited) {
             state.waiters.push((to, subscribe.clone()));
             self.begin_join(conn, &subscribe);
@@ -123,9 +123,8 @@ impl Bus {
     }
 
     fn begin_join(&mut self, conn: ConnId, subscribe: &Subscribe) {
-        if let Some(connection) = self.conns.get_mut(&conn) {
-            let key = (subscribe.topic.clone(), subscribe.group.clone());
-            connection.joining.entry(key).or_insert(None);
+        if let Some(connection) = self.conns.get_mut(conn) {
+            connection.begin_join((subscribe.topic.clone(), subscribe.group.clone()));
         }
     }
 
@@ -133,7 +132,7 @@ impl Bus {
     fn end_join(&mut self, to: ReplyTo, subscribe: &Subscribe) -> Option<ReplyTo> {
         let ReplyTo::Conn { conn, .. } = to else { return None };
         let key = (subscribe.topic.clone(), subscribe.group.clone());
-        self.conns.get_mut(&conn)?.joining.remove(&key).flatten()
+        self.conns.get_mut(conn)?.end_join(&key)
     }
 
     pub(crate) fn refuse_join(&mut self, to: ReplyTo, subscribe: &Subscribe, error: BusError) {
@@ -153,7 +152,7 @@ impl Bus {
         subscribe: Subscribe,
         ops: Vec<Op>,
     ) -> Result<(), BusError> {
-        let Some(state) = self.topics.get_mut(&topic) else {
+        let Some(state) = self.topics.get_mut(topic) else {
             return Ok(());
         };
         let max = self.limits.groups_per_topic_max;
@@ -161,22 +160,20 @@ impl Bus {
             return Err(BusError::LimitReached { what: "groups per topic", max: max as u64 });
         }
         let by = match to {
-            ReplyTo::Conn { conn, .. } => self.conns.get(&conn).and_then(|connection| sharer(&connection.by)),
+            ReplyTo::Conn { conn, .. } => self.conns.get(conn).and_then(|connection| sharer(connection.by())),
             _ => None,
         };
         let cursors = state.logs.len() as u64;
         self.totals.cursors_fit(&self.limits, by.as_ref(), cursors)?;
         self.totals.cursors_made(by.as_ref(), cursors);
-        self.groups_made += 1;
-        let group = GroupId(self.groups_made);
-        state.groups.insert(subscribe.group.clone(), group);
         let name = subscribe.group.clone();
         let mut made = GroupState::new(topic, state.key.clone(), name, subscribe.filter.clone(), now.wall);
         made.made_by = by;
         // The positions of these cursors do not matter yet: nothing is delivered before the group is placed.
         made.cursors = state.logs.iter().map(|log| Cursor::at(log.next)).collect();
-        self.groups.insert(group, made);
-        let partitions = self.topics.get(&topic).map_or(0, |topic| topic.logs.len() as u32);
+        let group = self.groups.insert(made);
+        state.groups.insert(subscribe.group.clone(), group);
+        let partitions = state.logs.len() as u32;
         let cursors = (0..partitions).map(|partition| CursorRef { group, partition }).collect();
         let from = subscribe.from.unwrap_or(From::Latest);
         if let ReplyTo::Conn { conn, .. } = to {
@@ -190,45 +187,42 @@ impl Bus {
     pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
         let ReplyTo::Conn { conn, .. } = to else { return };
         // Checked again, because the topic's lists may have changed while the group was placed.
-        let by = self.conns.get(&conn).and_then(|connection| connection.by.as_deref());
+        let by = self.conns.get(conn).and_then(|connection| connection.by().as_deref());
         if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
             return self.refuse_join(to, subscribe, error);
         }
         // The window is checked again, too, because several subscriptions may have waited for their groups to be
         // placed.
         let wider = u64::from(self.wider(conn, subscribe));
-        if let Some(connection) = self.conns.get(&conn)
-            && let Err(error) = self.totals.window_fits(&self.limits, &connection.by, wider)
+        if let Some(connection) = self.conns.get(conn)
+            && let Err(error) = self.totals.window_fits(&self.limits, connection.by(), wider)
         {
             return self.refuse_join(to, subscribe, error);
         }
         let leaving = self.end_join(to, subscribe);
-        let Some(connection) = self.conns.get_mut(&conn) else {
+        let Some(connection) = self.conns.get_mut(conn) else {
             return;
         };
-        let Some(state) = self.groups.get_mut(&group) else {
+        let Some(state) = self.groups.get_mut(group) else {
             return;
         };
         let window = self.limits.window_of(subscribe);
-        let before = state.members.get(&conn);
-        let inflight = before.map_or(0, |member| member.inflight);
-        self.totals.window_changed(&connection.by, before.map_or(0, |member| member.window), window);
-        let member = Member { window, inflight, ack_mode: subscribe.ack_mode, sticky: subscribe.sticky };
-        let newcomer = state.members.insert(conn, member).is_none();
+        let before = state.members.join(conn, window, subscribe.ack_mode, subscribe.sticky);
+        self.totals.window_changed(connection.by(), before.unwrap_or(0), window);
         // Shares the group's own names: each frame has copies of its own, and there may be many subscriptions.
-        connection.subscriptions.insert((state.key.clone(), state.name.clone()), group);
-        if let (true, Some(topic)) = (newcomer, self.topics.get_mut(&state.topic)) {
-            topic.members += 1;
+        connection.subscribe((state.key.clone(), state.name.clone()), group);
+        if let (None, Some(topic)) = (before, self.topics.get_mut(state.topic)) {
+            topic.member_joined();
         }
         let partitions =
-            state.cursors.iter().zip(0..).map(|(cursor, at)| (Partition(at), cursor.durable.next()));
+            state.cursors.iter().zip(0..).map(|(cursor, at)| (Partition(at), cursor.flush.durable().next()));
         let reply = Reply::Subscribed {
             topic: subscribe.topic.clone(),
             group: subscribe.group.clone(),
             partitions: partitions.collect(),
         };
         self.refresh_sticky(group);
-        self.to_deliver.insert(group);
+        self.agenda.deliver(group);
         self.reply(to, reply);
         if let Some(to) = leaving {
             let left = self.unsubscribe(now, to, subscribe.topic.clone(), subscribe.group.clone());
@@ -246,17 +240,13 @@ impl Bus {
         let ReplyTo::Conn { conn, .. } = to else {
             return Err(BusError::NeedsConnection);
         };
-        let Some(connection) = self.conns.get_mut(&conn) else {
+        let Some(connection) = self.conns.get_mut(conn) else {
             return Ok(());
         };
         let key = (topic.clone(), group.clone());
-        let by = connection.by.clone();
-        let member = connection.subscriptions.remove(&key);
-        let joining = connection.joining.get_mut(&key).filter(|leaving| leaving.is_none());
-        let overtakes = joining.is_some();
-        if let Some(leaving) = joining {
-            *leaving = Some(to);
-        }
+        let by = connection.by().clone();
+        let member = connection.unsubscribe(&key);
+        let overtakes = connection.overtake_join(&key, to);
         match member {
             Some(id) => self.leave(now, conn, &by, id, Departure::Willing),
             None if !overtakes => return Err(BusError::NotAMember { topic, group }),
@@ -269,19 +259,19 @@ impl Bus {
     }
 
     pub(crate) fn close(&mut self, now: Now, conn: ConnId, departure: Departure) {
-        let Some(connection) = self.conns.remove(&conn) else {
+        let Some(connection) = self.conns.close(conn) else {
             return;
         };
-        for group in connection.subscriptions.into_values() {
-            self.leave(now, conn, &connection.by, group, departure);
+        for group in connection.groups() {
+            self.leave(now, conn, connection.by(), group, departure);
         }
     }
 
     /// Returns by how much this subscription would widen the connection's window.
     fn wider(&self, conn: ConnId, subscribe: &Subscribe) -> u32 {
-        let topic = self.topic_ids.get(&subscribe.topic).and_then(|id| self.topics.get(id));
-        let group = topic.and_then(|topic| self.groups.get(topic.groups.get(&subscribe.group)?));
-        let now = group.and_then(|group| group.members.get(&conn)).map_or(0, |member| member.window);
+        let topic = self.topics.named(&subscribe.topic);
+        let group = topic.and_then(|topic| self.groups.get(*topic.groups.get(&subscribe.group)?));
+        let now = group.and_then(|group| group.members.get(conn)).map_or(0, Member::window);
         self.limits.window_of(subscribe).saturating_sub(now)
     }
 
@@ -289,33 +279,30 @@ impl Bus {
     /// as which it subscribed.
     pub(crate) fn leave(&mut self, now: Now, conn: ConnId, by: &By, group: GroupId, departure: Departure) {
         let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
-        let Some(state) = self.groups.get_mut(&group) else {
+        let Some(state) = self.groups.get_mut(group) else {
             return;
         };
-        let Some(member) = state.members.remove(&conn) else { return };
-        self.totals.window_changed(by, member.window, 0);
-        if let Some(topic) = self.topics.get_mut(&state.topic) {
-            topic.members = topic.members.saturating_sub(1);
-            if topic.members == 0 {
-                self.tail_bytes -= topic.tail_bytes();
-                topic.logs.iter_mut().for_each(crate::topics::topic::Log::drop_tail);
-            }
+        let Some(member) = state.members.leave(conn) else { return };
+        self.totals.window_changed(by, member.window(), 0);
+        if let Some((topic, tails)) = self.topics.with_tails(state.topic) {
+            topic.member_left(tails);
         }
         if keep {
             return;
         }
+        let fetched_before = state.fetched_bytes();
         if state.members.is_empty() {
-            self.fetched_bytes = self.fetched_bytes.saturating_sub(state.fetched_bytes());
-            state.cursors.iter_mut().for_each(crate::groups::cursor::Cursor::unfetch);
+            state.cursors.iter_mut().for_each(Cursor::unread);
         }
         let held: Vec<_> =
-            (0..).zip(&state.cursors).map(|(at, cursor)| (at, cursor.leased_to(conn))).collect();
+            (0..).zip(&state.cursors).map(|(at, cursor)| (at, cursor.window.leased_to(conn))).collect();
+        self.groups.account_fetched(group, fetched_before);
         for (partition, leases) in held {
             self.free(now, CursorRef { group, partition }, &leases, departure);
         }
         self.forget_key_member(group, conn);
         self.refresh_sticky(group);
-        self.to_deliver.insert(group);
+        self.agenda.deliver(group);
     }
 
     /// Frees the events that a member held when it left. A consumer works on the lowest event it holds: if that event
@@ -331,7 +318,7 @@ impl Bus {
                 self.requeue(now, at, *offset, Some("not acknowledged in time"), None);
             } else if !blamed || all {
                 self.requeue(now, at, *offset, Some("the connection closed"), None);
-            } else if let Some(cursor) = self.cursor_mut(at) {
+            } else if let Some(cursor) = self.groups.cursor_mut(at) {
                 cursor.give_back(*offset);
                 self.counters.given_back += 1;
             }
@@ -340,12 +327,12 @@ impl Bus {
     }
 
     pub(crate) fn set_congested(&mut self, conn: ConnId, congested: bool) {
-        let Some(connection) = self.conns.get_mut(&conn) else {
+        let Some(connection) = self.conns.get_mut(conn) else {
             return;
         };
-        connection.congested = congested;
+        connection.set_congested(congested);
         if !congested {
-            self.to_deliver.extend(connection.subscriptions.values());
+            self.agenda.deliver_all(connection.groups());
         }
     }
 }

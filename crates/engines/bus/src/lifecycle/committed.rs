@@ -16,7 +16,7 @@ impl Bus {
             self.look_up_doubted(token);
         }
         self.settle_doubts(token);
-        let Some(pending) = self.pending.remove(&token) else {
+        let Some(pending) = self.pending.end(token) else {
             return;
         };
         let (pending, appended) = match (pending, outcome) {
@@ -94,7 +94,7 @@ impl Bus {
     /// less.
     pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize) {
         self.settle_doubts(token);
-        let Some(pending) = self.pending.remove(&token) else { return };
+        let Some(pending) = self.pending.end(token) else { return };
         match &pending {
             Pending::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
             Pending::MoveDue { by, .. } | Pending::MoveAlone { by, .. } => self.move_refused(now, *by),
@@ -106,7 +106,7 @@ impl Bus {
     }
 
     pub(crate) fn found(&mut self, now: Now, token: Token, offsets: Option<Vec<Offset>>) {
-        match self.pending.remove(&token) {
+        match self.pending.end(token) {
             Some(Pending::Placement(placement)) => self.placement_found(now, placement, offsets),
             Some(Pending::FindStart { topic, partition }) => {
                 if let Some(start) = offsets.and_then(|offsets| offsets.first().copied()) {

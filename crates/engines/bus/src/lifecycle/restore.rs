@@ -4,15 +4,16 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{
-    AgeGuard, AgesRow, AttemptRow, Boot, CursorRow, DueBy, Elapsed, ElapsedRow, Group, GroupRow, Now, Offset,
-    RowError, Stream, Timestamp, TopicKey, TopicRow, keys,
+    AgesRow, AttemptRow, Boot, CursorRow, DueBy, Elapsed, ElapsedRow, Group, GroupRow, Now, Offset, RowError,
+    Stream, Timestamp, TopicKey, TopicRow, keys,
 };
 
 use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
-use crate::groups::group::{GroupId, GroupState};
+use crate::groups::group::GroupState;
 use crate::limits::BusLimits;
 use crate::sabotage::Sabotage;
+use crate::topics::ages::Ages;
 use crate::topics::topic::Log;
 
 /// Rows as they stand in the store. The engine reads them with the types of [`millrace_model`].
@@ -46,7 +47,7 @@ impl Bus {
     pub fn restore(limits: BusLimits, snapshot: Snapshot, now: Now) -> Result<Bus, RowError> {
         let mut bus = Bus::empty(limits, snapshot.seed);
         if bus.sabotaged(Sabotage::BelieveEveryStep) {
-            bus.ages = AgeGuard::new(0);
+            bus.ages = Ages::new(0);
         }
         bus.ages.tell(now);
         let ages = snapshot.ages.map(|row| AgesRow::decode(keys::AGES, &row)).transpose()?;
@@ -62,10 +63,10 @@ impl Bus {
             }
         }
         for (stream, start, next) in snapshot.streams {
-            let topic = bus.topic_ids.get(&stream.topic).and_then(|id| bus.topics.get_mut(id));
+            let topic = bus.topics.named_mut(&stream.topic);
             let age_ms = topic.as_ref().and_then(|topic| topic.config.retention_ms);
             if let Some(log) = topic.and_then(|topic| topic.logs.get_mut(stream.partition.0 as usize)) {
-                *log = Log { start, next, ..Log::new() };
+                *log = Log::restore(start, next);
                 if let Some(age_ms) = age_ms {
                     log.lain.note(now.mono, next, age_ms);
                 }
@@ -90,7 +91,7 @@ impl Bus {
             bus.restore_group(key, GroupRow::decode(key, value)?, &mut cursors, &mut tries);
         }
         for (by, at) in snapshot.first_due {
-            bus.due.any = true;
+            bus.due.note_delayed();
             bus.expect_due(now, by, at);
         }
         Ok(bus)
@@ -108,13 +109,11 @@ impl Bus {
             return;
         };
         let Ok(name) = Group::new(name) else { return };
-        let Some((topic_key, id)) =
-            TopicKey::parse(topic).ok().and_then(|key| self.topic_ids.get_key_value(&key))
+        let Some((topic_key, id)) = TopicKey::parse(topic).ok().and_then(|key| self.topics.shared_key(&key))
         else {
             return;
         };
-        let (topic_key, id) = (topic_key.clone(), *id);
-        let Some(topic) = self.topics.get_mut(&id) else {
+        let Some(topic) = self.topics.get_mut(id) else {
             return;
         };
         let mut group = GroupState::new(id, topic_key, name.clone(), row.filter, row.created);
@@ -136,9 +135,6 @@ impl Bus {
         }
         group.placed = true;
         self.totals.cursors_made(group.made_by.as_ref(), group.cursors.len() as u64);
-        self.groups_made += 1;
-        let id = GroupId(self.groups_made);
-        topic.groups.insert(name, id);
-        self.groups.insert(id, group);
+        topic.groups.insert(name, self.groups.insert(group));
     }
 }

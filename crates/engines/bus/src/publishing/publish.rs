@@ -105,14 +105,14 @@ impl Bus {
             self.push_append(id, event, ops, &mut appends);
         }
         let durability =
-            self.topics.get(&id).map_or(self.limits.durability, |topic| topic.durability(&self.limits));
+            self.topics.get(id).map_or(self.limits.durability, |topic| topic.durability(&self.limits));
         Ok((durability, appends))
     }
 
     fn answer_too_early(&mut self, to: ReplyTo, topic: &TopicKey, durability: Durability) {
-        let id = self.topic_ids.get(topic);
-        let at = id
-            .and_then(|id| self.topics.get(id))
+        let at = self
+            .topics
+            .named(topic)
             .and_then(|topic| topic.bounds().next().map(|log| (log.partition, log.next)));
         let reply = Reply::Published {
             topic: topic.clone(),
@@ -132,7 +132,7 @@ impl Bus {
         ops: &mut Vec<Op>,
         appends: &mut Vec<Appending>,
     ) {
-        let Some(topic) = self.topics.get_mut(&id) else {
+        let Some(topic) = self.topics.get_mut(id) else {
             return;
         };
         topic.try_candidate(&event.body);
@@ -151,10 +151,10 @@ impl Bus {
                 self.counters.duplicates += 1;
                 continue;
             }
-            let Some(topic) = self.topics.get_mut(&appending.topic) else {
+            let Some((topic, tails)) = self.topics.with_tails(appending.topic) else {
                 continue;
             };
-            let keep = topic.members > 0 && self.tail_bytes < self.limits.tail_bytes_total_max;
+            let keep = topic.keeps_tail(tails, &self.limits);
             let Some(log) = topic.logs.get_mut(at.partition.0 as usize) else {
                 continue;
             };
@@ -171,10 +171,8 @@ impl Bus {
             }
             let Appending { stream, body, .. } = appending;
             let event = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };
-            self.tail_bytes -= log.tail_bytes;
-            log.append(Arc::new(event), keep);
-            self.tail_bytes += log.tail_bytes;
-            self.to_deliver.extend(topic.groups.values());
+            log.append(Arc::new(event), keep, tails);
+            self.agenda.deliver_all(topic.groups.values().copied());
         }
     }
 
@@ -211,9 +209,9 @@ impl Bus {
     ) -> Result<(), BusError> {
         let mut ops = Vec::new();
         let id = self.topic_or_create(topic, &mut ops)?;
-        let token = self.token();
-        let nonce = self.nonce(token);
-        let Some(state) = self.topics.get_mut(&id) else {
+        let token = self.pending.next_token();
+        let nonce = self.pending.nonce(token);
+        let Some(state) = self.topics.get_mut(id) else {
             return Ok(());
         };
         state.try_candidate(&event.body);
@@ -227,7 +225,7 @@ impl Bus {
         };
         let stream = &appending.stream;
         let row = DueRow::of(stream, event_id.clone(), &event.body, durability, dedupe_window_ms);
-        self.due.any = true;
+        self.due.note_delayed();
         let waits_until = match by {
             DueBy::Wall => due,
             DueBy::Elapsed => {

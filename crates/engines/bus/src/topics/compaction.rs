@@ -32,10 +32,16 @@ const NEXT_LOOK_MS: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct CompactionState {
-    pub(crate) wake: Option<Mono>,
+    wake: Option<Mono>,
     /// The last stream that had its turn.
     after: Option<(TopicId, u32)>,
     pass: Option<Pass>,
+}
+
+impl CompactionState {
+    pub(crate) fn wake(&self) -> Option<Mono> {
+        self.wake
+    }
 }
 
 /// State of compaction for a log; forgotten at a restart, after which the first pass looks at everything.
@@ -92,7 +98,7 @@ impl Bus {
 
     pub(crate) fn wake_compaction(&mut self, now: Now) {
         let asleep = self.compaction.wake.is_none_or(|wake| wake > now.mono);
-        if asleep || self.stopping {
+        if asleep || self.life.is_stopping() {
             return;
         }
         self.compaction.wake = None;
@@ -110,7 +116,7 @@ impl Bus {
             return;
         };
         self.compaction.after = Some((topic, partition));
-        let Some(log) = self.topics.get(&topic).and_then(|topic| topic.logs.get(partition as usize)) else {
+        let Some(log) = self.topics.get(topic).and_then(|topic| topic.logs.get(partition as usize)) else {
             return;
         };
         self.compaction.pass = Some(Pass {
@@ -139,8 +145,8 @@ impl Bus {
         let spent_before = self.spent_before(now);
         let from = self.compaction.after.map_or(TopicId(0), |(topic, _)| topic);
         let streams =
-            self.topics.range(from..).filter(|(_, topic)| topic.config.compact).flat_map(|(id, topic)| {
-                topic.logs.iter().zip(0u32..).map(|(log, partition)| ((*id, partition), log))
+            self.topics.from(from).filter(|(_, topic)| topic.config.compact).flat_map(|(id, topic)| {
+                topic.logs.iter().zip(0u32..).map(move |(log, partition)| ((id, partition), log))
             });
         let mut due = streams.filter(|(at, log)| {
             self.compaction.after.is_none_or(|after| *at > after) && log.compacted.is_due(log, spent_before)
@@ -157,7 +163,8 @@ impl Bus {
     /// Takes the pass's next step: removes the offsets in `gone`, reads the next page, or ends the pass.
     fn go_on(&mut self, now: Now) {
         let Some(mut pass) = self.compaction.pass.take() else { return };
-        let Some(topic) = self.topics.get(&pass.topic).filter(|topic| topic.config.compact && !self.stopping)
+        let stopping = self.life.is_stopping();
+        let Some(topic) = self.topics.get(pass.topic).filter(|topic| topic.config.compact && !stopping)
         else {
             return self.give_up(now);
         };
@@ -174,11 +181,10 @@ impl Bus {
         if pass.at >= pass.end {
             return self.finish(now, &pass);
         }
-        let token = self.token();
+        let token = self.pending.begin(Pending::Compact);
         pass.token = token;
         let from = Offset(pass.at);
         self.compaction.pass = Some(pass);
-        self.pending.insert(token, Pending::Compact);
         let (events_max, bytes_max) = (PAGE_EVENTS_MAX, self.limits.fetched_bytes_max);
         self.effects.push(Effect::Read { token, stream, from, events_max, bytes_max });
     }
@@ -224,7 +230,7 @@ impl Bus {
 
     fn finish(&mut self, now: Now, pass: &Pass) {
         self.compaction.wake = Some(now.mono + NEXT_LOOK_MS);
-        let Some(topic) = self.topics.get_mut(&pass.topic) else { return };
+        let Some(topic) = self.topics.get_mut(pass.topic) else { return };
         let Some(log) = topic.logs.get_mut(pass.partition as usize) else { return };
         log.compacted = Compacted { to: pass.end, kept: pass.kept, tombstone: pass.tombstone };
         // Moves the log's start, so that readers need not walk through its empty beginning.

@@ -68,11 +68,17 @@ fn is_old(now: Mono, (at, _): &(Mono, Offset), age_ms: u64) -> bool {
 
 #[derive(Debug, Default)]
 pub(crate) struct RetentionState {
-    pub(crate) wake: Option<Mono>,
+    wake: Option<Mono>,
     /// The last topic that was looked at in the round under way.
     after: Option<TopicId>,
     /// Events that were removed since the last round began, of topics of users.
     removed: BTreeMap<TopicId, u64>,
+}
+
+impl RetentionState {
+    pub(crate) fn wake(&self) -> Option<Mono> {
+        self.wake
+    }
 }
 
 impl Bus {
@@ -83,7 +89,7 @@ impl Bus {
     }
 
     pub(crate) fn wake_retention(&mut self, now: Now) {
-        if self.retention.wake.is_none_or(|wake| wake > now.mono) || self.stopping {
+        if self.retention.wake.is_none_or(|wake| wake > now.mono) || self.life.is_stopping() {
             return;
         }
         self.retention.wake = None;
@@ -94,9 +100,9 @@ impl Bus {
         };
         let round: Vec<TopicId> = self
             .topics
-            .range(from..)
+            .from(from)
             .filter(|(_, topic)| limited(topic))
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
             .take(TOPICS_PER_LOOK_MAX)
             .collect();
         self.retention.after = None;
@@ -113,7 +119,7 @@ impl Bus {
 
     fn look_at(&mut self, now: Now, id: TopicId) {
         let trusts_all = self.sabotaged(Sabotage::TrustEveryAge);
-        let Some(topic) = self.topics.get_mut(&id) else { return };
+        let Some(topic) = self.topics.get_mut(id) else { return };
         let age_ms = topic.config.retention_ms;
         let believed_ms = age_ms.filter(|ms| trusts_all || self.ages.believes(now, *ms));
         let counted_from = if trusts_all { now.wall } else { self.ages.latest(now) };
@@ -130,21 +136,21 @@ impl Bus {
         for (stream, start) in found {
             self.start_found(now, id, stream.partition.0, start);
             if older_than.is_some() || bytes_max.is_some() {
-                let token = self.token();
-                self.pending.insert(token, Pending::FindStart { topic: id, partition: stream.partition.0 });
+                let pending = Pending::FindStart { topic: id, partition: stream.partition.0 };
+                let token = self.pending.begin(pending);
                 self.effects.push(Effect::FindStart { token, stream, older_than, bytes_max });
             }
         }
     }
 
     pub(crate) fn start_found(&mut self, now: Now, topic: TopicId, partition: u32, start: Offset) {
-        let Some(state) = self.topics.get(&topic) else {
+        let Some(state) = self.topics.get(topic) else {
             return;
         };
         let Some(log) = state.logs.get(partition as usize) else {
             return;
         };
-        if start <= log.start || self.stopping {
+        if start <= log.start || self.life.is_stopping() {
             return;
         }
         let ops = vec![Op::Trim { stream: state.key.stream(Partition(partition)), start }];
@@ -155,14 +161,14 @@ impl Bus {
     /// Emits notes about removed events, once per round, so that a topic with many partitions is noted once.
     pub(crate) fn tell_removed(&mut self) {
         for (id, events) in std::mem::take(&mut self.retention.removed) {
-            if let Some(topic) = self.topics.get(&id).map(|topic| topic.key.clone()) {
+            if let Some(topic) = self.topics.get(id).map(|topic| topic.key.clone()) {
                 self.note(Note::Removed { topic, events });
             }
         }
     }
 
     pub(crate) fn trimmed(&mut self, topic: TopicId, partition: u32, start: Offset) {
-        let Some(state) = self.topics.get_mut(&topic) else {
+        let Some(state) = self.topics.get_mut(topic) else {
             return;
         };
         if let Some(log) = state.logs.get_mut(partition as usize) {
@@ -172,6 +178,6 @@ impl Bus {
                 *self.retention.removed.entry(topic).or_default() += events;
             }
         }
-        self.to_deliver.extend(state.groups.values());
+        self.agenda.deliver_all(state.groups.values().copied());
     }
 }

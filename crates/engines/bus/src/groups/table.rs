@@ -1,0 +1,132 @@
+//! All groups, and the sums that are kept over them.
+
+use std::collections::BTreeMap;
+
+use millrace_model::{Filter, Group};
+
+use crate::groups::cursor::Cursor;
+use crate::groups::group::{CursorRef, GroupId, GroupState};
+use crate::groups::members::Members;
+use crate::topics::table::Topics;
+use crate::topics::topic::Topic;
+
+#[derive(Debug, Default)]
+pub(crate) struct Groups {
+    by_id: BTreeMap<GroupId, GroupState>,
+    /// The number of the group that was created last; no number is used again.
+    created: u32,
+    /// Bytes of events read ahead, for all groups together.
+    fetched_bytes: usize,
+    /// How many keys have a remembered member, over all sticky groups.
+    sticky_keys: usize,
+    /// How many events wait for their key or its member, over all sticky groups.
+    sticky_waiting: usize,
+}
+
+/// A cursor with its group and its topic.
+pub(crate) struct Located<'a> {
+    pub(crate) topic: &'a mut Topic,
+    pub(crate) name: &'a Group,
+    pub(crate) filter: &'a Filter,
+    pub(crate) members: &'a mut Members,
+    pub(crate) cursor: &'a mut Cursor,
+}
+
+impl Groups {
+    pub(crate) fn get(&self, id: GroupId) -> Option<&GroupState> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: GroupId) -> Option<&mut GroupState> {
+        self.by_id.get_mut(&id)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn ids(&self) -> Vec<GroupId> {
+        self.by_id.keys().copied().collect()
+    }
+
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut GroupState> {
+        self.by_id.values_mut()
+    }
+
+    pub(crate) fn insert(&mut self, group: GroupState) -> GroupId {
+        self.created += 1;
+        let id = GroupId(self.created);
+        self.by_id.insert(id, group);
+        id
+    }
+
+    pub(crate) fn remove(&mut self, id: GroupId) -> Option<GroupState> {
+        let group = self.by_id.remove(&id)?;
+        self.fetched_bytes -= group.fetched_bytes();
+        self.sticky_keys = self.sticky_keys.saturating_sub(group.members.keys());
+        self.sticky_waiting = self.sticky_waiting.saturating_sub(group.waiting_counted());
+        Some(group)
+    }
+
+    pub(crate) fn cursor_mut(&mut self, at: CursorRef) -> Option<&mut Cursor> {
+        self.by_id.get_mut(&at.group)?.cursors.get_mut(at.partition as usize)
+    }
+
+    /// Returns the topic, the group and the cursor that a reference names. `None` if the group was deleted since the
+    /// reference was taken: the agenda and the effects under way keep references.
+    pub(crate) fn locate<'a>(&'a mut self, topics: &'a mut Topics, at: CursorRef) -> Option<Located<'a>> {
+        let GroupState { topic, name, filter, members, cursors, .. } = self.by_id.get_mut(&at.group)?;
+        let topic = topics.get_mut(*topic)?;
+        let cursor = cursors.get_mut(at.partition as usize)?;
+        Some(Located { topic, name, filter, members, cursor })
+    }
+
+    pub(crate) fn fetched_bytes(&self) -> usize {
+        self.fetched_bytes
+    }
+
+    /// Bytes of events read ahead for one group; 0 if it was deleted.
+    pub(crate) fn fetched_bytes_of(&self, id: GroupId) -> usize {
+        self.get(id).map_or(0, GroupState::fetched_bytes)
+    }
+
+    /// Updates the total of `fetched_bytes`. To be called after anything that may have changed what the group has read
+    /// ahead; `before` is the group's number of bytes before that.
+    pub(crate) fn account_fetched(&mut self, id: GroupId, before: usize) {
+        let after = self.fetched_bytes_of(id);
+        self.fetched_bytes = (self.fetched_bytes + after).saturating_sub(before);
+    }
+
+    pub(crate) fn sticky_waiting(&self) -> usize {
+        self.sticky_waiting
+    }
+
+    /// Counts one more waiting event. The count holds until `account_waiting` counts anew, so that one group cannot
+    /// pass the bound by far.
+    pub(crate) fn count_waiting(&mut self, id: GroupId) {
+        if let Some(group) = self.by_id.get_mut(&id) {
+            group.set_waiting_counted(group.waiting_counted() + 1);
+            self.sticky_waiting += 1;
+        }
+    }
+
+    /// Counts a group's waiting events anew. To be called after anything that may have changed their number.
+    pub(crate) fn account_waiting(&mut self, id: GroupId) {
+        let Some(group) = self.by_id.get_mut(&id) else { return };
+        let waiting = group.cursors.iter().map(|cursor| cursor.window.unsent()).sum();
+        let before = group.set_waiting_counted(waiting);
+        self.sticky_waiting = (self.sticky_waiting + waiting).saturating_sub(before);
+    }
+
+    pub(crate) fn sticky_keys(&self) -> usize {
+        self.sticky_keys
+    }
+
+    /// Changes which member keys of a group belong to, and keeps the total.
+    pub(crate) fn change_keys(&mut self, id: GroupId, change: impl FnOnce(&mut GroupState)) {
+        let Some(group) = self.by_id.get_mut(&id) else { return };
+        let before = group.members.keys();
+        change(group);
+        self.sticky_keys = (self.sticky_keys + group.members.keys()).saturating_sub(before);
+    }
+}

@@ -1,0 +1,120 @@
+//! All topics, by number and by name, and the sums that are kept over them.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use millrace_model::TopicKey;
+
+use crate::interface::reply::BusError;
+use crate::topics::schema::TopicSchema;
+use crate::topics::topic::{TailBytes, Topic, TopicId};
+
+#[derive(Debug, Default)]
+pub(crate) struct Topics {
+    by_id: BTreeMap<TopicId, Topic>,
+    /// The number of each topic in `by_id`.
+    ids: BTreeMap<TopicKey, TopicId>,
+    /// The number of the topic that was created last; no number is used again.
+    created: u32,
+    tail_bytes: TailBytes,
+    /// How many topics have a schema, and the bytes of these schemas' documents.
+    schemas: usize,
+    schemas_bytes: usize,
+}
+
+impl Topics {
+    pub(crate) fn get(&self, id: TopicId) -> Option<&Topic> {
+        self.by_id.get(&id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: TopicId) -> Option<&mut Topic> {
+        self.by_id.get_mut(&id)
+    }
+
+    /// Returns a topic whose tails are to change, and the total that has to follow.
+    pub(crate) fn with_tails(&mut self, id: TopicId) -> Option<(&mut Topic, &mut TailBytes)> {
+        Some((self.by_id.get_mut(&id)?, &mut self.tail_bytes))
+    }
+
+    pub(crate) fn id(&self, key: &TopicKey) -> Option<TopicId> {
+        self.ids.get(key).copied()
+    }
+
+    pub(crate) fn known(&self, key: &TopicKey) -> Result<TopicId, BusError> {
+        self.id(key).ok_or_else(|| BusError::UnknownTopic(key.clone()))
+    }
+
+    /// Returns the table's own copy of the name: the copies of one name share their bytes.
+    pub(crate) fn shared_key(&self, key: &TopicKey) -> Option<(TopicKey, TopicId)> {
+        self.ids.get_key_value(key).map(|(key, id)| (key.clone(), *id))
+    }
+
+    pub(crate) fn contains(&self, key: &TopicKey) -> bool {
+        self.ids.contains_key(key)
+    }
+
+    pub(crate) fn named(&self, key: &TopicKey) -> Option<&Topic> {
+        self.get(self.id(key)?)
+    }
+
+    pub(crate) fn named_mut(&mut self, key: &TopicKey) -> Option<&mut Topic> {
+        self.get_mut(self.id(key)?)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    pub(crate) fn values(&self) -> impl Iterator<Item = &Topic> {
+        self.by_id.values()
+    }
+
+    pub(crate) fn from(&self, id: TopicId) -> impl Iterator<Item = (TopicId, &Topic)> {
+        self.by_id.range(id..).map(|(id, topic)| (*id, topic))
+    }
+
+    /// In the order of their names.
+    pub(crate) fn by_name(&self, after: Option<&TopicKey>) -> impl Iterator<Item = &Topic> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.ids.range::<TopicKey, _>((from, Bound::Unbounded)).filter_map(|(_, id)| self.by_id.get(id))
+    }
+
+    pub(crate) fn insert(&mut self, topic: Topic) -> TopicId {
+        self.created += 1;
+        let id = TopicId(self.created);
+        self.ids.insert(topic.key.clone(), id);
+        self.by_id.insert(id, topic);
+        id
+    }
+
+    pub(crate) fn remove(&mut self, key: &TopicKey) -> Option<Topic> {
+        let id = self.ids.remove(key)?;
+        let mut topic = self.by_id.remove(&id)?;
+        topic.drop_tails(&mut self.tail_bytes);
+        Some(topic)
+    }
+
+    pub(crate) fn tail_bytes(&self) -> usize {
+        self.tail_bytes.get()
+    }
+
+    pub(crate) fn schemas(&self) -> usize {
+        self.schemas
+    }
+
+    pub(crate) fn schemas_bytes(&self) -> usize {
+        self.schemas_bytes
+    }
+
+    /// Updates the totals of schemas when a topic's schema changes from `before` to `after`.
+    pub(crate) fn account_schema(
+        &mut self,
+        before: Option<&Arc<TopicSchema>>,
+        after: Option<&Arc<TopicSchema>>,
+    ) {
+        let bytes = |schema: Option<&Arc<TopicSchema>>| schema.map_or(0, |schema| schema.bytes);
+        self.schemas = self.schemas + usize::from(after.is_some()) - usize::from(before.is_some());
+        self.schemas_bytes = (self.schemas_bytes + bytes(after)).saturating_sub(bytes(before));
+    }
+}
