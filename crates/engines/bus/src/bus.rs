@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use millrace_model::{
-    Batch, Check, Durability, Elapsed, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys,
+    Batch, Broken, Check, Durability, Elapsed, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys,
 };
 
 use crate::agenda::Agenda;
@@ -61,6 +61,8 @@ pub struct Bus {
     pub(crate) totals: Totals,
     pub(crate) counters: Counters,
     pub(crate) life: Life,
+    /// Counts states that cannot occur.
+    pub(crate) broken: Broken,
 }
 
 impl Bus {
@@ -82,6 +84,7 @@ impl Bus {
             totals: Totals::default(),
             counters: Counters::default(),
             life: Life::default(),
+            broken: Broken::default(),
             limits,
         }
     }
@@ -153,6 +156,11 @@ impl Bus {
         let background =
             [self.due.wake(), self.retention.wake(), self.compaction.wake(), self.elsewhere.wake()];
         background.into_iter().chain([self.agenda.next_wake()]).flatten().min()
+    }
+
+    /// Returns how often the engine found itself in a state that cannot occur, and went on: 0 unless it has a bug.
+    pub fn never_count(&self) -> u64 {
+        self.broken.count()
     }
 
     fn request(
@@ -339,7 +347,7 @@ impl Bus {
 
     /// Registers when the cursor must be woken, if that is earlier than its registered time.
     pub(crate) fn wake_at(&mut self, at: CursorRef, when: Mono) {
-        let Some(cursor) = self.groups.cursor_mut(at) else { return };
+        let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) else { return };
         if let Ok(before) = cursor.register_wake(when) {
             self.agenda.wake(at, when, before);
         }

@@ -42,7 +42,9 @@ impl Bus {
         let greedy = self.sabotaged(Sabotage::CommitPassesHole);
         let heedless = self.sabotaged(Sabotage::AckCompletesLaterDelivery);
         let silent = self.sabotaged(Sabotage::NoWakeOnAck);
-        let Some(Located { topic, members, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+        let Some(Located { topic, members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return Ok(());
         };
         if ack.offset.0 > cursor.window.sent_through() {
@@ -110,7 +112,7 @@ impl Bus {
             let max = self.limits.delay_ms_max;
             return Err(BusError::OutOfRange { what: "delay_ms", found: ms, max });
         }
-        let Some(cursor) = self.groups.cursor_mut(at) else {
+        let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) else {
             return Ok(());
         };
         if nack.offset.0 > cursor.window.sent_through() {
@@ -134,7 +136,7 @@ impl Bus {
         {
             self.note(Note::Nacked { at: place, agent: self.agent_of(conn), reason: reason.clone() });
         }
-        if let Some(cursor) = self.groups.cursor_mut(at) {
+        if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
             cursor.window.refuse(nack.offset.0);
         }
         self.requeue(now, at, nack.offset.0, Some(&reason), nack.delay_ms);
@@ -150,7 +152,9 @@ impl Bus {
     pub(crate) fn give_back(&mut self, to: ReplyTo, given: GiveBack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &given.topic, &given.group, given.partition)?;
         let offset = given.offset.0;
-        let Some(Located { members, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+        let Some(Located { members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return Ok(());
         };
         if !cursor.window.get(offset).is_some_and(|open| open.is_leased_to(conn)) {

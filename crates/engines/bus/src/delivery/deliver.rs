@@ -1,6 +1,6 @@
 //! Delivery: choosing the member that gets an event, and deciding what follows when the delivery fails.
 
-use millrace_model::{Now, Offset, TICK_MS};
+use millrace_model::{Now, Offset, TICK_MS, never};
 
 use crate::bus::Bus;
 use crate::groups::cursor::{Fetched, Leased, Open, OpenState, Requeue, Woken};
@@ -48,7 +48,9 @@ impl Bus {
     /// Sends one event to one member. Returns false when there is no event, or no member to take it.
     fn send_one(&mut self, now: Now, at: CursorRef) -> bool {
         let ignore_window = self.sabotaged(Sabotage::IgnoreWindow);
-        let Some(Located { topic, members, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+        let Some(Located { topic, members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return false;
         };
         let again = cursor.window.next_ready();
@@ -88,7 +90,8 @@ impl Bus {
     pub(crate) fn lease(&mut self, now: Now, at: CursorRef, offset: u64, conn: ConnId) {
         let (count_high, twice) =
             (self.sabotaged(Sabotage::CountTooHigh), self.sabotaged(Sabotage::DoubleLease));
-        let Some(Located { topic, name, members, cursor, .. }) = self.groups.locate(&mut self.topics, at)
+        let Some(Located { topic, name, members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
             return;
         };
@@ -97,6 +100,7 @@ impl Bus {
         let Some(Leased { event, attempts }) =
             cursor.lease(offset, (conn, deadline), bytes_max, |key| KeyHash::of(seed, key))
         else {
+            never!(self.broken, "offset {offset} of {at:?} is to be sent, and is not in memory");
             return;
         };
         let attempts = attempts + u32::from(count_high);
@@ -119,10 +123,11 @@ impl Bus {
     /// already.
     pub(crate) fn hold_back(&mut self, now: Now, at: CursorRef, state: OpenState) -> bool {
         let seed = self.seed;
-        let Some(cursor) = self.groups.cursor_mut(at) else {
+        let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) else {
             return false;
         };
         if cursor.hold_back(state, |key| KeyHash::of(seed, key)).is_none() {
+            never!(self.broken, "an event of {at:?} is to be held back, and none was read");
             return false;
         }
         match state {
@@ -144,10 +149,13 @@ impl Bus {
         delay_ms: Option<u64>,
     ) {
         let elapsed = self.elapsed.at(now);
-        let Some(Located { topic, members, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+        let Some(Located { topic, members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return;
         };
         let Some(open) = cursor.window.get(offset) else {
+            never!(self.broken, "the delivery of offset {offset} of {at:?} failed, but the offset is done");
             return;
         };
         let (attempts, holder) = (open.attempts(), open.holder());
@@ -185,6 +193,7 @@ impl Bus {
     /// Wakes the cursors that are due: for expired leases, waits that are over, flushes and reads.
     pub(crate) fn wake_cursors(&mut self, now: Now) {
         while let Some(at) = self.agenda.take_due(now.mono) {
+            // The group may have been deleted since its cursor was registered.
             let Some(cursor) = self.groups.cursor_mut(at) else {
                 continue;
             };

@@ -1,6 +1,6 @@
 //! Reading events for a group: from the in-memory tail of the log if that reaches back far enough, else from the store.
 
-use millrace_model::{Now, Offset, Partition};
+use millrace_model::{Now, Offset, Partition, never};
 
 use crate::bus::Bus;
 use crate::groups::cursor::OpenState;
@@ -20,10 +20,13 @@ impl Bus {
     pub(crate) fn fetch(&mut self, now: Now, at: CursorRef) {
         let limits = &self.limits;
         let crowded = self.groups.fetched_bytes() >= limits.fetched_bytes_total_max;
-        let Some(Located { topic, filter, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+        let Some(Located { topic, filter, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return;
         };
         let Some(log) = topic.logs.get(at.partition as usize) else {
+            never!(self.broken, "{at:?} has a cursor and no log");
             return;
         };
         let enough = cursor.ahead.is_full(limits) || cursor.ahead.len() >= FETCHED_LOW;
@@ -68,7 +71,7 @@ impl Bus {
     /// Schedules a flush if a filter or a hole in the log skipped offsets: that moves the commit, which has to be
     /// written some time.
     fn note_progress(&mut self, now: Now, at: CursorRef, before: u64) {
-        let Some(cursor) = self.groups.cursor_mut(at) else { return };
+        let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) else { return };
         let read = cursor.ahead.next() - before;
         if read > cursor.ahead.len() as u64 || cursor.ahead.is_empty() {
             self.flush_soon(now, at);
@@ -77,7 +80,7 @@ impl Bus {
 
     fn flush_soon(&mut self, now: Now, at: CursorRef) {
         let flush_at = now.mono + self.limits.delivered_flush_ms;
-        let Some(cursor) = self.groups.cursor_mut(at) else { return };
+        let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) else { return };
         if cursor.flush.due_at().is_none() {
             cursor.flush.request_by(flush_at);
             self.wake_at(at, flush_at);
@@ -89,7 +92,9 @@ impl Bus {
             Some(Pending::Read { cursor }) => self.page_read(now, token, cursor, page),
             Some(Pending::Compact) => self.compaction_read(now, token, page),
             Some(Pending::Refetch { cursor, offset }) => self.refetched(now, cursor, offset, page),
-            _ => {}
+            Some(other) => never!(self.broken, "a page is the answer to {other:?}"),
+            // Given up when the store failed.
+            None => {}
         }
     }
 
@@ -121,7 +126,8 @@ impl Bus {
     /// Reads a single event again. Returns false when enough such reads are under way: the end of one of them wakes the
     /// group again.
     pub(crate) fn refetch(&mut self, at: CursorRef, offset: u64) -> bool {
-        let Some(Located { topic, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+        let Some(Located { topic, cursor, .. }) = self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return false;
         };
         if !cursor.begin_refetch(offset) {
@@ -173,7 +179,10 @@ impl Bus {
 
     /// Drops from the in-memory tails the events that every group at the tail has read.
     pub(crate) fn trim_tails(&mut self, topic: TopicId) {
-        let Some((topic, tails)) = self.topics.with_tails(topic) else { return };
+        let Some((topic, tails)) = self.topics.with_tails(topic) else {
+            never!(self.broken, "there is no topic {topic:?} to trim");
+            return;
+        };
         for (log, partition) in topic.logs.iter_mut().zip(0usize..) {
             let Some(first) = log.tail_start() else { continue };
             let groups = topic.groups.values().filter_map(|id| self.groups.get(*id));

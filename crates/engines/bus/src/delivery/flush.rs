@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use millrace_model::{
-    BATCH_BYTES_MAX, Now, Offset, Op, Partition, Space, Timestamp, TopicConfig, TopicKey, keys,
+    BATCH_BYTES_MAX, Now, Offset, Op, Partition, Space, Timestamp, TopicConfig, TopicKey, keys, never,
 };
 
 use crate::bus::Bus;
@@ -40,7 +40,9 @@ impl Bus {
         let apart = self.sabotaged(Sabotage::DeadLetterApart);
         let (mut ops, mut appends) = (Vec::new(), Vec::new());
         let more = self.bury(now, at, &mut ops, &mut appends);
-        let Some(Located { topic, name, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+        let Some(Located { topic, name, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return;
         };
         let durability = topic.durability(&self.limits);
@@ -80,7 +82,7 @@ impl Bus {
                 buried,
                 Pending::MoveDue { by: millrace_model::DueBy::Wall, appends },
             );
-            if let Some(cursor) = self.groups.cursor_mut(at) {
+            if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
                 cursor.flush.begin(token);
             }
             return;
@@ -89,7 +91,7 @@ impl Bus {
         let (committed, since) = (row.committed, row.updated);
         let pending = Pending::Flush { cursor: at, committed, since, confirms, appends };
         let token = self.commit(now, durability, ops, pending);
-        if let Some(cursor) = self.groups.cursor_mut(at) {
+        if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
             cursor.flush.begin(token);
         }
         if more {
@@ -103,7 +105,9 @@ impl Bus {
         let mut bytes = 0;
         let private = self.groups.get(at.group).is_some_and(|group| self.is_listed(&group.key));
         loop {
-            let Some(Located { name, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+            let Some(Located { name, cursor, .. }) =
+                self.groups.must_locate(&mut self.topics, at, &self.broken)
+            else {
                 return false;
             };
             let Some((_, open)) = cursor.window.next_dead_letter() else { return false };
@@ -114,7 +118,10 @@ impl Bus {
             }
             bytes += size;
             cursor.take_dead_letter();
-            let Some(Letter { topic, letter, mirror }) = letter else { continue };
+            let Some(Letter { topic, letter, mirror }) = letter else {
+                never!(self.broken, "a dead letter of {at:?} has no body, or nowhere to go");
+                continue;
+            };
             if let Some((mirror, mirrored)) = mirror {
                 let mirror = self.system_topic(now, &mirror, ops);
                 self.push_append(mirror, mirrored, ops, appends);
@@ -141,6 +148,7 @@ impl Bus {
     pub(crate) fn flush_refused(&mut self, now: Now, at: CursorRef, letters: &[Appending]) {
         self.write_topics_again(now, letters);
         let until = now.mono + self.limits.read_retry_ms;
+        // The group may have been deleted while its cursor was being written.
         let Some(cursor) = self.groups.cursor_mut(at) else { return };
         let letters = cursor.put_back_flush(until) as u64;
         self.counters.dead_lettered = self.counters.dead_lettered.saturating_sub(letters);
@@ -164,6 +172,7 @@ impl Bus {
 
     pub(crate) fn flushed(&mut self, at: CursorRef, committed: Offset, since: Option<Timestamp>) {
         let silent = self.sabotaged(Sabotage::NoWakeOnAck);
+        // The group may have been deleted while its cursor was being written.
         let Some(cursor) = self.groups.cursor_mut(at) else { return };
         cursor.end_flush(committed, since);
         let (again, wake) = (cursor.flush.is_requested(), cursor.flush.due_at());

@@ -1,6 +1,6 @@
 //! Administration of the groups of a topic: listing them with their positions, and deleting one.
 
-use millrace_model::{Group, Now, Offset, Op, Space, TopicKey, keys};
+use millrace_model::{Group, Now, Offset, Op, Space, TopicKey, keys, never};
 
 use crate::bus::Bus;
 use crate::groups::group::{GroupId, GroupState};
@@ -66,6 +66,7 @@ impl Bus {
     /// (`gone`).
     pub(crate) fn forget_group(&mut self, id: GroupId, gone: &BusError, ops: &mut Vec<Op>) {
         let Some(group) = self.groups.remove(id) else {
+            never!(self.broken, "there is no group {id:?} to remove");
             return;
         };
         self.totals.cursors_gone(group.made_by.as_ref(), group.cursors.len() as u64);

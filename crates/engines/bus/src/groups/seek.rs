@@ -23,7 +23,7 @@ impl Bus {
         from: From,
     ) -> Result<(), BusError> {
         let id = self.topics.known(&topic)?;
-        let Some(state) = self.topics.get(id) else {
+        let Some(state) = self.topics.must(id, &self.broken) else {
             return Ok(());
         };
         let partitions = state.logs.len() as u32;
@@ -71,6 +71,7 @@ impl Bus {
             .get(at.group)
             .and_then(|group| self.topics.get(group.topic))
             .and_then(|topic| topic.logs.get(at.partition as usize));
+        // The group may have been deleted while the store was searched.
         let Some(log) = log else { return Offset::FIRST };
         match from {
             From::Earliest => log.start,
@@ -96,9 +97,8 @@ impl Bus {
         if self.groups.get(placement.group).is_some_and(|state| state.placed) {
             return;
         }
-        let Some(state) = self.groups.remove(placement.group) else {
-            return;
-        };
+        // The topic may have been deleted while the store was searched.
+        let Some(state) = self.groups.remove(placement.group) else { return };
         self.totals.cursors_gone(state.made_by.as_ref(), state.cursors.len() as u64);
         if let Some(topic) = self.topics.get_mut(state.topic) {
             topic.groups.remove(&state.name);
@@ -142,6 +142,7 @@ impl Bus {
         // All cursors of a placement belong to its group.
         let fetched_before = self.groups.fetched_bytes_of(placement.group);
         for (at, next) in placement.cursors.iter().zip(&placement.next) {
+            // The group may have been deleted while the store was searched: see `placement_durable`.
             let Some(Located { topic, name, members, cursor, .. }) =
                 self.groups.locate(&mut self.topics, *at)
             else {
@@ -216,9 +217,8 @@ impl Bus {
 
     fn set_filter(&mut self, group: GroupId, filter: &Filter, ops: &mut Vec<Op>) {
         let fetched_before = self.groups.fetched_bytes_of(group);
-        let Some(state) = self.groups.get_mut(group) else {
-            return;
-        };
+        // The group may have been deleted while the store was searched.
+        let Some(state) = self.groups.get_mut(group) else { return };
         if state.filter != *filter {
             state.filter = filter.clone();
             for (cursor, partition) in state.cursors.iter_mut().zip(0..) {

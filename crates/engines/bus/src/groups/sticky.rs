@@ -44,7 +44,7 @@ impl Bus {
     /// partitions have changed.
     pub(crate) fn refresh_sticky(&mut self, group: GroupId) {
         let seed = self.seed;
-        let Some(state) = self.groups.get_mut(group) else { return };
+        let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
         let by_topic = self.topics.get(state.topic).is_some_and(|topic| topic.config.sticky);
         // Without members nothing is sent, and a sticky group stays sticky: what is known of its keys is kept for the
         // next member.
@@ -72,7 +72,7 @@ impl Bus {
     /// key may go to another member, unless another event of it is in flight (in a partition from before the topic
     /// grew).
     pub(crate) fn loosen_key(&mut self, at: CursorRef, offset: u64) {
-        let Some(state) = self.groups.get_mut(at.group) else { return };
+        let Some(state) = self.groups.must_mut(at.group, &self.broken) else { return };
         let open = state.cursors.get(at.partition as usize).and_then(|cursor| cursor.window.get(offset));
         let Some((key, last)) = open.and_then(|open| Some((open.key()?, open.last()?))) else { return };
         if !state.cursors.iter().any(|cursor| cursor.window.has_in_flight(key)) {
@@ -109,7 +109,11 @@ impl Bus {
 
     /// Makes events ready again whose member has room by now.
     fn recall_awaiting(&mut self, at: CursorRef) {
-        let Some(Located { members, cursor, .. }) = self.groups.locate(&mut self.topics, at) else { return };
+        let Some(Located { members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
+            return;
+        };
         for conn in cursor.window.awaited() {
             let room = if members.has_room(conn, &self.conns) { members.room_of(conn) } else { 0 };
             cursor.window.recall(conn, room);
@@ -125,7 +129,7 @@ impl Bus {
     fn open_next(&mut self, now: Now, at: CursorRef) -> Option<u64> {
         let (seed, limits, elapsed) = (self.seed, &self.limits, self.elapsed.instead_of_wall(now));
         let crowded = self.groups.sticky_waiting() >= limits.sticky_waiting_total_max;
-        let Located { topic, cursor, .. } = self.groups.locate(&mut self.topics, at)?;
+        let Located { topic, cursor, .. } = self.groups.must_locate(&mut self.topics, at, &self.broken)?;
         let (max_attempts, has_letters) = (topic.max_attempts(limits), topic.has_dead_letters());
         let fetched = cursor.ahead.first()?;
         let offset = fetched.offset();
@@ -143,7 +147,9 @@ impl Bus {
     /// Sends a ready event unless a lower one of its key is unfinished or its key's member has no room.
     fn send_in_order(&mut self, now: Now, at: CursorRef, offset: u64) -> bool {
         let forgetful = self.sabotaged(Sabotage::ForgetKeys);
-        let Some(Located { members, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
+        let Some(Located { members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return false;
         };
         let sendable = |state| state == OpenState::Ready || (forgetful && state == OpenState::Parked);

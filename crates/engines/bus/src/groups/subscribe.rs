@@ -1,6 +1,6 @@
 //! Joining and leaving a group.
 
-use millrace_model::{Group, Mono, Now, Op, Partition, TopicKey};
+use millrace_model::{Group, Mono, Now, Op, Partition, TopicKey, never};
 
 use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
@@ -37,9 +37,8 @@ impl Bus {
         let ReplyTo::Conn { conn, .. } = to else {
             return Err(BusError::NeedsConnection);
         };
-        let Some(connection) = self.conns.get(conn) else {
-            return Ok(());
-        };
+        // Nobody is left to subscribe.
+        let Some(connection) = self.conns.get(conn) else { return Ok(()) };
         if waited {
             // The access lists may have changed while the subscription waited, and it may be about to move the group
             // (`reset`).
@@ -77,7 +76,7 @@ impl Bus {
         subscribe: Subscribe,
         waited: bool,
     ) -> Result<(), BusError> {
-        let Some(state) = self.groups.get_mut(group) else {
+        let Some(state) = self.groups.must_mut(group, &self.broken) else {
             return Ok(());
         };
         let others = state.members.conns().filter(|member| *member != conn).count();
@@ -152,7 +151,7 @@ impl Bus {
         subscribe: Subscribe,
         ops: Vec<Op>,
     ) -> Result<(), BusError> {
-        let Some(state) = self.topics.get_mut(topic) else {
+        let Some(state) = self.topics.must_mut(topic, &self.broken) else {
             return Ok(());
         };
         let max = self.limits.groups_per_topic_max;
@@ -200,12 +199,9 @@ impl Bus {
             return self.refuse_join(to, subscribe, error);
         }
         let leaving = self.end_join(to, subscribe);
-        let Some(connection) = self.conns.get_mut(conn) else {
-            return;
-        };
-        let Some(state) = self.groups.get_mut(group) else {
-            return;
-        };
+        // The connection may have been closed while the group was placed.
+        let Some(connection) = self.conns.get_mut(conn) else { return };
+        let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
         let window = self.limits.window_of(subscribe);
         let before = state.members.join(conn, window, subscribe.ack_mode, subscribe.sticky);
         self.totals.window_changed(connection.by(), before.unwrap_or(0), window);
@@ -226,7 +222,9 @@ impl Bus {
         self.reply(to, reply);
         if let Some(to) = leaving {
             let left = self.unsubscribe(now, to, subscribe.topic.clone(), subscribe.group.clone());
-            debug_assert!(left.is_ok(), "it has just joined");
+            if left.is_err() {
+                never!(self.broken, "{conn:?} has just joined {group:?} and is not a member");
+            }
         }
     }
 
@@ -279,10 +277,11 @@ impl Bus {
     /// as which it subscribed.
     pub(crate) fn leave(&mut self, now: Now, conn: ConnId, by: &By, group: GroupId, departure: Departure) {
         let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
-        let Some(state) = self.groups.get_mut(group) else {
+        let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
+        let Some(member) = state.members.leave(conn) else {
+            never!(self.broken, "{conn:?} has a subscription and is not a member of {group:?}");
             return;
         };
-        let Some(member) = state.members.leave(conn) else { return };
         self.totals.window_changed(by, member.window(), 0);
         if let Some((topic, tails)) = self.topics.with_tails(state.topic) {
             topic.member_left(tails);
@@ -318,7 +317,7 @@ impl Bus {
                 self.requeue(now, at, *offset, Some("not acknowledged in time"), None);
             } else if !blamed || all {
                 self.requeue(now, at, *offset, Some("the connection closed"), None);
-            } else if let Some(cursor) = self.groups.cursor_mut(at) {
+            } else if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
                 cursor.give_back(*offset);
                 self.counters.given_back += 1;
             }

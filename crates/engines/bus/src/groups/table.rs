@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{Filter, Group};
+use millrace_model::{Broken, Filter, Group, never};
 
 use crate::groups::cursor::Cursor;
 use crate::groups::group::{CursorRef, GroupId, GroupState};
@@ -33,12 +33,32 @@ pub(crate) struct Located<'a> {
 }
 
 impl Groups {
+    /// Returns the group, `None` if it was deleted.
     pub(crate) fn get(&self, id: GroupId) -> Option<&GroupState> {
         self.by_id.get(&id)
     }
 
     pub(crate) fn get_mut(&mut self, id: GroupId) -> Option<&mut GroupState> {
         self.by_id.get_mut(&id)
+    }
+
+    /// Returns a group that the caller knows to exist.
+    #[track_caller]
+    pub(crate) fn must(&self, id: GroupId, broken: &Broken) -> Option<&GroupState> {
+        let group = self.by_id.get(&id);
+        if group.is_none() {
+            never!(broken, "there is no group {id:?}");
+        }
+        group
+    }
+
+    #[track_caller]
+    pub(crate) fn must_mut(&mut self, id: GroupId, broken: &Broken) -> Option<&mut GroupState> {
+        let group = self.by_id.get_mut(&id);
+        if group.is_none() {
+            never!(broken, "there is no group {id:?}");
+        }
+        group
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -68,8 +88,34 @@ impl Groups {
         Some(group)
     }
 
+    /// Returns the cursor, `None` if its group was deleted.
     pub(crate) fn cursor_mut(&mut self, at: CursorRef) -> Option<&mut Cursor> {
         self.by_id.get_mut(&at.group)?.cursors.get_mut(at.partition as usize)
+    }
+
+    /// Returns a cursor that the caller knows to exist.
+    #[track_caller]
+    pub(crate) fn must_cursor_mut(&mut self, at: CursorRef, broken: &Broken) -> Option<&mut Cursor> {
+        let cursor = self.cursor_mut(at);
+        if cursor.is_none() {
+            never!(broken, "there is no cursor {at:?}");
+        }
+        cursor
+    }
+
+    /// Like `locate`, for a caller who knows that the group exists: it was looked up for the same input.
+    #[track_caller]
+    pub(crate) fn must_locate<'a>(
+        &'a mut self,
+        topics: &'a mut Topics,
+        at: CursorRef,
+        broken: &Broken,
+    ) -> Option<Located<'a>> {
+        let located = self.locate(topics, at);
+        if located.is_none() {
+            never!(broken, "there is no cursor {at:?}, or its topic is gone");
+        }
+        located
     }
 
     /// Returns the topic, the group and the cursor that a reference names. `None` if the group was deleted since the

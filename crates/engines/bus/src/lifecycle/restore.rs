@@ -75,6 +75,7 @@ impl Bus {
         let mut tries = AttemptRows::new();
         for (key, value) in &snapshot.tries {
             let row = AttemptRow::decode(key, value)?;
+            // A key that cannot be parsed is reported by `inspect.rs`.
             let Some((cursor, offset)) = key.rsplit_once('/') else {
                 continue;
             };
@@ -105,17 +106,14 @@ impl Bus {
         cursors: &mut BTreeMap<&str, CursorRow>,
         tries: &mut AttemptRows,
     ) {
-        let Some((topic, name)) = key.rsplit_once('/') else {
-            return;
-        };
+        // A key that cannot be parsed, or names no topic, is reported by `inspect.rs`.
+        let Some((topic, name)) = key.rsplit_once('/') else { return };
         let Ok(name) = Group::new(name) else { return };
         let Some((topic_key, id)) = TopicKey::parse(topic).ok().and_then(|key| self.topics.shared_key(&key))
         else {
             return;
         };
-        let Some(topic) = self.topics.get_mut(id) else {
-            return;
-        };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let mut group = GroupState::new(id, topic_key, name.clone(), row.filter, row.created);
         group.made_by = row.made_by;
         let mut found = false;

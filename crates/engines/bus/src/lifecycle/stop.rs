@@ -15,9 +15,7 @@ impl Bus {
         self.tell_removed();
         self.life.begin_stop();
         for group in self.groups.ids() {
-            let Some(state) = self.groups.get_mut(group) else {
-                continue;
-            };
+            let Some(state) = self.groups.must_mut(group, &self.broken) else { continue };
             state.members.clear();
             for (cursor, partition) in state.cursors.iter_mut().zip(0..) {
                 cursor.give_back_all();

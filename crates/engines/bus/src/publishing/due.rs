@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use millrace_model::{
-    Check, DueBy, DueEvent, Durability, Mono, Now, Op, Refusal, Timestamp, keys, set_aside,
+    Check, DueBy, DueEvent, Durability, Mono, Now, Op, Refusal, Timestamp, keys, never, set_aside,
 };
 
 use crate::bus::Bus;
@@ -111,8 +111,11 @@ impl Bus {
     }
 
     pub(crate) fn due_rows(&mut self, now: Now, token: Token, rows: Option<Vec<(String, Bytes)>>) {
-        let Some(Pending::ScanDue(by)) = self.pending.end(token) else {
-            return;
+        let by = match self.pending.end(token) {
+            Some(Pending::ScanDue(by)) => by,
+            Some(other) => return never!(self.broken, "rows are the answer to {other:?}"),
+            // Given up when the store failed.
+            None => return,
         };
         self.due.scanning = false;
         let time = self.now_by(now, by).wall;

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use millrace_model::{
-    DueBy, ElapsedRow, Mono, Now, Offset, Op, Space, Stream, Timestamp, TopicKey, TopicRow, keys,
+    DueBy, ElapsedRow, Mono, Now, Offset, Op, Space, Stream, Timestamp, TopicKey, TopicRow, keys, never,
 };
 
 use crate::bus::Bus;
@@ -147,6 +147,7 @@ impl Bus {
         let Some(id) = self.topics.id(&reach.stream.topic) else { return };
         let partition = reach.stream.partition.0;
         let Some((topic, tails)) = self.topics.with_tails(id) else { return };
+        // Another process may have given the topic more partitions than this engine knows.
         let Some(log) = topic.logs.get_mut(partition as usize) else { return };
         if reach.next > log.next {
             // This engine has not seen these events: groups at the tail read them from the store.
@@ -162,7 +163,12 @@ impl Bus {
     /// Handles a lookup. `found` is `None` when the topic could not be read just now, `Some(None)` when there is no
     /// such topic.
     pub(crate) fn topic_read(&mut self, now: Now, token: Token, found: Option<Option<StoredTopic>>) {
-        let Some(Pending::ReadTopic { topic }) = self.pending.end(token) else { return };
+        let topic = match self.pending.end(token) {
+            Some(Pending::ReadTopic { topic }) => topic,
+            Some(other) => return never!(self.broken, "a topic is the answer to {other:?}"),
+            // Given up when the store failed.
+            None => return,
+        };
         self.elsewhere.asked.remove(&topic);
         if self.elsewhere.doubts(&topic) {
             // A commit on this topic has begun meanwhile: its end looks the topic up again.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{
     Append, Appended, BATCH_BYTES_MAX, Delay, DeliverAt, DueBy, DueRow, Durability, Event, EventId, NewEvent,
-    Now, Op, TICK_MS, Timestamp, TopicKey,
+    Now, Op, TICK_MS, Timestamp, TopicKey, never,
 };
 
 use crate::bus::Bus;
@@ -132,7 +132,7 @@ impl Bus {
         ops: &mut Vec<Op>,
         appends: &mut Vec<Appending>,
     ) {
-        let Some(topic) = self.topics.get_mut(id) else {
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else {
             return;
         };
         topic.try_candidate(&event.body);
@@ -151,11 +151,13 @@ impl Bus {
                 self.counters.duplicates += 1;
                 continue;
             }
+            // The topic may have been deleted while the commit was under way.
             let Some((topic, tails)) = self.topics.with_tails(appending.topic) else {
                 continue;
             };
             let keep = topic.keeps_tail(tails, &self.limits);
             let Some(log) = topic.logs.get_mut(at.partition.0 as usize) else {
+                never!(self.broken, "topic {} has no partition {}", topic.key, at.partition);
                 continue;
             };
             // Events that the server writes itself do not count as published.
@@ -211,7 +213,7 @@ impl Bus {
         let id = self.topic_or_create(topic, &mut ops)?;
         let token = self.pending.next_token();
         let nonce = self.pending.nonce(token);
-        let Some(state) = self.topics.get_mut(id) else {
+        let Some(state) = self.topics.must_mut(id, &self.broken) else {
             return Ok(());
         };
         state.try_candidate(&event.body);
@@ -253,7 +255,10 @@ impl Bus {
     /// if it has been appended by now.
     pub(crate) fn delayed(&mut self, now: Now, waiting: Delayed, appended: &[Appended]) {
         let Delayed { to, topic, durability, by, waits_until, .. } = waiting;
-        let Some(at) = appended.first() else { return };
+        let Some(at) = appended.first() else {
+            never!(self.broken, "a delayed event was committed without an outcome");
+            return;
+        };
         match at.due {
             Some(_) if !at.duplicate => self.expect_due(now, by, waits_until),
             _ => self.counters.duplicates += 1,

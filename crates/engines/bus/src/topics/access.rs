@@ -141,7 +141,7 @@ impl Bus {
             let state = self.topics.named(&key);
             let groups: Vec<_> = state.into_iter().flat_map(|topic| topic.groups.values().copied()).collect();
             for group in groups {
-                let Some(state) = self.groups.get(group) else { continue };
+                let Some(state) = self.groups.must(group, &self.broken) else { continue };
                 let name = state.name.clone();
                 for conn in state.members.conns().collect::<Vec<_>>() {
                     let by = self.conns.get(conn).and_then(|connection| connection.by().clone());

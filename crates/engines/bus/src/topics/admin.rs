@@ -12,7 +12,7 @@ use crate::groups::cursor::Cursor;
 use crate::interface::input::By;
 use crate::interface::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo, SchemaView};
 use crate::lifecycle::pending::Pending;
-use crate::stats::{GroupGauges, Stats};
+use crate::stats::{Counters, GroupGauges, Stats};
 use crate::topics::schema::{Compared, TopicSchema};
 use crate::topics::schema_change::NewSchema;
 use crate::topics::topic::{Log, Topic, TopicId};
@@ -91,7 +91,7 @@ impl Bus {
         config: TopicConfig,
         schema: Option<NewSchema>,
     ) -> Result<(), BusError> {
-        let Some(topic) = self.topics.get_mut(id) else {
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else {
             return Ok(());
         };
         let more = u64::from(config.partitions).saturating_sub(topic.logs.len() as u64);
@@ -102,7 +102,7 @@ impl Bus {
         for _ in topic.logs.len() as u32..config.partitions {
             topic.logs.push(Log::new());
             for group in topic.groups.values() {
-                if let Some(state) = self.groups.get_mut(*group) {
+                if let Some(state) = self.groups.must_mut(*group, &self.broken) {
                     self.totals.cursors_made(state.made_by.as_ref(), 1);
                     state.cursors.push(Cursor::at(Offset::FIRST));
                 }
@@ -135,7 +135,7 @@ impl Bus {
         config: TopicConfig,
         schema: Option<(Arc<TopicSchema>, bool)>,
     ) -> Vec<Op> {
-        if let Some(topic) = self.topics.get_mut(id) {
+        if let Some(topic) = self.topics.must_mut(id, &self.broken) {
             topic.config = config;
         }
         let mut ops = self.follow_config(now, id, schema);
@@ -261,7 +261,7 @@ impl Bus {
         let (inflight, lag) =
             by_group.iter().fold((0, 0), |(inflight, lag), one| (inflight + one.inflight, lag + one.lag));
         Stats {
-            counters: self.counters.clone(),
+            counters: Counters { never: self.never_count(), ..self.counters.clone() },
             by_topic: self.topics.values().map(|topic| (topic.key.clone(), topic.counters.clone())).collect(),
             topics_with_access: self.topics.values().filter(|topic| topic.config.has_access()).count() as u64,
             connections: self.conns.len() as u64,

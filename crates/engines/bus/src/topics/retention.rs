@@ -9,7 +9,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use millrace_model::{Mono, Now, Offset, Op, Partition};
+use millrace_model::{Mono, Now, Offset, Op, Partition, never};
 
 use crate::bus::Bus;
 use crate::interface::effect::Effect;
@@ -119,7 +119,7 @@ impl Bus {
 
     fn look_at(&mut self, now: Now, id: TopicId) {
         let trusts_all = self.sabotaged(Sabotage::TrustEveryAge);
-        let Some(topic) = self.topics.get_mut(id) else { return };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let age_ms = topic.config.retention_ms;
         let believed_ms = age_ms.filter(|ms| trusts_all || self.ages.believes(now, *ms));
         let counted_from = if trusts_all { now.wall } else { self.ages.latest(now) };
@@ -144,10 +144,10 @@ impl Bus {
     }
 
     pub(crate) fn start_found(&mut self, now: Now, topic: TopicId, partition: u32, start: Offset) {
-        let Some(state) = self.topics.get(topic) else {
-            return;
-        };
+        // The topic may have been deleted while its log was searched.
+        let Some(state) = self.topics.get(topic) else { return };
         let Some(log) = state.logs.get(partition as usize) else {
+            never!(self.broken, "{topic:?} has no partition {partition}");
             return;
         };
         if start <= log.start || self.life.is_stopping() {
@@ -168,9 +168,8 @@ impl Bus {
     }
 
     pub(crate) fn trimmed(&mut self, topic: TopicId, partition: u32, start: Offset) {
-        let Some(state) = self.topics.get_mut(topic) else {
-            return;
-        };
+        // The topic may have been deleted while its log was trimmed.
+        let Some(state) = self.topics.get_mut(topic) else { return };
         if let Some(log) = state.logs.get_mut(partition as usize) {
             let events = start.0.saturating_sub(log.start.0);
             log.start = log.start.max(start);

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Check, EventBody, Now, Op, Space, TakenId, TopicConfig, TopicKey, TopicPatch, TopicSchemaRow, keys,
+    Check, EventBody, Now, Op, Space, TakenId, TopicConfig, TopicKey, TopicPatch, TopicSchemaRow, keys, never,
 };
 
 use crate::bus::Bus;
@@ -132,7 +132,7 @@ impl Bus {
         wanted: TopicPatch,
     ) -> Result<(), BusError> {
         let config = self.wanted_config(id, &wanted)?;
-        let Some(topic) = self.topics.get(id) else { return Ok(()) };
+        let Some(topic) = self.topics.must(id, &self.broken) else { return Ok(()) };
         if config.schema.is_none() || config.schema == topic.config.schema {
             return self.reconfigure(now, to, id, config, None);
         }
@@ -192,7 +192,7 @@ impl Bus {
         let under_way = self.pending.iter().flat_map(Pending::appends).filter(|append| append.topic == id);
         let broken_by =
             under_way.map(|append| schema.check(&append.body, Quote::Nothing)).find_map(Result::err);
-        let Some(topic) = self.topics.get_mut(id) else { return Ok(()) };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return Ok(()) };
         if topic.candidate.is_some() {
             return Err(BusError::SchemaChanging(topic.key.clone()));
         }
@@ -227,8 +227,11 @@ impl Bus {
     }
 
     pub(crate) fn retained_checked(&mut self, now: Now, token: Token, outcome: Option<RetainedOutcome>) {
-        let Some(Pending::SchemaCheck { to, topic, id, wanted }) = self.pending.end(token) else {
-            return;
+        let (to, topic, id, wanted) = match self.pending.end(token) {
+            Some(Pending::SchemaCheck { to, topic, id, wanted }) => (to, topic, id, wanted),
+            Some(other) => return never!(self.broken, "a comparison is the answer to {other:?}"),
+            // Given up when the store failed.
+            None => return,
         };
         if let Err(error) = self.conclude(now, to, topic, id, &wanted, outcome) {
             self.refuse(to, error);
@@ -276,7 +279,7 @@ impl Bus {
     ) -> Vec<Op> {
         let versions_max = self.limits.schema_versions_max.max(1);
         let mut ops = Vec::new();
-        let Some(topic) = self.topics.get_mut(id) else { return ops };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return ops };
         let before = topic.schema.clone();
         if let (Some((_, forced)), Some(schema)) = (&new, &topic.config.schema) {
             topic.schema_version = topic.schema_version.saturating_add(1);
@@ -302,7 +305,7 @@ impl Bus {
 
     /// Compiles the schema of a topic from the store. A new topic has none yet.
     pub(crate) fn restore_schema(&mut self, id: TopicId) {
-        let Some(topic) = self.topics.get_mut(id) else { return };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let Some(document) = &topic.config.schema else { return };
         let schema = TopicSchema::stored(document, topic.schema_stamp(), self.limits.schema_work());
         topic.schema = Some(Arc::new(schema));
@@ -316,10 +319,8 @@ impl Bus {
     }
 
     fn tell_schema(&mut self, id: TopicId, before: Option<&Arc<TopicSchema>>) {
-        let Some((key, after)) = self.topics.get(id).map(|topic| (topic.key.clone(), topic.schema.clone()))
-        else {
-            return;
-        };
+        let Some(topic) = self.topics.must(id, &self.broken) else { return };
+        let (key, after) = (topic.key.clone(), topic.schema.clone());
         self.account_schema(&key, before, after);
     }
 

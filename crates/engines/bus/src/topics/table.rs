@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use millrace_model::TopicKey;
+use millrace_model::{Broken, TopicKey, never};
 
 use crate::interface::reply::BusError;
 use crate::topics::schema::TopicSchema;
@@ -24,12 +24,32 @@ pub(crate) struct Topics {
 }
 
 impl Topics {
+    /// Returns the topic, `None` if it was deleted: effects under way name their topic by number.
     pub(crate) fn get(&self, id: TopicId) -> Option<&Topic> {
         self.by_id.get(&id)
     }
 
     pub(crate) fn get_mut(&mut self, id: TopicId) -> Option<&mut Topic> {
         self.by_id.get_mut(&id)
+    }
+
+    /// Returns a topic that the caller knows to exist.
+    #[track_caller]
+    pub(crate) fn must(&self, id: TopicId, broken: &Broken) -> Option<&Topic> {
+        let topic = self.by_id.get(&id);
+        if topic.is_none() {
+            never!(broken, "there is no topic {id:?}");
+        }
+        topic
+    }
+
+    #[track_caller]
+    pub(crate) fn must_mut(&mut self, id: TopicId, broken: &Broken) -> Option<&mut Topic> {
+        let topic = self.by_id.get_mut(&id);
+        if topic.is_none() {
+            never!(broken, "there is no topic {id:?}");
+        }
+        topic
     }
 
     /// Returns a topic whose tails are to change, and the total that has to follow.

@@ -1,4 +1,7 @@
 //! The events that a group was sent, or that were held back, and that are not done; in the order of their offsets.
+//!
+//! A method that is given an offset which is not in the window does nothing: a late ack, say, is no mistake. A caller
+//! for whom that would be one looks first (`get`).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
