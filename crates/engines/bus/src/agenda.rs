@@ -50,6 +50,25 @@ impl Agenda {
         self.wakes.first().map(|(when, _)| *when)
     }
 
+    pub(crate) fn lists_flush(&self, at: CursorRef) -> bool {
+        self.to_flush.contains(&at)
+    }
+
+    /// Checks the registered moments; `registered` returns that of a cursor, `None` if there is no such cursor.
+    pub(crate) fn check_wakes(&self, registered: impl Fn(CursorRef) -> Option<Option<Mono>>) {
+        for (when, at) in &self.wakes {
+            let own = registered(*at);
+            assert!(
+                own.is_none_or(|own| own == Some(*when)),
+                "{at:?} is to be woken at {when:?}, not {own:?}"
+            );
+        }
+    }
+
+    pub(crate) fn has_wake(&self, at: CursorRef, when: Mono) -> bool {
+        self.wakes.contains(&(when, at))
+    }
+
     /// Takes the next cursor whose moment has come.
     pub(crate) fn take_due(&mut self, now: Mono) -> Option<CursorRef> {
         self.wakes.first().filter(|(when, _)| *when <= now)?;

@@ -15,6 +15,7 @@ use crate::groups::table::Groups;
 use crate::interface::effect::Effect;
 use crate::interface::input::{By, Input, Request, Token};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
+use crate::invariants::CheckPace;
 use crate::lifecycle::life::Life;
 use crate::lifecycle::outstanding::Outstanding;
 use crate::lifecycle::pending::Pending;
@@ -63,6 +64,7 @@ pub struct Bus {
     pub(crate) life: Life,
     /// Counts states that cannot occur.
     pub(crate) broken: Broken,
+    pub(crate) check_pace: CheckPace,
 }
 
 impl Bus {
@@ -85,12 +87,18 @@ impl Bus {
             counters: Counters::default(),
             life: Life::default(),
             broken: Broken::default(),
+            check_pace: CheckPace::default(),
             limits,
         }
     }
 
     /// Takes one input. Effects gather until they are drained.
     pub fn handle(&mut self, now: Now, input: Input) {
+        self.handle_input(now, input);
+        self.check_step();
+    }
+
+    fn handle_input(&mut self, now: Now, input: Input) {
         match input {
             Input::Open { conn, .. } => self.conns.open(conn),
             Input::Close { conn } => self.close(now, conn, Departure::Lost),
@@ -117,9 +125,13 @@ impl Bus {
 
     /// Does what became due, delivers what can be delivered, asks for the commits that acks made necessary.
     pub fn settle(&mut self, now: Now) {
-        if self.life.failed().is_some() {
-            return;
+        if self.life.failed().is_none() {
+            self.settle_running(now);
         }
+        self.check_step();
+    }
+
+    fn settle_running(&mut self, now: Now) {
         self.ages.tell(now);
         self.keep_elapsed(now);
         self.keep_ages(now);
@@ -356,6 +368,13 @@ impl Bus {
     #[cfg(feature = "sabotage")]
     pub(crate) fn sabotaged(&self, by: crate::sabotage::Sabotage) -> bool {
         self.limits.sabotage == Some(by)
+    }
+
+    pub(crate) fn is_sabotaged(&self) -> bool {
+        #[cfg(feature = "sabotage")]
+        return self.limits.sabotage.is_some();
+        #[cfg(not(feature = "sabotage"))]
+        false
     }
 
     #[cfg(not(feature = "sabotage"))]

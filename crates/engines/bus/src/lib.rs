@@ -14,6 +14,7 @@ mod bus;
 mod delivery;
 mod groups;
 mod interface;
+mod invariants;
 mod lifecycle;
 mod limits;
 mod publishing;

@@ -55,6 +55,10 @@ impl Connections {
         self.by_id.len()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ConnId, &Connection)> {
+        self.by_id.iter().map(|(conn, connection)| (*conn, connection))
+    }
+
     pub(crate) fn can_receive(&self, conn: ConnId) -> bool {
         self.get(conn).is_some_and(|connection| !connection.congested && connection.credits != Some(0))
     }
@@ -74,6 +78,10 @@ impl Connections {
 impl Connection {
     pub(crate) fn subscription(&self, key: &SubscriptionKey) -> Option<GroupId> {
         self.subscriptions.get(key).copied()
+    }
+
+    pub(crate) fn subscription_entries(&self) -> impl Iterator<Item = (&SubscriptionKey, GroupId)> {
+        self.subscriptions.iter().map(|(key, group)| (key, *group))
     }
 
     /// The groups that the connection is a member of.

@@ -22,6 +22,7 @@ use flush_state::{FlushContents, FlushState};
 pub(crate) use open::{Open, OpenState};
 pub(crate) use window::{Leased, Window};
 
+use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;
 
@@ -338,6 +339,21 @@ impl Cursor {
         let expired = self.window.wake(now);
         self.ahead.wake(now);
         Woken { expired, flush: self.flush.wake(now) }
+    }
+
+    /// When the cursor is registered to be woken.
+    pub(crate) fn registered(&self) -> Option<Mono> {
+        self.wake
+    }
+
+    /// Checks that every offset is in one place and every index true. Returns how many things were looked at.
+    pub(crate) fn check(&self, at: CursorRef) -> usize {
+        self.ahead.check(at, self.window.highest().unwrap_or(0));
+        self.window.check(at, self.ahead.first().map_or(self.ahead.next(), Fetched::offset));
+        let unwritten = self.window.iter().filter(|(_, open)| open.needs_row());
+        self.attempts.check(at, unwritten.map(|(offset, _)| offset));
+        self.flush.check(at, self.committed());
+        1 + self.window.len() + self.ahead.len()
     }
 
     /// Returns the earliest moment at which a lease ends, a wait ends, or something must be written or read again.

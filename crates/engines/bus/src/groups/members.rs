@@ -143,6 +143,21 @@ impl Members {
         }
     }
 
+    /// Checks the members; `held` says how many events each connection holds.
+    pub(crate) fn check(&self, held: &BTreeMap<ConnId, u32>, sticky: bool, stopping: bool) {
+        for (conn, member) in &self.by_conn {
+            let held = held.get(conn).copied().unwrap_or(0);
+            assert_eq!(member.inflight, held, "events that {conn:?} holds");
+        }
+        for conn in held.keys() {
+            assert!(self.by_conn.contains_key(conn), "{conn:?} holds events and is not a member");
+        }
+        assert!(sticky || self.keys.is_empty(), "keys have members in a group that is not sticky");
+        for KeyMember { conn, .. } in self.keys.values().filter(|_| !stopping) {
+            assert!(self.by_conn.contains_key(conn), "a key belongs to {conn:?}, which is not a member");
+        }
+    }
+
     pub(crate) fn keys(&self) -> usize {
         self.keys.len()
     }

@@ -65,6 +65,23 @@ impl Groups {
         self.by_id.len()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (GroupId, &GroupState)> {
+        self.by_id.iter().map(|(id, group)| (*id, group))
+    }
+
+    pub(crate) fn cursor(&self, at: CursorRef) -> Option<&Cursor> {
+        self.by_id.get(&at.group)?.cursors.get(at.partition as usize)
+    }
+
+    /// Checks the sums over all groups. Returns how many groups there are.
+    pub(crate) fn check(&self) -> usize {
+        let sum = |part: fn(&GroupState) -> usize| self.by_id.values().map(part).sum::<usize>();
+        assert_eq!(self.fetched_bytes, sum(GroupState::fetched_bytes), "bytes read ahead");
+        assert_eq!(self.sticky_keys, sum(|group| group.members.keys()), "keys with a member");
+        assert_eq!(self.sticky_waiting, sum(GroupState::waiting_counted), "events that wait for their key");
+        self.by_id.len()
+    }
+
     pub(crate) fn ids(&self) -> Vec<GroupId> {
         self.by_id.keys().copied().collect()
     }

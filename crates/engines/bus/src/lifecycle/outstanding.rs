@@ -48,6 +48,10 @@ impl Outstanding {
         self.by_token.remove(&token)
     }
 
+    pub(crate) fn get(&self, token: Token) -> Option<&Pending> {
+        self.by_token.get(&token)
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.by_token.len()
     }

@@ -52,6 +52,15 @@ impl DueState {
         self.any = true;
     }
 
+    /// Checks the numbers of moves and scans under way.
+    pub(crate) fn check(&self, moves: usize, scans: usize) {
+        assert_eq!(
+            (self.moves, usize::from(self.scanning)),
+            (moves, scans),
+            "moves and scans of delayed events"
+        );
+    }
+
     fn move_ended(&mut self) {
         self.moves = self.moves.saturating_sub(1);
     }

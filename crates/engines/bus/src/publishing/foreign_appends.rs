@@ -88,6 +88,13 @@ impl Elsewhere {
         }
     }
 
+    /// Checks which topics are being looked up; `is_pending` says whether a commit is under way.
+    pub(crate) fn check(&self, looked_up: &BTreeSet<&TopicKey>, is_pending: impl Fn(Token) -> bool) {
+        assert!(self.asked.iter().eq(looked_up.iter().copied()), "topics that are being looked up");
+        assert!(self.to_adopt.is_subset(&self.wanted), "a topic to be adopted is looked up");
+        assert!(self.in_doubt.keys().all(|token| is_pending(*token)), "a doubt ends with its commit");
+    }
+
     fn doubts(&self, topic: &TopicKey) -> bool {
         self.in_doubt.values().flatten().any(|doubted| doubted == topic)
     }
@@ -179,6 +186,7 @@ impl Bus {
             return;
         };
         self.elsewhere.wanted.remove(&topic);
+        let adopted = self.elsewhere.to_adopt.remove(&topic);
         // A topic that is gone again is ignored; a row that cannot be decoded is reported at the next start.
         let Some(found) = found else { return };
         let Ok(row) = TopicRow::decode(topic.as_str(), &found.row) else { return };
@@ -191,7 +199,6 @@ impl Bus {
                 id
             }
         };
-        let adopted = self.elsewhere.to_adopt.remove(&topic);
         // Not for a topic with versions of a schema: their rows are stored under the incarnation they were written
         // with.
         if let Some(topic) = self.topics.get_mut(id).filter(|topic| adopted && topic.schema_version == 0) {

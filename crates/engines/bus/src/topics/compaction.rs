@@ -39,6 +39,11 @@ pub(crate) struct CompactionState {
 }
 
 impl CompactionState {
+    /// The read or commit that the pass waits for; `None` while it rests.
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.pass.as_ref().filter(|pass| !pass.resting).map(|pass| pass.token)
+    }
+
     pub(crate) fn wake(&self) -> Option<Mono> {
         self.wake
     }

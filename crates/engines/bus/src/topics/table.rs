@@ -86,6 +86,29 @@ impl Topics {
         self.by_id.len()
     }
 
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (TopicId, &Topic)> {
+        self.by_id.iter().map(|(id, topic)| (*id, topic))
+    }
+
+    /// Checks the index by name and the sums over all topics. Returns how many things were looked at.
+    pub(crate) fn check(&self) -> usize {
+        assert_eq!(self.by_id.len(), self.ids.len(), "every topic has one name");
+        let (mut tail_bytes, mut schemas, mut schemas_bytes, mut things) = (0, 0, 0, self.by_id.len());
+        for (id, topic) in &self.by_id {
+            assert_eq!(self.ids.get(&topic.key), Some(id), "the number of {}", topic.key);
+            for log in &topic.logs {
+                let (bytes, events) = log.check(&topic.key);
+                tail_bytes += bytes;
+                things += 1 + events;
+            }
+            schemas += usize::from(topic.schema.is_some());
+            schemas_bytes += topic.schema.as_ref().map_or(0, |schema| schema.bytes);
+        }
+        assert_eq!(self.tail_bytes.get(), tail_bytes, "bytes of tails");
+        assert_eq!((self.schemas, self.schemas_bytes), (schemas, schemas_bytes), "schemas and their bytes");
+        things
+    }
+
     pub(crate) fn values(&self) -> impl Iterator<Item = &Topic> {
         self.by_id.values()
     }

@@ -223,6 +223,18 @@ impl Log {
         self.tail_bytes = 0;
     }
 
+    /// Checks the log's bounds and its tail. Returns the bytes and the number of events of the tail.
+    pub(crate) fn check(&self, topic: &TopicKey) -> (usize, usize) {
+        assert!(Offset::FIRST <= self.start && self.start <= self.next, "bounds of a log of {topic}");
+        let bytes = self.tail.iter().map(|event| event.body.bytes()).sum();
+        assert_eq!(self.tail_bytes, bytes, "bytes of a tail of {topic}");
+        let first = self.next.0 - self.tail.len() as u64;
+        for (event, offset) in self.tail.iter().zip(first..) {
+            assert_eq!(event.offset.0, offset, "a tail of {topic} has no holes and ends at the newest event");
+        }
+        (bytes, self.tail.len())
+    }
+
     /// The first offset of the tail.
     pub(crate) fn tail_start(&self) -> Option<u64> {
         self.tail.front().map(|event| event.offset.0)

@@ -109,6 +109,31 @@ impl Totals {
         self.change(by, |share| share.cursors = share.cursors.saturating_sub(less));
     }
 
+    /// Checks the totals of partitions and cursors, and what each agent has made. `topics`: the agent of each topic.
+    /// `groups`: the agent and the cursors of each group.
+    pub(crate) fn check<'a>(
+        &self,
+        (partitions, cursors): (u64, u64),
+        topics: impl Iterator<Item = &'a Actor>,
+        groups: impl Iterator<Item = (&'a Actor, u64)>,
+    ) {
+        assert_eq!((self.partitions, self.cursors), (partitions, cursors), "partitions and cursors");
+        let mut made: BTreeMap<&Actor, (u64, u64)> = BTreeMap::new();
+        topics.for_each(|by| made.entry(by).or_default().0 += 1);
+        groups.for_each(|(by, cursors)| made.entry(by).or_default().1 += cursors);
+        for (by, share) in &self.by_agent {
+            let (topics, cursors) = made.remove(by).unwrap_or_default();
+            assert_eq!((share.topics, share.cursors), (topics, cursors), "topics and cursors made by {by}");
+        }
+        assert!(made.is_empty(), "{made:?} are counted for nobody");
+    }
+
+    /// Checks the total of the members' windows. The windows by agent are not checked: a connection may subscribe as
+    /// several agents.
+    pub(crate) fn check_windows(&self, windows: u64) {
+        assert_eq!(self.inflight, windows, "windows of all members");
+    }
+
     fn share(&self, by: &Actor) -> Share {
         self.by_agent.get(by).copied().unwrap_or_default()
     }

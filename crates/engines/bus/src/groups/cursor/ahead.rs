@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use millrace_model::{AttemptRow, Event, Filter, Mono, Timestamp};
 
+use crate::groups::group::CursorRef;
 use crate::interface::input::Token;
 use crate::limits::BusLimits;
 
@@ -198,6 +199,26 @@ impl ReadAhead {
         self.reading = None;
         self.fetched.retain(|fetched| filter.matches(&fetched.event));
         self.bytes = self.fetched.iter().map(|fetched| fetched.event.body.bytes()).sum();
+    }
+
+    /// The read of a page that is under way.
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.reading
+    }
+
+    /// Checks the events read ahead: they lie above `sent`, the highest offset of the window.
+    pub(super) fn check(&self, at: CursorRef, sent: u64) {
+        let (mut bytes, mut last) = (0, sent);
+        for fetched in &self.fetched {
+            assert!(last < fetched.offset(), "offset {} of {at:?} is out of order", fetched.offset());
+            last = fetched.offset();
+            bytes += fetched.event.body.bytes();
+        }
+        assert!(last < self.next, "{at:?} has read offset {last} before {}", self.next);
+        assert_eq!(self.bytes, bytes, "bytes that {at:?} has read ahead");
+        let done = self.prior.done.first();
+        assert!(done.is_none_or(|done| *done >= self.next), "{at:?} has read {done:?} and remembers it");
+        assert!(self.refetches <= REFETCHES_MAX, "{at:?} reads too many single events");
     }
 
     /// Offsets that are not read yet and known to be done.

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use bytes::Bytes;
 
 use super::window::Window;
+use crate::groups::group::CursorRef;
 
 /// Bytes of a row of attempts without its value, with names of the largest size.
 const ROW_BYTES: usize = 1 << 10;
@@ -72,6 +73,14 @@ impl AttemptRows {
 
     pub(super) fn has_changes(&self) -> bool {
         !self.dirty.is_empty()
+    }
+
+    /// Checks that each of these offsets, which need a row, has one or gets one.
+    pub(super) fn check(&self, at: CursorRef, needed: impl Iterator<Item = u64>) {
+        for offset in needed {
+            let kept = self.stored.contains(&offset) || self.dirty.contains(&offset);
+            assert!(kept, "the attempts of offset {offset} of {at:?} are never written");
+        }
     }
 
     pub(super) fn stored(&self) -> impl Iterator<Item = u64> + '_ {

@@ -4,6 +4,7 @@
 use millrace_model::{CursorRow, Mono, Offset, Timestamp};
 
 use super::open::Open;
+use crate::groups::group::CursorRef;
 use crate::interface::input::Token;
 use crate::interface::reply::ReplyTo;
 
@@ -180,6 +181,20 @@ impl FlushState {
             self.requested = true;
         }
         due
+    }
+
+    /// The flush under way.
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.under_way
+    }
+
+    /// Checks that the commit is not behind the row that was written last: only a seek moves it back.
+    pub(super) fn check(&self, at: CursorRef, committed: Offset) {
+        let written = self.row.as_ref().map(|row| row.committed);
+        assert!(
+            written.is_none_or(|written| written <= committed),
+            "{at:?} fell back from {written:?} to {committed}"
+        );
     }
 
     pub(super) fn next_wake(&self) -> Option<Mono> {

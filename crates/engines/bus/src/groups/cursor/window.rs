@@ -14,6 +14,7 @@ pub(crate) use by_key::KeyQueues;
 
 use super::ahead::Fetched;
 use super::open::{Open, OpenState};
+use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;
 
@@ -74,6 +75,38 @@ impl Window {
 
     pub(super) fn lowest(&self) -> Option<u64> {
         self.open.first_key_value().map(|(offset, _)| *offset)
+    }
+
+    pub(super) fn highest(&self) -> Option<u64> {
+        self.open.last_key_value().map(|(offset, _)| *offset)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Open)> {
+        self.open.iter().map(|(offset, open)| (*offset, open))
+    }
+
+    /// The events that are being read again.
+    pub(crate) fn refetching(&self) -> impl Iterator<Item = u64> + '_ {
+        self.iter().filter(|(_, open)| open.state() == OpenState::Refetching).map(|(offset, _)| offset)
+    }
+
+    /// Checks the lists that mirror the states of the events, all of which lie below `unsent`.
+    pub(super) fn check(&self, at: CursorRef, unsent: u64) {
+        let in_state =
+            |state| self.iter().filter(move |(_, open)| open.state() == state).map(|(offset, _)| offset);
+        assert!(self.ready.iter().copied().eq(in_state(OpenState::Ready)), "events of {at:?} that are ready");
+        let to_dead_letter: BTreeSet<u64> = self.to_dead_letter.iter().copied().collect();
+        assert_eq!(to_dead_letter.len(), self.to_dead_letter.len(), "{at:?} gives an event up twice");
+        assert!(to_dead_letter.into_iter().eq(in_state(OpenState::Burying)), "dead letters of {at:?}");
+        assert!(self.highest().is_none_or(|highest| highest < unsent), "{at:?} has sent what is to be sent");
+        assert!(
+            self.sent_through < unsent,
+            "{at:?} has sent {}, and {unsent} is to be sent",
+            self.sent_through
+        );
+        let undone = self.implicit.keys().find(|offset| self.open.contains_key(offset));
+        assert!(undone.is_none(), "offset {undone:?} of {at:?} is done and is not");
+        self.check_keys(at);
     }
 
     pub(crate) fn next_ready(&self) -> Option<u64> {

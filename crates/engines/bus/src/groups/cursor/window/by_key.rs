@@ -9,10 +9,11 @@ use millrace_model::Event;
 use super::Window;
 use crate::groups::cursor::ahead::Fetched;
 use crate::groups::cursor::open::{Open, OpenState};
+use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyQueues {
     /// Offsets in `open`, by key.
     queues: BTreeMap<KeyHash, BTreeSet<u64>>,
@@ -56,6 +57,39 @@ impl KeyQueues {
 }
 
 impl Window {
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.keyed.is_some()
+    }
+
+    /// Checks the queues by key and the counts of unsent events.
+    pub(super) fn check_keys(&self, at: CursorRef) {
+        let mut expected = KeyQueues::default();
+        for (offset, open) in self.iter() {
+            if let Some(key) = open.key() {
+                expected.queues.entry(key).or_default().insert(offset);
+            }
+            if let OpenState::Awaiting { member } = open.state() {
+                expected.awaiting.entry(member).or_default().insert(offset);
+            }
+            if !open.was_sent() {
+                expected.count_unsent(open.kept_bytes());
+            }
+        }
+        let parked = self.iter().filter(|(_, open)| open.state() == OpenState::Parked);
+        for (offset, open) in parked {
+            let queue = open.key().and_then(|key| expected.queues.get(&key));
+            let first = queue.and_then(BTreeSet::first);
+            assert!(
+                first.is_some_and(|first| *first < offset),
+                "offset {offset} of {at:?} waits for nothing"
+            );
+        }
+        match &self.keyed {
+            Some(keyed) => assert_eq!(*keyed, expected, "queues by key of {at:?}"),
+            None => assert!(expected.awaiting.is_empty(), "{at:?} waits for a member of a key"),
+        }
+    }
+
     /// How many events were never sent, because their key or its member is busy.
     pub(crate) fn unsent(&self) -> usize {
         self.keyed.as_ref().map_or(0, |keyed| keyed.unsent)
