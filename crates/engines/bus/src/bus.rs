@@ -364,23 +364,6 @@ impl Bus {
             self.agenda.wake(at, when, before);
         }
     }
-
-    #[cfg(feature = "sabotage")]
-    pub(crate) fn sabotaged(&self, by: crate::sabotage::Sabotage) -> bool {
-        self.limits.sabotage == Some(by)
-    }
-
-    pub(crate) fn is_sabotaged(&self) -> bool {
-        #[cfg(feature = "sabotage")]
-        return self.limits.sabotage.is_some();
-        #[cfg(not(feature = "sabotage"))]
-        false
-    }
-
-    #[cfg(not(feature = "sabotage"))]
-    pub(crate) fn sabotaged(&self, _by: crate::sabotage::Sabotage) -> bool {
-        false
-    }
 }
 
 /// Whether the request is refused while the disk has too little room. Creating topics and groups, acks and removals are

@@ -18,7 +18,6 @@ mod invariants;
 mod lifecycle;
 mod limits;
 mod publishing;
-mod sabotage;
 mod stats;
 mod topics;
 
@@ -39,8 +38,6 @@ pub use lifecycle::restore::Snapshot;
 pub use limits::BusLimits;
 pub use millrace_model::DueBy;
 pub use publishing::foreign_appends::{DelayedElsewhere, Reach, StoredTopic};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Sabotage;
 pub use stats::{Counters, GroupGauges, Stats, TopicCounters};
 pub use topics::schema::{
     BreakingEvent, CheckedRange, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome,

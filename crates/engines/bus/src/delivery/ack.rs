@@ -11,7 +11,6 @@ use crate::groups::table::Located;
 use crate::interface::input::{Ack, ConnId, GiveBack, Nack};
 use crate::interface::note::Note;
 use crate::interface::reply::{BusError, Reply, ReplyTo};
-use crate::sabotage::Sabotage;
 
 impl Bus {
     /// Returns the connection and the cursor that its request is about, if the connection is a member of the group.
@@ -39,9 +38,6 @@ impl Bus {
 
     pub(crate) fn ack(&mut self, to: ReplyTo, ack: Ack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &ack.topic, &ack.group, ack.partition)?;
-        let greedy = self.sabotaged(Sabotage::CommitPassesHole);
-        let heedless = self.sabotaged(Sabotage::AckCompletesLaterDelivery);
-        let silent = self.sabotaged(Sabotage::NoWakeOnAck);
         let Some(Located { topic, members, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
@@ -59,15 +55,10 @@ impl Bus {
         }
         let asked = members.get(conn).and_then(Member::ack_mode);
         let ack_mode = asked.or(topic.config.ack_mode).unwrap_or(self.limits.ack_mode);
-        let mut lower = Vec::new();
-        if ack_mode == AckMode::Cumulative {
-            lower = cursor.window.completed_below(ack.offset.0, conn);
-            if greedy || heedless {
-                let held = |holder| greedy || holder == conn;
-                let leases = cursor.window.leases().filter(|(offset, _)| *offset < ack.offset.0);
-                lower = leases.filter(|(_, holder)| held(*holder)).map(|(offset, _)| offset).collect();
-            }
-        }
+        let lower = match ack_mode {
+            AckMode::Cumulative => cursor.window.completed_below(ack.offset.0, conn),
+            AckMode::Individual => Vec::new(),
+        };
         let mut holders: Vec<_> =
             lower.iter().map(|offset| cursor.complete_implicitly(*offset, conn)).collect();
         // An ack does not take back an event on its way to the dead letters: its copy and its completion are one batch.
@@ -96,9 +87,7 @@ impl Bus {
         {
             self.note(Note::Acked { at: place, agent: self.agent_of(conn), events });
         }
-        if !silent {
-            self.agenda.deliver(at.group);
-        }
+        self.agenda.deliver(at.group);
         Ok(())
     }
 

@@ -10,7 +10,6 @@ use crate::groups::table::Located;
 use crate::interface::effect::Effect;
 use crate::interface::input::ConnId;
 use crate::interface::note::{Note, Redelivery};
-use crate::sabotage::Sabotage;
 
 /// Events of one partition sent before the group's next partition gets its turn.
 const TURN_EVENTS: usize = 64;
@@ -47,7 +46,6 @@ impl Bus {
 
     /// Sends one event to one member. Returns false when there is no event, or no member to take it.
     fn send_one(&mut self, now: Now, at: CursorRef) -> bool {
-        let ignore_window = self.sabotaged(Sabotage::IgnoreWindow);
         let Some(Located { topic, members, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
@@ -77,7 +75,7 @@ impl Bus {
                 return self.hold_back(now, at, state);
             }
         }
-        let Some(conn) = members.pick(&self.conns, avoid, ignore_window) else {
+        let Some(conn) = members.pick(&self.conns, avoid) else {
             return false;
         };
         if again != Some(offset) {
@@ -88,8 +86,6 @@ impl Bus {
     }
 
     pub(crate) fn lease(&mut self, now: Now, at: CursorRef, offset: u64, conn: ConnId) {
-        let (count_high, twice) =
-            (self.sabotaged(Sabotage::CountTooHigh), self.sabotaged(Sabotage::DoubleLease));
         let Some(Located { topic, name, members, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
@@ -103,7 +99,6 @@ impl Bus {
             never!(self.broken, "offset {offset} of {at:?} is to be sent, and is not in memory");
             return;
         };
-        let attempts = attempts + u32::from(count_high);
         members.leased(conn);
         if let Some(connection) = self.conns.get_mut(conn) {
             connection.spend_credit();
@@ -111,10 +106,6 @@ impl Bus {
         topic.counters.delivered += 1;
         self.counters.delivered += 1;
         self.counters.redelivered += u64::from(attempts > 1);
-        if twice && let Some(other) = members.conns().find(|other| *other != conn) {
-            let (conn, group, event) = (other, name.clone(), event.clone());
-            self.effects.push(Effect::Deliver { conn, group, event, attempts });
-        }
         self.effects.push(Effect::Deliver { conn, group: name.clone(), event, attempts });
         self.wake_at(at, deadline);
     }

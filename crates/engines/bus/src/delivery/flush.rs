@@ -12,7 +12,6 @@ use crate::delivery::dead_letter::Letter;
 use crate::groups::group::CursorRef;
 use crate::groups::table::Located;
 use crate::lifecycle::pending::{Appending, Pending};
-use crate::sabotage::Sabotage;
 use crate::topics::topic::TopicId;
 
 /// Bytes of dead letters in one batch; one event always fits.
@@ -37,7 +36,6 @@ impl Bus {
     }
 
     fn flush(&mut self, now: Now, at: CursorRef) {
-        let apart = self.sabotaged(Sabotage::DeadLetterApart);
         let (mut ops, mut appends) = (Vec::new(), Vec::new());
         let more = self.bury(now, at, &mut ops, &mut appends);
         let Some(Located { topic, name, cursor, .. }) =
@@ -72,21 +70,6 @@ impl Bus {
         let more = more || cursor.has_attempt_changes();
         cursor.flush.set_requested(more);
         let confirms = cursor.flush.take_confirms();
-        if apart && !buried.is_empty() {
-            let (committed, since) = (row.committed, row.updated);
-            let pending = Pending::Flush { cursor: at, committed, since, confirms, appends: Vec::new() };
-            let token = self.commit(now, durability, ops, pending);
-            self.commit(
-                now,
-                durability,
-                buried,
-                Pending::MoveDue { by: millrace_model::DueBy::Wall, appends },
-            );
-            if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
-                cursor.flush.begin(token);
-            }
-            return;
-        }
         ops.extend(buried);
         let (committed, since) = (row.committed, row.updated);
         let pending = Pending::Flush { cursor: at, committed, since, confirms, appends };
@@ -171,7 +154,6 @@ impl Bus {
     }
 
     pub(crate) fn flushed(&mut self, at: CursorRef, committed: Offset, since: Option<Timestamp>) {
-        let silent = self.sabotaged(Sabotage::NoWakeOnAck);
         // The group may have been deleted while its cursor was being written.
         let Some(cursor) = self.groups.cursor_mut(at) else { return };
         cursor.end_flush(committed, since);
@@ -182,8 +164,6 @@ impl Bus {
         if let Some(when) = wake {
             self.wake_at(at, when);
         }
-        if !silent {
-            self.agenda.deliver(at.group);
-        }
+        self.agenda.deliver(at.group);
     }
 }

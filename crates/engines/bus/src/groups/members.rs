@@ -93,15 +93,8 @@ impl Members {
     }
 
     /// Returns the next member in turn that can take an event; `avoid` only if there is no other.
-    pub(crate) fn pick(
-        &mut self,
-        conns: &Connections,
-        avoid: Option<ConnId>,
-        ignore_window: bool,
-    ) -> Option<ConnId> {
-        let has_room = |(conn, member): &(&ConnId, &Member)| {
-            (member.has_room() || ignore_window) && conns.can_receive(**conn)
-        };
+    pub(crate) fn pick(&mut self, conns: &Connections, avoid: Option<ConnId>) -> Option<ConnId> {
+        let has_room = |(conn, member): &(&ConnId, &Member)| member.has_room() && conns.can_receive(**conn);
         let from = self.last_served.map_or(Unbounded, Excluded);
         let in_turn = self.by_conn.range((from, Unbounded)).chain(self.by_conn.iter());
         let mut second_choice = None;

@@ -15,7 +15,6 @@ use crate::groups::cursor::OpenState;
 use crate::groups::group::{CursorRef, GroupId, GroupState};
 use crate::groups::table::Located;
 use crate::interface::input::ConnId;
-use crate::sabotage::Sabotage;
 
 /// The hash of a key. Two keys with the same hash share a member and wait for one another, which harms neither order
 /// nor delivery.
@@ -146,17 +145,15 @@ impl Bus {
 
     /// Sends a ready event unless a lower one of its key is unfinished or its key's member has no room.
     fn send_in_order(&mut self, now: Now, at: CursorRef, offset: u64) -> bool {
-        let forgetful = self.sabotaged(Sabotage::ForgetKeys);
         let Some(Located { members, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
             return false;
         };
-        let sendable = |state| state == OpenState::Ready || (forgetful && state == OpenState::Parked);
-        let Some(open) = cursor.window.get(offset).filter(|open| sendable(open.state())) else {
+        let Some(open) = cursor.window.get(offset).filter(|open| open.state() == OpenState::Ready) else {
             return false;
         };
-        if !forgetful && !cursor.window.may_send_of_key(offset) {
+        if !cursor.window.may_send_of_key(offset) {
             return false;
         }
         let (key, last, is_here) = (open.key(), open.last(), open.event().is_some());
@@ -173,9 +170,9 @@ impl Bus {
             (Some(conn), _) => Some(conn),
             // A key without a member gets the next one in turn. A key whose member let an event time out gets another
             // member.
-            (None, Some(_)) => members.pick(&self.conns, member.map(|member| member.conn), false),
+            (None, Some(_)) => members.pick(&self.conns, member.map(|member| member.conn)),
             // An event without a key avoids the member that had it last.
-            (None, None) => members.pick(&self.conns, last, false),
+            (None, None) => members.pick(&self.conns, last),
         };
         let Some(conn) = conn else { return false };
         if let (Some(key), None) = (key, home) {

@@ -9,7 +9,6 @@ use crate::groups::members::Member;
 use crate::interface::input::{By, ConnId, From, Subscribe};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::lifecycle::pending::{AfterPlacement, Placement};
-use crate::sabotage::Sabotage;
 use crate::topics::totals::sharer;
 
 /// How a member leaves its group.
@@ -276,7 +275,6 @@ impl Bus {
     /// Removes a member from its group. The events that it held are free at once, for any member. `by` is the principal
     /// as which it subscribed.
     pub(crate) fn leave(&mut self, now: Now, conn: ConnId, by: &By, group: GroupId, departure: Departure) {
-        let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
         let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
         let Some(member) = state.members.leave(conn) else {
             never!(self.broken, "{conn:?} has a subscription and is not a member of {group:?}");
@@ -285,9 +283,6 @@ impl Bus {
         self.totals.window_changed(by, member.window(), 0);
         if let Some((topic, tails)) = self.topics.with_tails(state.topic) {
             topic.member_left(tails);
-        }
-        if keep {
-            return;
         }
         let fetched_before = state.fetched_bytes();
         if state.members.is_empty() {
@@ -309,13 +304,12 @@ impl Bus {
     /// others are given back; of a member that left willingly all are given back. Leases that have expired count as
     /// attempts in any case.
     fn free(&mut self, now: Now, at: CursorRef, leases: &[(u64, Mono)], departure: Departure) {
-        let all = self.sabotaged(Sabotage::BlameAll);
         let mut blamed = departure == Departure::Willing;
         for (offset, deadline) in leases {
             if *deadline <= now.mono {
                 self.counters.timed_out += 1;
                 self.requeue(now, at, *offset, Some("not acknowledged in time"), None);
-            } else if !blamed || all {
+            } else if !blamed {
                 self.requeue(now, at, *offset, Some("the connection closed"), None);
             } else if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
                 cursor.give_back(*offset);

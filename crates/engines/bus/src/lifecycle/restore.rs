@@ -12,8 +12,6 @@ use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
 use crate::groups::group::GroupState;
 use crate::limits::BusLimits;
-use crate::sabotage::Sabotage;
-use crate::topics::ages::Ages;
 use crate::topics::topic::Log;
 
 /// Rows as they stand in the store. The engine reads them with the types of [`millrace_model`].
@@ -46,15 +44,11 @@ type AttemptRows = BTreeMap<String, BTreeMap<u64, AttemptRow>>;
 impl Bus {
     pub fn restore(limits: BusLimits, snapshot: Snapshot, now: Now) -> Result<Bus, RowError> {
         let mut bus = Bus::empty(limits, snapshot.seed);
-        if bus.sabotaged(Sabotage::BelieveEveryStep) {
-            bus.ages = Ages::new(0);
-        }
         bus.ages.tell(now);
         let ages = snapshot.ages.map(|row| AgesRow::decode(keys::AGES, &row)).transpose()?;
         bus.restore_ages(ages, snapshot.newest, snapshot.boot, now);
         let elapsed = snapshot.elapsed.map(|row| ElapsedRow::decode(keys::ELAPSED, &row)).transpose()?;
         bus.elapsed = Elapsed::restore(elapsed, snapshot.boot, now);
-        bus.elapsed.by_wall = bus.sabotaged(Sabotage::DelayByWall);
         for (key, value) in &snapshot.topics {
             let row = TopicRow::decode(key, value)?;
             if let Ok(topic) = TopicKey::parse(key) {

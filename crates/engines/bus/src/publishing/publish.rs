@@ -11,7 +11,6 @@ use crate::bus::Bus;
 use crate::interface::input::{Publish, PublishBatch};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::lifecycle::pending::{Appending, Delayed, Pending};
-use crate::sabotage::Sabotage;
 use crate::topics::schema_change::Resend;
 use crate::topics::topic::TopicId;
 
@@ -62,12 +61,6 @@ impl Bus {
     ) -> Result<(), BusError> {
         let mut ops = Vec::with_capacity(events.len() + 1);
         let (durability, appends) = self.push_appends(&topic, events, &mut ops)?;
-        if self.sabotaged(Sabotage::AnswerBeforeCommit) && single {
-            self.answer_too_early(to, &topic, durability);
-            let pending = Pending::Publish { to: ReplyTo::Nobody, topic, single, durability, appends };
-            self.commit(now, durability, ops, pending);
-            return Ok(());
-        }
         let pending = Pending::Publish { to, topic, single, durability, appends };
         self.commit_published(now, durability, resend, ops, pending);
         Ok(())
@@ -109,21 +102,6 @@ impl Bus {
         Ok((durability, appends))
     }
 
-    fn answer_too_early(&mut self, to: ReplyTo, topic: &TopicKey, durability: Durability) {
-        let at = self
-            .topics
-            .named(topic)
-            .and_then(|topic| topic.bounds().next().map(|log| (log.partition, log.next)));
-        let reply = Reply::Published {
-            topic: topic.clone(),
-            id: EventId::mint(Timestamp(0), 0, 0),
-            at,
-            due: None,
-            durability,
-        };
-        self.reply(to, reply);
-    }
-
     /// Adds one append for a topic that exists, in the partition that the event's key, or the next turn, selects.
     pub(crate) fn push_append(
         &mut self,
@@ -145,7 +123,6 @@ impl Bus {
 
     /// Handles committed appends: now the events exist, for their publisher and for every group.
     pub(crate) fn appended(&mut self, now: Now, appends: Vec<Appending>, appended: &[Appended]) {
-        let lose = self.sabotaged(Sabotage::LoseTail);
         for (appending, at) in appends.into_iter().zip(appended) {
             if at.duplicate {
                 self.counters.duplicates += 1;
@@ -166,10 +143,6 @@ impl Bus {
             topic.counters.published += 1;
             if let Some(age_ms) = topic.config.retention_ms {
                 log.lain.note(now.mono, at.offset.next(), age_ms);
-            }
-            if lose {
-                log.next = log.next.max(at.offset);
-                continue;
             }
             let Appending { stream, body, .. } = appending;
             let event = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };

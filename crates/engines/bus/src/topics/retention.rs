@@ -15,7 +15,6 @@ use crate::bus::Bus;
 use crate::interface::effect::Effect;
 use crate::interface::note::Note;
 use crate::lifecycle::pending::Pending;
-use crate::sabotage::Sabotage;
 use crate::topics::topic::TopicId;
 
 /// Topics looked at in one go; the rest follow shortly after, so that retention never holds up the loop.
@@ -118,12 +117,10 @@ impl Bus {
     }
 
     fn look_at(&mut self, now: Now, id: TopicId) {
-        let trusts_all = self.sabotaged(Sabotage::TrustEveryAge);
         let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let age_ms = topic.config.retention_ms;
-        let believed_ms = age_ms.filter(|ms| trusts_all || self.ages.believes(now, *ms));
-        let counted_from = if trusts_all { now.wall } else { self.ages.latest(now) };
-        let older_than = believed_ms.map(|ms| counted_from.saturating_sub(ms));
+        let believed_ms = age_ms.filter(|ms| self.ages.believes(now, *ms));
+        let older_than = believed_ms.map(|ms| self.ages.latest(now).saturating_sub(ms));
         let bytes_max = topic.config.retention_bytes;
         let mut found = Vec::new();
         for (log, partition) in topic.logs.iter_mut().zip(0u32..).filter(|(log, _)| log.start < log.next) {

@@ -17,7 +17,6 @@ use crate::interface::effect::Effect;
 use crate::interface::input::{Request, Token};
 use crate::interface::reply::{BusError, ReplyTo};
 use crate::lifecycle::pending::Pending;
-use crate::sabotage::Sabotage;
 use crate::topics::schema::{
     BreakingEvent, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome, SchemaStamp,
     SchemaVerdict, TopicSchema,
@@ -250,8 +249,7 @@ impl Bus {
         let Some(candidate) = self.topics.get_mut(id).and_then(|topic| topic.candidate.take()) else {
             return Err(BusError::TopicDeleted(topic));
         };
-        let slips = self.sabotaged(Sabotage::SlipPastSchema);
-        let checked = match (outcome, candidate.broken_by.filter(|_| !slips)) {
+        let checked = match (outcome, candidate.broken_by) {
             (None, _) => return Err(BusError::EventsUnread(topic)),
             (Some(RetainedOutcome::Breaks { event, why }), _) => {
                 return Err(BusError::SchemaBreaks { topic, event, why });
