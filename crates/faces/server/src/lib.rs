@@ -38,7 +38,7 @@ pub use access::{
 pub use http::openapi::document as openapi;
 pub use millrace_kernel::{
     Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
-    MemoryLimits, PlaceError, SocketFile, become_guarded, default_path,
+    MemoryLimits, NotReloaded, PlaceError, SocketFile, become_guarded, default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use millrace_broker::Handle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_kernel::{
-    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen,
-    TokenError, ValueCache, Vouch, Watch, bus as bus_capability, memory,
+    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, NotStored,
+    Seen, TokenError, ValueCache, Vouch, Watch, bus as bus_capability, memory,
 };
 use millrace_model::{
     EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
@@ -123,9 +123,9 @@ fn commit(bus: Handle) -> Commit {
         Box::pin(async move {
             match bus.call(Request::Write { ops, durability: None }).await {
                 Ok(Reply::Written) => Ok(()),
-                Ok(Reply::Refused(error)) => Err(error.to_string()),
-                Ok(other) => Err(format!("the bus answered {other:?}")),
-                Err(ended) => Err(ended.to_string()),
+                Ok(Reply::Refused(error)) => Err(NotStored(error.to_string())),
+                Ok(other) => Err(NotStored(format!("the bus answered {other:?}"))),
+                Err(ended) => Err(NotStored(ended.to_string())),
             }
         })
     })

@@ -9,7 +9,8 @@ use futures_util::future::{BoxFuture, join_all};
 use millrace_broker::{Broker, Handle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
-    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketFile,
+    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, NotReloaded, PlaceError,
+    SocketFile,
 };
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -84,7 +85,7 @@ pub struct Server {
 }
 
 /// Reads the configuration again. Returns a text about what changed, or why nothing did.
-type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send>;
+type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, NotReloaded>> + Send>;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -192,7 +193,7 @@ impl Server {
     /// Sets what `Syscall.Reload` does. Without it the command is refused.
     pub fn on_reload(
         &mut self,
-        reload: impl Fn() -> BoxFuture<'static, Result<String, String>> + Send + 'static,
+        reload: impl Fn() -> BoxFuture<'static, Result<String, NotReloaded>> + Send + 'static,
     ) {
         self.on_reload = Some(Box::new(reload));
     }
@@ -284,7 +285,7 @@ async fn asked_to_stop(asked: &mut mpsc::Receiver<Asked>, on_reload: Option<&OnR
             // The reload is carried out even if its sender has gone.
             (Asked::Reload { done }, Some(reload)) => drop(done.send(reload().await)),
             (Asked::Reload { done }, None) => {
-                drop(done.send(Err("this server has no configuration to read again".to_owned())));
+                drop(done.send(Err("this server has no configuration to read again".into())));
             }
         }
     }

@@ -17,7 +17,7 @@ fn slow_store() -> (Commit, watch::Sender<bool>) {
         async move {
             waits.wait_for(|go| *go).await.map_err(|error| error.to_string())?;
             let bytes: usize = ops.iter().map(Op::bytes).sum();
-            (bytes <= BATCH_BYTES_MAX).then_some(()).ok_or(format!("{bytes} bytes at once"))
+            (bytes <= BATCH_BYTES_MAX).then_some(()).ok_or(format!("{bytes} bytes at once").into())
         }
         .boxed()
     });

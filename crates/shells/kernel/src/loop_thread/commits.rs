@@ -7,13 +7,13 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use millrace_model::{BATCH_BYTES_MAX, Op};
-use millrace_router::{Input, Token};
+use millrace_router::{Input, NotStored, Token};
 use tokio::sync::Notify;
 
 use crate::loop_thread::local_queue::LocalQueue;
 
-/// Makes operations durable, all or none; `Err` says why nothing was written.
-pub type Commit = Arc<dyn Fn(Vec<Op>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
+/// Makes operations durable, all or none.
+pub type Commit = Arc<dyn Fn(Vec<Op>) -> BoxFuture<'static, Result<(), NotStored>> + Send + Sync>;
 
 /// The queue of requests to the store. Bounded by the number of timers that the engine lets be set.
 #[derive(Clone, Default)]
@@ -53,7 +53,7 @@ impl Commits {
             self.0.writes.set(true);
             let result = match &commit {
                 Some(commit) => commit(ops).await,
-                None => Err("nothing durable was given to the loop".to_owned()),
+                None => Err("nothing durable was given to the loop".into()),
             };
             for token in tokens {
                 local_queue.tell(Input::Committed { token, result: result.clone() });
