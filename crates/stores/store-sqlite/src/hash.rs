@@ -76,6 +76,26 @@ mod tests {
         );
     }
 
+    /// Stores contain hashes: no version may compute others.
+    #[test]
+    fn hashes_never_change() {
+        let key = HashKey(std::array::from_fn(|at| at as u8));
+        let bytes: Vec<u8> = (0..64).collect();
+        for (len, hash) in [
+            (0, 0xabac_0158_050f_c4dc),
+            (1, 0xc9f4_9bf3_7d57_ca93),
+            (7, 0xd392_7d98_9bb1_1140),
+            (8, 0x3690_9511_8d29_9a8e),
+            (9, 0x25a4_8eb3_6c06_3de4),
+            (15, 0xd320_d86d_2a51_9956),
+            (16, 0xcc4f_dd1a_7d90_8b66),
+            (35, 0xcea1_a3be_bf18_6b91),
+            (63, 0x9d19_9062_b7bb_b3a8),
+        ] {
+            assert_eq!(key.hash(&bytes[..len]), hash, "{len} bytes");
+        }
+    }
+
     #[test]
     fn keys_differ() {
         assert_ne!(HashKey::draw(), HashKey::draw());

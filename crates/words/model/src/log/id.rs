@@ -128,6 +128,42 @@ mod tests {
         assert_eq!(text.len(), 36);
     }
 
+    /// A commit that is resolved again must mint the ids of the first time, also by a later version.
+    #[test]
+    fn minted_ids_never_change() {
+        let most = (Timestamp(u64::MAX), u64::MAX, u32::MAX);
+        for ((ts, nonce, ordinal), id) in [
+            ((Timestamp(0x0191_2f3a_4b5c), 0xdead_beef_cafe_f00d, 3), "01912f3a-4b5c-7dea-adf5-674991bd9694"),
+            ((Timestamp(1_723_140_000_000), 42, 7), "01913325-c900-7000-a4bb-59164117ad84"),
+            ((Timestamp(0), 0, 0), "00000000-0000-7000-9ead-038243cd8e9f"),
+            (most, "ffffffff-ffff-7fff-a99c-02d3b48e9831"),
+        ] {
+            assert_eq!(EventId::mint(ts, nonce, ordinal).to_string(), id);
+        }
+    }
+
+    #[test]
+    fn only_the_canonical_form_is_a_uuid() {
+        let bits = 0x0191_2f3a_4b5c_7dea_9bee_fcaf_ef00_d123;
+        assert_eq!(EventId::parse("01912f3a-4b5c-7dea-9bee-fcafef00d123"), Ok(EventId::Uuid(bits)));
+        // A UUID of any version and variant.
+        assert_eq!(EventId::parse("00000000-0000-0000-0000-000000000000"), Ok(EventId::Uuid(0)));
+        assert_eq!(EventId::parse("ffffffff-ffff-ffff-ffff-ffffffffffff"), Ok(EventId::Uuid(u128::MAX)));
+        for text in [
+            "01912F3A-4B5C-7DEA-9BEE-FCAFEF00D123",
+            "01912f3a-4b5c-7dea-9bee-fcafef00d12E",
+            "01912f3a4b5c7dea9beefcafef00d123",
+            "{01912f3a-4b5c-7dea-9bee-fcafef00d123}",
+            "urn:uuid:01912f3a-4b5c-7dea-9bee-fcafef00d123",
+            "01912f3a-4b5c-7dea-9bee-fcafef00d12g",
+            "01912f3a-4b5c-7dea-9beef-cafef00d123",
+            "01912f3a04b5c-7dea-9bee-fcafef00d123",
+            "0191-2f3a-4b5c-7dea-9bee-fcafef00d12",
+        ] {
+            assert_eq!(EventId::parse(text), Ok(EventId::Text(text.into())));
+        }
+    }
+
     #[test]
     fn ids_of_one_batch_differ() {
         let ids: std::collections::BTreeSet<_> =
