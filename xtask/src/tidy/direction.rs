@@ -34,7 +34,6 @@ const IMPURE_PACKAGES: &[(&str, &str)] = &[
     ("tracing-subscriber", "the binary decides where logs go"),
     ("tungstenite", "edges speak WebSocket"),
     ("ulid", "ids are inputs, drawn by the runtime"),
-    ("uuid", "ids are inputs, drawn by the runtime"),
 ];
 
 pub(crate) fn names(tree: &Tree) -> Vec<Problem> {
