@@ -197,7 +197,7 @@ pub use millrace_session::{
 pub mod os {
     pub use millrace_kernel::{
         BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
-        Children, Context, Guard, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault,
+        Children, Context, Guard, JsonText, KernelError, KernelHandle, KernelParts, KernelSettings, OsFault,
         OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketFile, become_guarded, default_path,
     };
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_broker::Handle;
 use millrace_bus::{BusError, By, Reply, Request};
-use millrace_kernel::LoopHandle;
+use millrace_kernel::KernelHandle;
 use millrace_store::{Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::TopicDefaults;
@@ -28,7 +28,7 @@ pub(crate) struct App {
     pub(crate) listen: SocketAddr,
     pub(crate) broker: Handle,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) os: LoopHandle,
+    pub(crate) kernel: KernelHandle,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) audit: Audit,
     /// Changes when tokens were replaced, so that connections check whether theirs is still valid.
@@ -55,7 +55,7 @@ pub(crate) struct App {
 /// The parts of the server that exist before its edges: bus, CQRS loop, store.
 pub(crate) struct Engines {
     pub(crate) broker: Handle,
-    pub(crate) os: LoopHandle,
+    pub(crate) kernel: KernelHandle,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) topic_defaults: TopicDefaults,
 }
@@ -69,7 +69,7 @@ impl App {
         trail: Trail,
         closing: watch::Receiver<bool>,
     ) -> App {
-        let Engines { broker, os, store, topic_defaults } = engines;
+        let Engines { broker, kernel, store, topic_defaults } = engines;
         let evictions = Arc::new(Evictions::default());
         let room = |bytes_max| Room::new(bytes_max, share_of(bytes_max, settings.caller_share_percent));
         let seats = |max, rule| Seats::new(max, rule, evictions.clone());
@@ -82,7 +82,7 @@ impl App {
             handlers: Figures::default(),
             reads: Semaphore::new(settings.reads_max),
             evictions: evictions.clone(),
-            os,
+            kernel,
             tokens,
             audit: Audit::default(),
             reloads: watch::Sender::new(0),

@@ -18,9 +18,9 @@ mod drain_body;
 mod from_wire;
 mod host;
 mod http;
+mod kernel;
 mod observe;
 mod origin;
-mod os;
 mod params;
 mod refusal;
 mod reload;
@@ -37,7 +37,7 @@ pub use access::{
 };
 pub use http::openapi::document as openapi;
 pub use millrace_kernel::{
-    Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
+    Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, KernelHandle, KernelSettings,
     MemoryLimits, PlaceError, SocketFile, become_guarded, default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;

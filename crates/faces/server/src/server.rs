@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, join_all};
 use millrace_broker::{Broker, Handle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
-    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketFile,
+    Asked, ChangeError, Children, Ended as KernelEnded, KernelError, KernelHandle, PlaceError, SocketFile,
 };
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -25,7 +25,7 @@ use crate::reload::Reloader;
 use crate::settings::ServerSettings;
 use crate::tls::{Certificate, TlsError};
 use crate::to_wire;
-use crate::{accept, observe, os, routes};
+use crate::{accept, kernel, observe, routes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -35,7 +35,7 @@ pub enum ServeError {
     #[error(transparent)]
     Store(StoreError),
     #[error(transparent)]
-    Loop(#[from] LoopError),
+    Kernel(#[from] KernelError),
     #[error(transparent)]
     Place(#[from] PlaceError),
     /// A child process could not be started; the error names it.
@@ -115,17 +115,17 @@ impl Server {
         observe::make_topics(&handle).await;
         warn_of_expired(&settings.tokens, handle.clock());
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate, handle.clock().clone()));
-        let hears = os::Hears::default();
-        let (os, asked) = os::start(&settings, &store, &handle, &tokens, &hears).await?;
-        let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
+        let hears = kernel::Hears::default();
+        let (kernel, asked) = kernel::start(&settings, &store, &handle, &tokens, &hears).await?;
+        let children = Arc::new(tokio::sync::Mutex::new(kernel::children(&settings, &kernel).await?));
         let (closing, is_closing) = watch::channel(false);
         let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
-        let engines = Engines { broker: broker.handle(), os, store, topic_defaults };
+        let engines = Engines { broker: broker.handle(), kernel, store, topic_defaults };
         let app = Arc::new(App::new(settings, addr, engines, tokens, trail, is_closing));
         observe::start(&app, scribe);
         // Before timers fire: their refusals are audited, too.
         let _ = hears.set(Arc::downgrade(&app));
-        app.os.begin().await.map_err(|_| ServeError::Fallen)?;
+        app.kernel.begin().await.map_err(|_| ServeError::Fallen)?;
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());
         let accept = Accept::new(&app, router, tls.clone(), app.settings.http_connections_max);
@@ -162,18 +162,18 @@ impl Server {
     }
 
     /// The CQRS loop, for adding capabilities to it.
-    pub fn os(&self) -> &LoopHandle {
-        &self.app.os
+    pub fn kernel(&self) -> &KernelHandle {
+        &self.app.kernel
     }
 
     /// Serves the loop on a Unix socket, which has its name when this returns. The socket is removed with the server.
-    pub async fn listen_os(
+    pub async fn listen_socket(
         &mut self,
         mut place: SocketFile,
         listener: std::os::unix::net::UnixListener,
     ) -> Result<(), ServeError> {
-        let ended = |ended: LoopEnded| LoopError::from(ChangeError::from(ended));
-        self.app.os.listen(listener).await.map_err(ended)?;
+        let ended = |ended: KernelEnded| KernelError::from(ChangeError::from(ended));
+        self.app.kernel.listen(listener).await.map_err(ended)?;
         place.open()?;
         self.socket = Some(place);
         Ok(())
@@ -206,13 +206,13 @@ impl Server {
     /// bug or the store has failed for good: this process can write nothing more, and a new one serves everything that
     /// was confirmed.
     pub async fn run_until(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let (handle, os) = (self.handle(), self.app.os.clone());
+        let (handle, kernel) = (self.handle(), self.app.kernel.clone());
         tokio::select! {
             () = shutdown => self.stop().await,
             () = asked_to_stop(&mut self.asked, self.on_reload.as_ref()) => self.stop().await,
             () = handle.health().failure_told() => self.stop().await,
             () = handle.ended() => Err(ServeError::Fallen),
-            () = os.ended() => Err(ServeError::Fallen),
+            () = kernel.ended() => Err(ServeError::Fallen),
         }
     }
 
@@ -224,13 +224,14 @@ impl Server {
         let deadline = begun + Duration::from_millis(grace_ms);
         let _ = self.stop_accepting.send(true);
         // The loop stops first: its capabilities still need the bus.
-        let os_stopped = timeout(os::patience(grace_ms), self.app.os.stop(os::grace(grace_ms))).await.is_ok();
+        let kernel_stopped =
+            timeout(kernel::patience(grace_ms), self.app.kernel.stop(kernel::grace(grace_ms))).await.is_ok();
         drop(self.socket);
         // A capability that never answers uses up the loop's part of the grace. The bus must still be able to write
         // what it has, on a slow disk too.
-        let loop_used_its_part = begun.elapsed() >= os::grace(grace_ms);
+        let kernel_used_its_part = begun.elapsed() >= kernel::grace(grace_ms);
         let extended = Instant::now() + Duration::from_millis(FLUSH_MS);
-        let deadline = if loop_used_its_part { deadline.max(extended) } else { deadline };
+        let deadline = if kernel_used_its_part { deadline.max(extended) } else { deadline };
         let stopped = self.broker.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
         let all_left = async {
@@ -261,7 +262,12 @@ impl Server {
         match health.storage_failed().map(str::to_owned) {
             Some(reason) if health.lost_names().is_some() => Err(ServeError::LostNames(reason)),
             Some(reason) => Err(ServeError::StorageFailed(reason)),
-            None if os_stopped && stopped == StopOutcome::Finished && all_closed && all_answered && ended => {
+            None if kernel_stopped
+                && stopped == StopOutcome::Finished
+                && all_closed
+                && all_answered
+                && ended =>
+            {
                 Ok(())
             }
             None => Err(ServeError::CutShort { after_ms: millis(begun.elapsed()) }),

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use millrace_broker::BrokerSettings;
-use millrace_kernel::{ChildLimits, ChildSettings, FeedLimits, LoopSettings, MemoryLimits};
+use millrace_kernel::{ChildLimits, ChildSettings, FeedLimits, KernelSettings, MemoryLimits};
 
 use crate::accept::http_sockets_max;
 use crate::access::{Rate, TokenSettings};
@@ -123,7 +123,7 @@ pub struct ServerSettings {
     pub grace_ms: u64,
     pub broker: BrokerSettings,
     /// The CQRS loop.
-    pub os: LoopSettings,
+    pub kernel: KernelSettings,
     pub memory: MemoryLimits,
     /// Child processes of the loop.
     pub capabilities: Vec<ChildSettings>,
@@ -138,7 +138,7 @@ impl ServerSettings {
         let strangers = if self.tokens.is_empty() { 0 } else { self.unauthenticated_connections_max };
         let http = http_sockets_max(self.http_connections_max, self.http_connections_waiting_max);
         let probes = http_sockets_max(self.probe_connections_max, self.http_connections_waiting_max);
-        [self.connections_max, strangers, http, probes, self.os.connections_max]
+        [self.connections_max, strangers, http, probes, self.kernel.connections_max]
             .into_iter()
             .fold(0, usize::saturating_add)
     }
@@ -188,7 +188,7 @@ impl Default for ServerSettings {
             trace_records_waiting_max: 65_536,
             grace_ms: 5000,
             broker: BrokerSettings::default(),
-            os: LoopSettings::default(),
+            kernel: KernelSettings::default(),
             memory: MemoryLimits::default(),
             capabilities: Vec::new(),
             child: ChildLimits::default(),

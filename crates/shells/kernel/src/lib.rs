@@ -11,15 +11,15 @@
 //!
 //! A single thread holds the engine, the connections of the socket, the light built-ins and the mailboxes. A request
 //! that such a built-in answers never changes threads. Handlers that wait for input or output run on the tokio runtime
-//! the loop was given; other threads talk to the loop through [`LoopHandle`].
+//! the loop was given; other threads talk to the loop through [`KernelHandle`].
 //!
-//! Start with [`Capability`] to write one, with [`LoopHandle::start`] to run the loop.
+//! Start with [`Capability`] to write one, with [`KernelHandle::start`] to run the loop.
 
 mod builtin;
 mod capabilities;
 mod child;
 mod clients;
-mod loop_thread;
+mod kernel_thread;
 mod ndjson;
 mod settings;
 mod syscalls;
@@ -35,11 +35,11 @@ pub use child::{
 pub use clients::credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_token};
 pub use clients::remote::{OsReceiver, OsSender};
 pub use clients::watch::{Seen, Watch};
-pub use loop_thread::commits::Commit;
-pub use loop_thread::counts::ShellCounts;
-pub use loop_thread::inbox::{Ended, RouterHandle};
-pub use loop_thread::start::{Asked, LoopError, LoopHandle, LoopParts, LoopView};
+pub use kernel_thread::commits::Commit;
+pub use kernel_thread::counts::ShellCounts;
+pub use kernel_thread::inbox::{Ended, KernelSender};
+pub use kernel_thread::start::{Asked, KernelError, KernelHandle, KernelParts, KernelView};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;
 pub use ndjson::{PlaceError, SocketFile, default_path};
-pub use settings::LoopSettings;
+pub use settings::KernelSettings;

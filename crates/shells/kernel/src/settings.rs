@@ -4,7 +4,7 @@ use millrace_router::RouterLimits;
 use millrace_wire::os::LINE_BYTES_MAX;
 
 #[derive(Clone, Debug)]
-pub struct LoopSettings {
+pub struct KernelSettings {
     pub router: RouterLimits,
     /// Bytes of a line without its LF, in both directions. A longer line is answered with 413; the connection goes on.
     pub line_bytes_max: usize,
@@ -34,9 +34,9 @@ pub struct LoopSettings {
     pub commit_ops_max: usize,
 }
 
-impl Default for LoopSettings {
+impl Default for KernelSettings {
     fn default() -> Self {
-        LoopSettings {
+        KernelSettings {
             router: RouterLimits::default(),
             line_bytes_max: LINE_BYTES_MAX,
             unsent_bytes_max: 1 << 20,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use harness::{Client, Harness, doer, example, fault, limits};
 use millrace_bus::{BusLimits, From, Reply, Request, Subscribe};
-use millrace_kernel::{Capability, ChildSettings, LoopSettings};
+use millrace_kernel::{Capability, ChildSettings, KernelSettings};
 use millrace_model::{AckMode, Filter, Group, Namespace, OsFault, TopicKey, TopicName};
 use millrace_router::{BusTopic, RouterLimits};
 use serde_json::{Value, json};
@@ -241,7 +241,7 @@ async fn while_its_mailbox_is_full_the_events_of_a_capability_wait_in_the_log() 
         })
         .on_bus(vec![topic("t", "g")], |_, _| async { Ok(()) });
     let router = RouterLimits { mailbox_max: 1, ..RouterLimits::default() };
-    let settings = LoopSettings { router, ..LoopSettings::default() };
+    let settings = KernelSettings { router, ..KernelSettings::default() };
     let harness = Harness::with_settings(settings, limits(), once(), vec![slow]).await;
     let (mut client, mut waiting) = (harness.client().await, harness.client().await);
     until_members(&harness, "t", 1).await;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures_util::FutureExt;
-use millrace_kernel::{Commit, LoopHandle, LoopParts, LoopSettings, OsReceiver, OsSender};
+use millrace_kernel::{Commit, KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender};
 use millrace_model::{BATCH_BYTES_MAX, Op};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -41,8 +41,8 @@ async fn answer(receiver: &mut OsReceiver) -> Value {
 async fn timers_that_wait_for_the_store_are_written_in_batches_that_fit() {
     const TIMERS: usize = 1000;
     let (commit, go) = slow_store();
-    let parts = LoopParts {
-        settings: LoopSettings::default(),
+    let parts = KernelParts {
+        settings: KernelSettings::default(),
         nonce: 7,
         clock: millrace_broker::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
         runtime: Handle::current(),
@@ -54,7 +54,7 @@ async fn timers_that_wait_for_the_store_are_written_in_batches_that_fit() {
         watch: None,
         records: None,
     };
-    let (handle, _) = LoopHandle::start(parts, Vec::new()).await.expect("the loop starts");
+    let (handle, _) = KernelHandle::start(parts, Vec::new()).await.expect("the loop starts");
     let (sender, mut receiver) = handle.open(None).await.expect("the loop runs");
     // 15 KB each in the message, twice that in its row, where every quote and backslash is escaped once more.
     let event = json!({"kind": "event", "type": "A.B", "data": "\"".repeat(7_500)});

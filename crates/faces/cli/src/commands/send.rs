@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
-use crate::commands::connect::{interrupted, loop_socket};
+use crate::commands::connect::{interrupted, kernel_socket};
 use crate::commands::send_typed::{self, Typed};
 use crate::commands::{json_flag, now, text};
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
-    let path = loop_socket(&config)?;
+    let path = kernel_socket(&config)?;
     let wait = Duration::from_millis(matches.get_one::<u64>("wait-ms").copied().unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

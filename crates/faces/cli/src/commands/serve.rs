@@ -116,7 +116,7 @@ impl Plan {
             false => Some(address("probe-listen", &config)?),
         };
         let others_reach = [Some(listen), probe_listen].iter().flatten().any(|addr| !addr.ip().is_loopback());
-        if config.server.os.require_auth && config.server.tokens.is_empty() {
+        if config.server.kernel.require_auth && config.server.tokens.is_empty() {
             // A reload cannot add the first token: closing an open server takes a restart.
             return Err(Failure::Usage(
                 "require-auth is set and no token is configured, so nobody could enter: add one to the file of --config, \
@@ -181,7 +181,10 @@ impl Plan {
         let mut path = None;
         if let Some((place, listener)) = socket {
             path = Some(place.path().display().to_string());
-            server.listen_os(place, listener).await.map_err(|error| Failure::Failed(error.to_string()))?;
+            server
+                .listen_socket(place, listener)
+                .await
+                .map_err(|error| Failure::Failed(error.to_string()))?;
         }
         let (reloader, matches) = (server.reloader(), self.matches);
         let (asked, with) = (reloader.clone(), matches.clone());

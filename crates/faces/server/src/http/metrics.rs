@@ -10,7 +10,7 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use millrace_broker::{Health, ShellView};
 use millrace_bus::{GroupGauges, Reply, Request, Stats, TopicCounters};
-use millrace_kernel::LoopView;
+use millrace_kernel::KernelView;
 use millrace_session::admin::HandlerView;
 
 use crate::access::{Caller, NamespaceRule};
@@ -46,7 +46,8 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
     let handlers: Vec<_> = handlers.iter().filter(|one| may_see(one.namespace.as_str())).collect();
     write_handlers(&mut page, &handlers, app.settings.group_labels_max);
     write_shell(&mut page, &app.broker.metrics(), app.broker.health());
-    if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.os.view()).await {
+    if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.kernel.view()).await
+    {
         write_os(&mut page, &view);
     }
     write_edge(&mut page, &app);
@@ -224,8 +225,8 @@ fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
     page.histogram("commit_size_events", "Events appended by one commit.", &shell.events_per_commit, 1.0);
 }
 
-fn write_os(page: &mut Page, view: &LoopView) {
-    let LoopView { counters, gauges, shell } = view;
+fn write_os(page: &mut Page, view: &KernelView) {
+    let KernelView { counters, gauges, shell } = view;
     for (name, help, value) in [
         ("os_turns_total", "Turns of the CQRS loop.", counters.turns),
         ("os_requests_total", "Commands and queries of clients.", counters.requests),

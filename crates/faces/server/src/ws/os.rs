@@ -90,7 +90,7 @@ async fn talk(
     (seat, frames): (&Seat, &FrameMeter),
     first: Option<OsMessage>,
 ) -> End {
-    let Ok((sender, receiver)) = app.os.open(caller.by()).await else { return End::Stopping };
+    let Ok((sender, receiver)) = app.kernel.open(caller.by()).await else { return End::Stopping };
     let pulse = Pulse::default();
     let grant = CurrentGrant::new(caller.grant.clone());
     let mut writing = pin!(write(app, sink, receiver, &pulse));
@@ -140,7 +140,7 @@ async fn introduce(
         if is_blank(&text) {
             continue;
         }
-        let (refusal, why) = match read(app, &text, &|| app.os.link().stamp()) {
+        let (refusal, why) = match read(app, &text, &|| app.kernel.sender().stamp()) {
             Ok(message) => match shown_token(&message).map(|token| app.os_grant(&token)) {
                 Some(Ok(grant)) => {
                     caller.grant = Some(grant);
@@ -170,7 +170,7 @@ async fn away(
     end: End,
 ) -> Result<(OsMessage, Seat), End> {
     audit(app, caller, &refusal);
-    let line = line(refusal, app.os.link().stamp());
+    let line = line(refusal, app.kernel.sender().stamp());
     let _ = sink.send(Message::Text(line.into())).await;
     Err(end)
 }
@@ -180,7 +180,7 @@ fn binary() -> OsRefusal {
 }
 
 fn too_long(app: &App) -> OsRefusal {
-    OsRefusal::too_long(app.settings.os.line_bytes_max)
+    OsRefusal::too_long(app.settings.kernel.line_bytes_max)
 }
 
 fn about(error: &TokenError, message: &OsMessage) -> OsRefusal {
@@ -293,11 +293,11 @@ impl Reader<'_> {
 }
 
 fn read(app: &App, text: &str, stamp: &dyn Fn() -> (OsId, Timestamp)) -> Result<OsMessage, OsRefusal> {
-    let os = &app.settings.os;
-    if text.len() > os.line_bytes_max {
+    let kernel = &app.settings.kernel;
+    if text.len() > kernel.line_bytes_max {
         return Err(too_long(app));
     }
-    if !os.lenient_metadata {
+    if !kernel.lenient_metadata {
         return parse(text.as_bytes(), None);
     }
     let (_, timestamp) = stamp();

@@ -104,7 +104,7 @@ async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
 
 fn context(port: &Port, delivery: &Delivery) -> Context {
     let Delivery { id, message, by, .. } = delivery;
-    Context::new(port.capability(), *id, message.clone(), by.clone(), port.link().clone())
+    Context::new(port.capability(), *id, message.clone(), by.clone(), port.kernel().clone())
 }
 
 async fn handle(
@@ -233,7 +233,7 @@ async fn subscribe(feeds: &Feeds, ctx: &Context) -> Result<JsonText, OsFault> {
             from_earliest: from == Some(Start::Earliest),
         },
     };
-    let reply = feeds.subscribe(ctx.link(), plan).await?;
+    let reply = feeds.subscribe(ctx.kernel(), plan).await?;
     feeds.seen(&Seen::Bus { by: ctx.by(), what: "Bus.Subscribe", reply: &reply, trace: None });
     match reply {
         Reply::Subscribed { topic, group, partitions } => {

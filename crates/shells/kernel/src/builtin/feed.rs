@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::builtin::faults;
 use crate::builtin::feeds::FeedLimits;
-use crate::loop_thread::inbox::RouterHandle;
+use crate::kernel_thread::inbox::KernelSender;
 
 const TAKE_ITEMS_MAX: usize = 64;
 const TAKE_BYTES_MAX: usize = 1 << 20;
@@ -58,20 +58,20 @@ impl Feed {
     pub(crate) fn start(
         runtime: &tokio::runtime::Handle,
         bus: Handle,
-        link: RouterHandle,
+        kernel: KernelSender,
         plan: Plan,
         limits: FeedLimits,
         placed: Option<Placed>,
     ) -> Feed {
         let (stop, stopped) = watch::channel(());
-        runtime.spawn(Feeding { bus, link, plan, limits, stopped, placed }.run());
+        runtime.spawn(Feeding { bus, kernel, plan, limits, stopped, placed }.run());
         Feed { _stop: stop }
     }
 }
 
 struct Feeding {
     bus: Handle,
-    link: RouterHandle,
+    kernel: KernelSender,
     plan: Plan,
     limits: FeedLimits,
     stopped: watch::Receiver<()>,
@@ -119,7 +119,7 @@ impl Feeding {
                 _ = self.stopped.changed() => return false,
             }
             let to = self.plan.to;
-            match self.link.look(move |router| router.takes(to)).await {
+            match self.kernel.look(move |router| router.takes(to)).await {
                 Ok(Takes::Now) => return true,
                 Ok(Takes::NotNow) => {}
                 Ok(Takes::Never) | Err(_) => return false,
@@ -166,7 +166,7 @@ impl Feeding {
                                 // A second copy: the lease expired meanwhile. The capability still has the first copy,
                                 // and its result settles both.
                                 if *spent == 1 {
-                                    settling.push(hand_over(&self.link, &self.plan, event, attempts));
+                                    settling.push(hand_over(&self.kernel, &self.plan, event, attempts));
                                 }
                             }
                             Item::Reply { request: LAST_FLOW, .. } => stemmed = true,
@@ -318,7 +318,7 @@ impl At<'_> {
 struct Back {
     event: Arc<Event>,
     attempts: u32,
-    settled: Result<Settled, crate::loop_thread::inbox::Ended>,
+    settled: Result<Settled, crate::kernel_thread::inbox::Ended>,
 }
 
 fn place(event: &Event) -> (Partition, Offset) {
@@ -326,16 +326,16 @@ fn place(event: &Event) -> (Partition, Offset) {
 }
 
 fn hand_over(
-    link: &RouterHandle,
+    kernel: &KernelSender,
     plan: &Plan,
     event: Arc<Event>,
     attempts: u32,
 ) -> impl Future<Output = Back> + use<> {
-    let (link, to) = (link.clone(), plan.to);
+    let (kernel, to) = (kernel.clone(), plan.to);
     let message = message(&event, attempts);
     async move {
         let settled = match message {
-            Ok(message) => link.bus_event(to, message).await,
+            Ok(message) => kernel.bus_event(to, message).await,
             Err(fault) => Ok(Settled::Failed(fault)),
         };
         Back { event, attempts, settled }

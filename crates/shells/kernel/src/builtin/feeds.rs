@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use crate::builtin::feed::{Feed, Placed, Plan};
 use crate::capabilities::change::BusFeed;
 use crate::clients::watch::{Seen, Watch};
-use crate::loop_thread::inbox::RouterHandle;
+use crate::kernel_thread::inbox::KernelSender;
 
 /// Bounds on feeds.
 #[derive(Clone, Debug)]
@@ -70,10 +70,10 @@ impl Feeds {
     /// Starts the feeds that manifests ask for; given to the loop.
     pub fn bus_feed(self: &Arc<Feeds>) -> BusFeed {
         let feeds = self.clone();
-        Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
+        Box::new(move |to, manifest, kernel| Box::new(feeds.of_manifest(to, manifest, &kernel)))
     }
 
-    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &RouterHandle) -> Vec<Feed> {
+    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, kernel: &KernelSender) -> Vec<Feed> {
         let start = |topic: &BusTopic| {
             let plan = Plan {
                 to,
@@ -81,17 +81,17 @@ impl Feeds {
                 namespace: Namespace::default(),
                 topic: topic.clone(),
             };
-            self.start(link, plan, None)
+            self.start(kernel, plan, None)
         };
         manifest.bus.iter().map(start).collect()
     }
 
     /// Starts a feed and returns the answer of the bus, which comes when the group has its position.
-    pub(super) async fn subscribe(&self, link: &RouterHandle, plan: Plan) -> Result<Reply, OsFault> {
+    pub(super) async fn subscribe(&self, kernel: &KernelSender, plan: Plan) -> Result<Reply, OsFault> {
         let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
         let (to, group) = (plan.to, plan.topic.group.clone());
         let (placed, is_placed) = oneshot::channel();
-        let live = link.look(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
+        let live = kernel.look(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
         let live = live.map_err(|ended| OsFault::new(503, ended.to_string()))?;
         {
             let mut asked = self.asked();
@@ -104,7 +104,7 @@ impl Feeds {
             if feeds.len() >= max {
                 return Err(OsFault::new(429, format!("The limit of {max} subscriptions is reached")));
             }
-            let feed = self.start(link, plan, Some(placed));
+            let feed = self.start(kernel, plan, Some(placed));
             feeds.push((key.clone(), group.clone(), feed));
         }
         let answer = is_placed.await.unwrap_or_else(|_| Err(OsFault::new(503, "the bus has ended")));
@@ -115,8 +115,8 @@ impl Feeds {
         answer
     }
 
-    fn start(&self, link: &RouterHandle, plan: Plan, placed: Option<Placed>) -> Feed {
-        Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, self.limits.clone(), placed)
+    fn start(&self, kernel: &KernelSender, plan: Plan, placed: Option<Placed>) -> Feed {
+        Feed::start(&self.runtime, self.bus.clone(), kernel.clone(), plan, self.limits.clone(), placed)
     }
 
     pub(super) fn is_watched(&self) -> bool {

@@ -100,7 +100,7 @@ fn tell_change(port: &Port, delivery: DeliveryId, request: &OsMessage, at: &Name
     let Ok(ty) = OsType::new(CHANGED) else { return };
     let change = if request.ty.as_str() == SET { "set" } else { "deleted" };
     let data = json!({ "key": key, "change": change, "namespace": at.as_str() });
-    let (Ok(data), (id, timestamp)) = (JsonText::from_value(&data), port.link().stamp()) else { return };
+    let (Ok(data), (id, timestamp)) = (JsonText::from_value(&data), port.kernel().stamp()) else { return };
     let metadata = OsMetadata {
         id,
         timestamp,

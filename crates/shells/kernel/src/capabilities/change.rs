@@ -15,8 +15,8 @@ use crate::capabilities::capability::{Capability, CapabilityError};
 use crate::capabilities::handlers::Handlers;
 use crate::capabilities::manifest::Ready;
 use crate::capabilities::port::{Mailbox, Port};
-use crate::loop_thread::inbox::{Ended, RouterHandle};
-use crate::loop_thread::local_queue::LocalQueue;
+use crate::kernel_thread::inbox::{Ended, KernelSender};
+use crate::kernel_thread::local_queue::LocalQueue;
 
 /// Why a change was refused. Nothing has been changed then.
 #[derive(Debug, thiserror::Error)]
@@ -31,13 +31,13 @@ pub enum ChangeError {
 
 /// Called for each capability whose manifest names topics of the bus. The returned value keeps the feed alive and is
 /// dropped when the capability is to be removed: from then on no more events may be handed to it.
-pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, RouterHandle) -> Box<dyn Any> + Send>;
+pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, KernelSender) -> Box<dyn Any> + Send>;
 
 /// The actors of all capabilities, each with its mailbox.
 pub(crate) struct Actors {
     running: BTreeMap<CapabilityId, Actor>,
     local_queue: LocalQueue,
-    link: RouterHandle,
+    kernel: KernelSender,
     runtime: Handle,
     bus_feed: Option<BusFeed>,
     /// The mailboxes of actors that wait for their predecessor to finish, by the predecessor's id.
@@ -59,13 +59,13 @@ struct Actor {
 impl Actors {
     pub(crate) fn new(
         local_queue: LocalQueue,
-        link: RouterHandle,
+        kernel: KernelSender,
         runtime: Handle,
         bus_feed: Option<BusFeed>,
         handover_ms: u64,
     ) -> Actors {
         let (running, successors) = (BTreeMap::new(), BTreeMap::new());
-        Actors { running, local_queue, link, runtime, bus_feed, successors, handover_ms }
+        Actors { running, local_queue, kernel, runtime, bus_feed, successors, handover_ms }
     }
 
     /// Removes the capabilities `gone` and installs `come`, all of it or nothing: contracts are read and checked before
@@ -130,7 +130,7 @@ impl Actors {
             manifest.name.clone(),
             mailbox.clone(),
             self.local_queue.clone(),
-            self.link.clone(),
+            self.kernel.clone(),
         );
         let tidies_up = matches!(work, Ready::Actor(_));
         let task = match work {
@@ -140,7 +140,7 @@ impl Actors {
             Ready::Actor(spawn) => spawn_local(spawn(port)),
         };
         let feed = match &self.bus_feed {
-            Some(feed) if !manifest.bus.is_empty() => Some(feed(id, manifest, self.link.clone())),
+            Some(feed) if !manifest.bus.is_empty() => Some(feed(id, manifest, self.kernel.clone())),
             _ => None,
         };
         let name = manifest.name.clone();

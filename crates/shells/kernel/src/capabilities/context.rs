@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::builtin::of_data;
-use crate::loop_thread::inbox::{Ended, LoopCommand, RouterHandle};
+use crate::kernel_thread::inbox::{Ended, KernelCommand, KernelSender};
 
 /// The context of one message. Cheap to clone; may be sent to other threads.
 #[derive(Clone)]
@@ -24,7 +24,7 @@ struct Hand {
     delivery: DeliveryId,
     message: Arc<OsMessage>,
     by: By,
-    link: RouterHandle,
+    kernel: KernelSender,
 }
 
 impl Context {
@@ -33,9 +33,9 @@ impl Context {
         delivery: DeliveryId,
         message: Arc<OsMessage>,
         by: By,
-        link: RouterHandle,
+        kernel: KernelSender,
     ) -> Context {
-        Context { hand: Arc::new(Hand { capability, delivery, message, by, link }) }
+        Context { hand: Arc::new(Hand { capability, delivery, message, by, kernel }) }
     }
 
     pub fn message(&self) -> &OsMessage {
@@ -54,11 +54,11 @@ impl Context {
     /// The capability that made this request, with its name; `None` if a client or a timer made it.
     pub(crate) async fn asker(&self) -> Result<Option<(CapabilityId, Arc<str>)>, OsFault> {
         let (request, delivery) = (self.hand.message.metadata.id.clone(), self.hand.delivery);
-        self.hand.link.look(move |router| router.asker(&request, delivery)).await.map_err(ended)
+        self.hand.kernel.look(move |router| router.asker(&request, delivery)).await.map_err(ended)
     }
 
-    pub fn link(&self) -> &RouterHandle {
-        &self.hand.link
+    pub fn kernel(&self) -> &KernelSender {
+        &self.hand.kernel
     }
 
     /// Reads the message's data as `T`.
@@ -81,7 +81,7 @@ impl Context {
         let from = self.hand.capability;
         let during = Some(self.hand.delivery);
         let input = Input::Emit { from, during, message, wait: false, trusted: true };
-        self.hand.link.tell(LoopCommand::Input(input)).await.map_err(ended)
+        self.hand.kernel.tell(KernelCommand::Input(input)).await.map_err(ended)
     }
 
     /// Sends a query to another capability and waits for its answer: the reply's data, or the error. A capability
@@ -98,7 +98,7 @@ impl Context {
         let message = self.follow(kind, ty, data)?;
         let (outcome, answered) = oneshot::channel();
         let (from, during) = (self.hand.capability, self.hand.delivery);
-        self.hand.link.tell(LoopCommand::Asks { from, during, message, outcome }).await.map_err(ended)?;
+        self.hand.kernel.tell(KernelCommand::Asks { from, during, message, outcome }).await.map_err(ended)?;
         let answer = answered.await.map_err(|_| ended(Ended))?;
         match answer.kind {
             OsKind::Error => Err(fault_of(&answer.data)),
@@ -114,7 +114,7 @@ impl Context {
     /// A new message that is caused by the current one.
     fn follow(&self, kind: OsKind, ty: &str, data: JsonText) -> Result<OsMessage, OsFault> {
         let ty = OsType::new(ty).map_err(|error| OsFault::new(500, error.to_string()))?;
-        let (id, timestamp) = self.hand.link.stamp();
+        let (id, timestamp) = self.hand.kernel.stamp();
         let cause = &self.hand.message.metadata;
         let metadata = OsMetadata {
             id,

@@ -12,7 +12,7 @@ use tokio::runtime::Handle;
 use crate::capabilities::capability::{Handler, Place};
 use crate::capabilities::context::Context;
 use crate::capabilities::port::{Delivery, Port};
-use crate::loop_thread::pause;
+use crate::kernel_thread::pause;
 
 /// Messages handled on the loop's own thread before other tasks get their turn.
 const SLICE: u32 = 32;
@@ -52,7 +52,7 @@ impl Handlers {
             // A declared outcome or event without a handler: seen, and nothing else to do.
             return Ok(JsonText::null());
         };
-        let ctx = Context::new(port.capability(), id, message.clone(), by, port.link().clone());
+        let ctx = Context::new(port.capability(), id, message.clone(), by, port.kernel().clone());
         let failed = |panic: Box<dyn Any + Send>| {
             OsFault::new(500, format!("Capability '{}' failed: {}", port.name(), said(&*panic)))
         };
@@ -72,7 +72,7 @@ impl Handlers {
 }
 
 pub(crate) fn reply(port: &Port, request: &OsMessage, data: JsonText) -> OsMessage {
-    let (id, timestamp) = port.link().stamp();
+    let (id, timestamp) = port.kernel().stamp();
     let metadata = OsMetadata {
         id,
         timestamp,

@@ -14,8 +14,8 @@ use millrace_router::{By, CapabilityId, DeliveryId, Input, Takes};
 use tokio::sync::Notify;
 
 use crate::builtin::BUS_MESSAGE;
-use crate::loop_thread::inbox::RouterHandle;
-use crate::loop_thread::local_queue::LocalQueue;
+use crate::kernel_thread::inbox::KernelSender;
+use crate::kernel_thread::local_queue::LocalQueue;
 
 /// A message taken out of a mailbox.
 #[derive(Clone, Debug)]
@@ -121,7 +121,7 @@ pub struct Port {
     name: Arc<str>,
     mailbox: Rc<Mailbox>,
     local_queue: LocalQueue,
-    link: RouterHandle,
+    kernel: KernelSender,
 }
 
 impl Port {
@@ -130,9 +130,9 @@ impl Port {
         name: Arc<str>,
         mailbox: Rc<Mailbox>,
         local_queue: LocalQueue,
-        link: RouterHandle,
+        kernel: KernelSender,
     ) -> Port {
-        Port { capability, name, mailbox, local_queue, link }
+        Port { capability, name, mailbox, local_queue, kernel }
     }
 
     pub fn capability(&self) -> CapabilityId {
@@ -144,8 +144,8 @@ impl Port {
     }
 
     /// A handle that may be sent to other threads.
-    pub fn link(&self) -> &RouterHandle {
-        &self.link
+    pub fn kernel(&self) -> &KernelSender {
+        &self.kernel
     }
 
     /// Takes the next message, in order. `None`: the capability was retired and the actor may end.
@@ -221,7 +221,7 @@ impl Port {
     /// Whether the engine has nothing more for a capability that is to be removed.
     pub(crate) async fn is_drained(&self) -> bool {
         let id = self.capability;
-        !self.has_next() && self.link.look(move |router| router.is_drained(id)).await.unwrap_or(true)
+        !self.has_next() && self.kernel.look(move |router| router.is_drained(id)).await.unwrap_or(true)
     }
 
     /// Waits until the capability was retired. Must not run beside [`Port::next`]: a notification for one could wake
@@ -235,7 +235,7 @@ impl Port {
     /// Whether the capability is to end as soon as its mailbox is empty.
     pub(crate) async fn is_to_go(&self) -> bool {
         let id = self.capability;
-        matches!(self.link.look(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
+        matches!(self.kernel.look(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
     }
 
     /// Emits a message. `during` is the delivery that caused it, if the actor knows. With `wait` the outcome of a

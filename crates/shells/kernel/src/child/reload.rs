@@ -9,8 +9,8 @@ use crate::capabilities::change::ChangeError;
 use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::stamp::Stamp;
 use crate::child::start::{Child, ChildError};
-use crate::loop_thread::inbox::Ended;
-use crate::loop_thread::start::LoopHandle;
+use crate::kernel_thread::inbox::Ended;
+use crate::kernel_thread::start::KernelHandle;
 
 /// Why a configuration was refused. Nothing has been changed then.
 #[derive(Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub struct Changed {
 /// The children that run.
 #[derive(Debug)]
 pub struct Children {
-    handle: LoopHandle,
+    handle: KernelHandle,
     limits: ChildLimits,
     running: Vec<Running>,
 }
@@ -55,7 +55,7 @@ struct Running {
 
 impl Children {
     /// Starts no children yet: see [`Children::become_these`].
-    pub fn new(handle: LoopHandle, limits: ChildLimits) -> Children {
+    pub fn new(handle: KernelHandle, limits: ChildLimits) -> Children {
         Children { handle, limits, running: Vec::new() }
     }
 
@@ -107,7 +107,7 @@ impl Children {
     }
 
     async fn is_well(&self, id: CapabilityId) -> Result<bool, Ended> {
-        self.handle.link().look(move |router| !router.is_unhealthy(id)).await
+        self.handle.sender().look(move |router| !router.is_unhealthy(id)).await
     }
 
     /// Starts all at once: each of them may take a while to send its manifest.

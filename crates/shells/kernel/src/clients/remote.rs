@@ -9,13 +9,13 @@ use millrace_router::{By, ConnId, Input};
 use tokio::sync::mpsc;
 
 use crate::clients::conns::{Account, Line};
-use crate::loop_thread::inbox::{Ended, LoopCommand, RouterHandle};
+use crate::kernel_thread::inbox::{Ended, KernelCommand, KernelSender};
 
 /// The sending half of a connection. Dropping it closes the connection: its requests are still carried out, but nobody
 /// gets the answers.
 pub struct OsSender {
     pub(crate) conn: ConnId,
-    pub(crate) link: RouterHandle,
+    pub(crate) kernel: KernelSender,
     pub(crate) account: Arc<Account>,
     /// Weak, because the loop closes a connection by dropping the last sender of this channel.
     pub(crate) lines: mpsc::WeakUnboundedSender<Line>,
@@ -35,7 +35,7 @@ impl OsSender {
     pub async fn send(&self, message: OsMessage) -> Result<(), Ended> {
         self.room().await;
         self.account.permits.fetch_sub(1, Ordering::Relaxed);
-        self.link.tell(LoopCommand::Input(Input::Client { conn: self.conn, message })).await
+        self.kernel.tell(KernelCommand::Input(Input::Client { conn: self.conn, message })).await
     }
 
     /// Waits like [`OsSender::send`] without sending: for a caller that checks before it reads on.
@@ -59,7 +59,7 @@ impl OsSender {
 
     /// Sets the identity of this connection from now on.
     pub async fn identify(&self, by: By) -> Result<(), Ended> {
-        self.link.tell(LoopCommand::Input(Input::Identify { conn: self.conn, by })).await
+        self.kernel.tell(KernelCommand::Input(Input::Identify { conn: self.conn, by })).await
     }
 
     /// Whether every request of this connection has been answered.
@@ -68,7 +68,7 @@ impl OsSender {
     }
 
     pub fn stamp(&self) -> (OsId, Timestamp) {
-        self.link.stamp()
+        self.kernel.stamp()
     }
 }
 

@@ -12,11 +12,11 @@ use millrace_wire::os::{OsRefusal, encode};
 use crate::clients::conns::Conns;
 use crate::clients::credentials::{self, CheckToken, Rights, TokenError};
 use crate::clients::watch::{Seen, Watch};
-use crate::loop_thread::counts::Counts;
-use crate::loop_thread::inbox::Mint;
-use crate::loop_thread::local_queue::LocalQueue;
+use crate::kernel_thread::counts::Counts;
+use crate::kernel_thread::inbox::Mint;
+use crate::kernel_thread::local_queue::LocalQueue;
 use crate::ndjson::wire::Wire;
-use crate::settings::LoopSettings;
+use crate::settings::KernelSettings;
 
 /// Bytes read at once, and handed to the loop before more is read.
 const READ_BYTES: usize = 64 << 10;
@@ -27,7 +27,7 @@ const BUFFERS_KEPT_MAX: usize = 16;
 pub(crate) struct Edge(Rc<Parts>);
 
 pub(crate) struct Parts {
-    pub(super) settings: Arc<LoopSettings>,
+    pub(super) settings: Arc<KernelSettings>,
     pub(super) local_queue: LocalQueue,
     pub(super) conns: Conns,
     pub(super) mint: Arc<Mint>,
@@ -67,7 +67,7 @@ impl Admitted {
 
 impl Edge {
     pub(crate) fn new(
-        settings: Arc<LoopSettings>,
+        settings: Arc<KernelSettings>,
         local_queue: LocalQueue,
         conns: Conns,
         mint: Arc<Mint>,

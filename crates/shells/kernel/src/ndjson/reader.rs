@@ -14,7 +14,7 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::time::timeout;
 
 use crate::clients::credentials::{self, TokenError};
-use crate::loop_thread::pause;
+use crate::kernel_thread::pause;
 use crate::ndjson::edge::{Admitted, Edge};
 use crate::ndjson::hangup::hung_up;
 use crate::ndjson::wire::{End, Wire};

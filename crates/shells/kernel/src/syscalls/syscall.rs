@@ -9,12 +9,12 @@ use tokio::sync::{mpsc, oneshot};
 use crate::capabilities::capability::{Capability, Place};
 use crate::capabilities::context::Context;
 use crate::clients::credentials::{self, AUTHENTICATE, CheckToken, RELOAD, SHUTDOWN};
-use crate::loop_thread::start::Asked;
-use crate::settings::LoopSettings;
+use crate::kernel_thread::start::Asked;
+use crate::settings::KernelSettings;
 use crate::syscalls::describe::{describe, list};
 
 pub(super) fn syscall(
-    settings: &Arc<LoopSettings>,
+    settings: &Arc<KernelSettings>,
     check_token: Option<CheckToken>,
     asked: mpsc::Sender<Asked>,
 ) -> Capability {

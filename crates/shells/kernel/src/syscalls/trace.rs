@@ -58,7 +58,7 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
     let from = ctx.caller().and_then(|caller| caller.namespaces.clone());
     let look =
         move |router: &millrace_router::Router| router.trace(&query, after, PAGE_RECORDS_MAX + 1, &from);
-    let found = ctx.link().look(look).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;
+    let found = ctx.kernel().look(look).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;
     let (mut records, mut bytes, mut next) = (Vec::new(), 0, None);
     for record in &found {
         let shown = shown(record);

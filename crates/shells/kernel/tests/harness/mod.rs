@@ -9,8 +9,8 @@ use std::sync::Arc;
 use millrace_broker::{Broker, BrokerSettings};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
-    Capability, ChildLimits, ChildSettings, Children, FeedLimits, Feeds, LoopHandle, LoopParts, LoopSettings,
-    OsReceiver, OsSender, bus,
+    Capability, ChildLimits, ChildSettings, Children, FeedLimits, Feeds, KernelHandle, KernelParts,
+    KernelSettings, OsReceiver, OsSender, bus,
 };
 use millrace_model::OsMessage;
 use millrace_store::{MemoryStore, Store};
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 pub(crate) struct Harness {
-    pub(crate) handle: LoopHandle,
+    pub(crate) handle: KernelHandle,
     pub(crate) runtime: Broker,
     pub(crate) children: Children,
     folder: TempDir,
@@ -36,11 +36,11 @@ impl Harness {
     }
 
     pub(crate) async fn with(limits: ChildLimits, bus_limits: BusLimits, more: Vec<Capability>) -> Harness {
-        Harness::with_settings(LoopSettings::default(), limits, bus_limits, more).await
+        Harness::with_settings(KernelSettings::default(), limits, bus_limits, more).await
     }
 
     pub(crate) async fn with_settings(
-        settings: LoopSettings,
+        settings: KernelSettings,
         limits: ChildLimits,
         bus_limits: BusLimits,
         mut more: Vec<Capability>,
@@ -48,7 +48,7 @@ impl Harness {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let runtime = Broker::start(BrokerSettings::default(), &store, bus_limits).expect("a bus");
         let feeds = Feeds::new(runtime.handle(), Handle::current(), FeedLimits::default(), None);
-        let parts = LoopParts {
+        let parts = KernelParts {
             settings,
             nonce: 7,
             clock: millrace_broker::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
@@ -62,7 +62,7 @@ impl Harness {
             records: None,
         };
         more.push(bus(feeds));
-        let (handle, _) = LoopHandle::start(parts, more).await.expect("the loop starts");
+        let (handle, _) = KernelHandle::start(parts, more).await.expect("the loop starts");
         let children = Children::new(handle.clone(), limits);
         Harness { handle, runtime, children, folder: TempDir::new().expect("a folder") }
     }

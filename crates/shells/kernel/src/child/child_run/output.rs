@@ -30,7 +30,7 @@ impl Life<'_> {
         let Line::Whole(line) = line else {
             return Err(OsFault::new(413, OsRefusal::too_long(self.limits.line_bytes_max).message));
         };
-        let (id, timestamp) = self.port.link().stamp();
+        let (id, timestamp) = self.port.kernel().stamp();
         let lenient = Lenient { id: &|| id.clone(), timestamp };
         parse(line, Some(lenient)).map_err(|refusal| {
             let name = self.port.name();

@@ -10,7 +10,7 @@ use millrace_model::{BATCH_BYTES_MAX, Op};
 use millrace_router::{Input, Token};
 use tokio::sync::Notify;
 
-use crate::loop_thread::local_queue::LocalQueue;
+use crate::kernel_thread::local_queue::LocalQueue;
 
 /// Makes operations durable, all or none; `Err` says why nothing was written.
 pub type Commit = Arc<dyn Fn(Vec<Op>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;

@@ -1,4 +1,4 @@
-//! The queue of commands to the loop from other threads (`RouterHandle`); for tasks on the loop's own thread there is
+//! The queue of commands to the loop from other threads (`KernelSender`); for tasks on the loop's own thread there is
 //! `local_queue.rs`.
 
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::clients::conns::{Account, Line};
 pub struct Ended;
 
 /// A command that another thread sends to the loop.
-pub(crate) enum LoopCommand {
+pub(crate) enum KernelCommand {
     Input(Input),
     /// A request of an actor; `outcome` gets its outcome.
     Asks {
@@ -50,7 +50,7 @@ pub(crate) enum LoopCommand {
     Listen {
         listener: std::os::unix::net::UnixListener,
     },
-    /// All capabilities of the start are installed: see [`crate::LoopHandle::begin`].
+    /// All capabilities of the start are installed: see [`crate::KernelHandle::begin`].
     Begin,
     Look(Box<dyn FnOnce(&Router) + Send>),
     Stop {
@@ -61,20 +61,20 @@ pub(crate) enum LoopCommand {
 /// A handle to the loop for other threads. Can be cloned and sent. Callers wait while the queue holds `inbox_max`
 /// commands.
 #[derive(Clone, Debug)]
-pub struct RouterHandle {
-    pub(crate) told: mpsc::Sender<LoopCommand>,
+pub struct KernelSender {
+    pub(crate) told: mpsc::Sender<KernelCommand>,
     pub(crate) mint: Arc<Mint>,
 }
 
-impl RouterHandle {
-    pub(crate) async fn tell(&self, told: LoopCommand) -> Result<(), Ended> {
+impl KernelSender {
+    pub(crate) async fn tell(&self, told: KernelCommand) -> Result<(), Ended> {
         self.told.send(told).await.map_err(|_| Ended)
     }
 
     /// Hands an event of the bus to a capability and waits until it is settled.
     pub async fn bus_event(&self, to: CapabilityId, message: OsMessage) -> Result<Settled, Ended> {
         let (settled, is_settled) = oneshot::channel();
-        self.tell(LoopCommand::Bus { to, message, settled }).await?;
+        self.tell(KernelCommand::Bus { to, message, settled }).await?;
         is_settled.await.map_err(|_| Ended)
     }
 
@@ -88,7 +88,7 @@ impl RouterHandle {
             // An error means that the caller no longer waits: fine.
             let _ = answer.send(look(router));
         });
-        self.tell(LoopCommand::Look(look)).await?;
+        self.tell(KernelCommand::Look(look)).await?;
         seen.await.map_err(|_| Ended)
     }
 

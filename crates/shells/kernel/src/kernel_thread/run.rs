@@ -12,10 +12,10 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, spawn_local};
 use tokio::time::{Instant, Sleep};
 
-use crate::loop_thread::inbox::LoopCommand;
-use crate::loop_thread::local_queue::LocalQueue;
-use crate::loop_thread::pause;
-use crate::loop_thread::shell::Shell;
+use crate::kernel_thread::inbox::KernelCommand;
+use crate::kernel_thread::local_queue::LocalQueue;
+use crate::kernel_thread::pause;
+use crate::kernel_thread::shell::Shell;
 use crate::ndjson::{self, Edge};
 
 /// The clock is read this often while anything is due, so that a step of the wall clock is noticed.
@@ -30,7 +30,7 @@ pub(crate) struct Run {
     pub(crate) local_queue: LocalQueue,
     pub(crate) edge: Edge,
     pub(crate) clock: SystemClock,
-    pub(crate) told: mpsc::Receiver<LoopCommand>,
+    pub(crate) told: mpsc::Receiver<KernelCommand>,
     /// Connections on other threads that have been closed.
     pub(crate) goodbyes: mpsc::UnboundedReceiver<ConnId>,
     pub(crate) accepting: Option<JoinHandle<()>>,
@@ -86,16 +86,16 @@ impl Run {
         }
     }
 
-    fn take(&mut self, now: Now, told: LoopCommand) {
+    fn take(&mut self, now: Now, told: KernelCommand) {
         match told {
-            LoopCommand::Listen { listener } => match tokio::net::UnixListener::from_std(listener) {
+            KernelCommand::Listen { listener } => match tokio::net::UnixListener::from_std(listener) {
                 Ok(listener) => {
                     self.accepting = Some(spawn_local(ndjson::accept(self.edge.clone(), listener)));
                 }
                 Err(error) => tracing::error!(%error, "the socket cannot be listened on"),
             },
-            LoopCommand::Begin => self.begin(now),
-            LoopCommand::Stop { grace } => {
+            KernelCommand::Begin => self.begin(now),
+            KernelCommand::Stop { grace } => {
                 if let Some(accepting) = self.accepting.take() {
                     accepting.abort();
                 }
@@ -128,7 +128,7 @@ impl Run {
             },
             conn = self.goodbyes.recv() => match conn {
                 Some(conn) => self.shell.left(now_again(&self.clock, now), conn),
-                // The last [`crate::LoopHandle`] was dropped without a stop: end as in a crash.
+                // The last [`crate::KernelHandle`] was dropped without a stop: end as in a crash.
                 None => self.shell.stopped = true,
             },
             () = alarm.ring(due, &self.clock) => {}

@@ -20,15 +20,15 @@ use crate::clients::conns::{Account, Conns};
 use crate::clients::credentials::{CheckToken, Vouch};
 use crate::clients::remote::{OsReceiver, OsSender};
 use crate::clients::watch::Watch;
-use crate::loop_thread::commits::{Commit, Commits};
-use crate::loop_thread::counts::{Counts, ShellCounts};
-use crate::loop_thread::inbox::{Ended, LoopCommand, Mint, RouterHandle};
-use crate::loop_thread::local_queue::LocalQueue;
-use crate::loop_thread::notes;
-use crate::loop_thread::run::{Alarm, Run};
-use crate::loop_thread::shell::Shell;
+use crate::kernel_thread::commits::{Commit, Commits};
+use crate::kernel_thread::counts::{Counts, ShellCounts};
+use crate::kernel_thread::inbox::{Ended, KernelCommand, KernelSender, Mint};
+use crate::kernel_thread::local_queue::LocalQueue;
+use crate::kernel_thread::notes;
+use crate::kernel_thread::run::{Alarm, Run};
+use crate::kernel_thread::shell::Shell;
 use crate::ndjson::Edge;
-use crate::settings::LoopSettings;
+use crate::settings::KernelSettings;
 use crate::syscalls;
 
 /// A request of the loop's own commands to the program that runs the server.
@@ -44,8 +44,8 @@ pub enum Asked {
 const ASKED_MAX: usize = 16;
 
 /// Everything that a loop needs from outside.
-pub struct LoopParts {
-    pub settings: LoopSettings,
+pub struct KernelParts {
+    pub settings: KernelSettings,
     /// A random number. No two processes may have the same one, because ids are derived from it.
     pub nonce: u64,
     pub clock: SystemClock,
@@ -54,7 +54,7 @@ pub struct LoopParts {
     /// Makes timers durable. Without it they are lost with the process.
     pub commit: Option<Commit>,
     /// Timers of the previous process: the rows of [`millrace_router::TIMER_PREFIX`], and the row at
-    /// [`millrace_model::keys::ROUTER_ELAPSED`]. See [`LoopHandle::begin`].
+    /// [`millrace_model::keys::ROUTER_ELAPSED`]. See [`KernelHandle::begin`].
     pub timers: Vec<(String, Bytes)>,
     pub bus_feed: Option<BusFeed>,
     pub check_token: Option<CheckToken>,
@@ -67,12 +67,12 @@ pub struct LoopParts {
     pub records: Option<mpsc::Sender<(Namespace, JsonText)>>,
 }
 
-impl LoopParts {
+impl KernelParts {
     /// A loop on its own, with default bounds, that keeps nothing beyond the process. Handlers run on the current tokio
     /// runtime.
-    pub fn volatile() -> LoopParts {
-        LoopParts {
-            settings: LoopSettings::default(),
+    pub fn volatile() -> KernelParts {
+        KernelParts {
+            settings: KernelSettings::default(),
             nonce: rand::random(),
             clock: SystemClock::start(CLOCK_SETTLE_MS),
             runtime: Handle::current(),
@@ -87,31 +87,31 @@ impl LoopParts {
     }
 }
 
-impl std::fmt::Debug for LoopParts {
+impl std::fmt::Debug for KernelParts {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("LoopParts").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("KernelParts").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug, thiserror::Error)]
-pub enum LoopError {
+pub enum KernelError {
     #[error(transparent)]
     Change(#[from] ChangeError),
     #[error("the loop's thread could not be started: {0}")]
     Thread(io::Error),
 }
 
-/// A handle to the loop for other threads. Cheap to clone. The loop ends by [`LoopHandle::stop`], or as in a crash when
+/// A handle to the loop for other threads. Cheap to clone. The loop ends by [`KernelHandle::stop`], or as in a crash when
 /// the last handle is dropped.
 #[derive(Clone, Debug)]
-pub struct LoopHandle {
-    link: RouterHandle,
+pub struct KernelHandle {
+    sender: KernelSender,
     shared: Arc<Shared>,
 }
 
 #[derive(Debug)]
 struct Shared {
-    settings: Arc<LoopSettings>,
+    settings: Arc<KernelSettings>,
     conns: Arc<AtomicU64>,
     counts: Arc<Counts>,
     goodbyes: mpsc::UnboundedSender<ConnId>,
@@ -120,19 +120,19 @@ struct Shared {
 
 /// Counters and gauges of the loop.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct LoopView {
+pub struct KernelView {
     pub counters: Counters,
     pub gauges: Gauges,
     pub shell: ShellCounts,
 }
 
-impl LoopHandle {
+impl KernelHandle {
     /// Starts the thread, boots the engine with the built-ins and these capabilities, and returns when every actor
     /// listens. The receiver gets the requests of the loop's own commands.
     pub async fn start(
-        parts: LoopParts,
+        parts: KernelParts,
         capabilities: Vec<Capability>,
-    ) -> Result<(LoopHandle, mpsc::Receiver<Asked>), LoopError> {
+    ) -> Result<(KernelHandle, mpsc::Receiver<Asked>), KernelError> {
         let settings = Arc::new(parts.settings.clone());
         let (told_in, told) = mpsc::channel(settings.inbox_max.max(1));
         let (goodbyes_in, goodbyes) = mpsc::unbounded_channel();
@@ -140,15 +140,15 @@ impl LoopHandle {
         let (ended_in, ended) = watch::channel(false);
         let (booted_in, booted) = oneshot::channel();
         // The engine derives ids from the nonce itself: the same nonce here would make the same ids again.
-        let link =
-            RouterHandle { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
+        let sender =
+            KernelSender { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
         let counts = Arc::new(Counts::default());
         let conns = Arc::new(AtomicU64::new(1));
         let boot = Boot {
             parts,
             settings: settings.clone(),
             capabilities,
-            link: link.clone(),
+            sender: sender.clone(),
             counts: counts.clone(),
             conns: conns.clone(),
             told,
@@ -161,17 +161,17 @@ impl LoopHandle {
             // A panic drops the sender, which the receivers see as the same.
             let _ = ended_in.send(true);
         };
-        thread::Builder::new().name("millrace-loop".into()).spawn(run).map_err(LoopError::Thread)?;
+        thread::Builder::new().name("millrace-loop".into()).spawn(run).map_err(KernelError::Thread)?;
         booted.await.map_err(|_| ChangeError::from(Ended))??;
         let shared = Shared { settings, conns, counts, goodbyes: goodbyes_in, ended };
-        Ok((LoopHandle { link, shared: Arc::new(shared) }, asked))
+        Ok((KernelHandle { sender, shared: Arc::new(shared) }, asked))
     }
 
-    pub fn link(&self) -> &RouterHandle {
-        &self.link
+    pub fn sender(&self) -> &KernelSender {
+        &self.sender
     }
 
-    pub fn settings(&self) -> &LoopSettings {
+    pub fn settings(&self) -> &KernelSettings {
         &self.shared.settings
     }
 
@@ -185,10 +185,10 @@ impl LoopHandle {
             changed: Notify::new(),
         });
         let own_lines = lines_in.downgrade();
-        self.link.tell(LoopCommand::Open { conn, by, lines: lines_in, account: account.clone() }).await?;
+        self.sender.tell(KernelCommand::Open { conn, by, lines: lines_in, account: account.clone() }).await?;
         let sender = OsSender {
             conn,
-            link: self.link.clone(),
+            kernel: self.sender.clone(),
             account: account.clone(),
             lines: own_lines,
             unsent_bytes_max: self.shared.settings.unsent_bytes_max,
@@ -205,33 +205,33 @@ impl LoopHandle {
         come: Vec<Capability>,
     ) -> Result<Vec<CapabilityId>, ChangeError> {
         let (done, is_done) = oneshot::channel();
-        self.link.tell(LoopCommand::Change { gone, come, done }).await?;
+        self.sender.tell(KernelCommand::Change { gone, come, done }).await?;
         is_done.await.map_err(|_| Ended)?
     }
 
     /// All capabilities of the start are installed: timers of the previous process may fire from now on. Further calls
-    /// do nothing; [`LoopHandle::listen`] calls this, too.
+    /// do nothing; [`KernelHandle::listen`] calls this, too.
     pub async fn begin(&self) -> Result<(), Ended> {
-        self.link.tell(LoopCommand::Begin).await
+        self.sender.tell(KernelCommand::Begin).await
     }
 
     /// Accepts connections on the socket from now on.
     pub async fn listen(&self, listener: std::os::unix::net::UnixListener) -> Result<(), Ended> {
         self.begin().await?;
-        self.link.tell(LoopCommand::Listen { listener }).await?;
+        self.sender.tell(KernelCommand::Listen { listener }).await?;
         // This command is behind `Listen` in the queue: once it is answered, the loop listens.
-        self.link.look(|_| ()).await
+        self.sender.look(|_| ()).await
     }
 
-    pub async fn view(&self) -> Result<LoopView, Ended> {
-        let (counters, gauges) = self.link.look(|router| (*router.counters(), router.gauges())).await?;
-        Ok(LoopView { counters, gauges, shell: self.shared.counts.view() })
+    pub async fn view(&self) -> Result<KernelView, Ended> {
+        let (counters, gauges) = self.sender.look(|router| (*router.counters(), router.gauges())).await?;
+        Ok(KernelView { counters, gauges, shell: self.shared.counts.view() })
     }
 
     /// Stops the loop: new messages are answered with 503, and after `grace` so is every request that still waits.
     /// Returns when every answer is written and the thread has ended.
     pub async fn stop(&self, grace: Duration) {
-        if self.link.tell(LoopCommand::Stop { grace }).await.is_ok() {
+        if self.sender.tell(KernelCommand::Stop { grace }).await.is_ok() {
             self.ended().await;
         }
     }
@@ -245,32 +245,33 @@ impl LoopHandle {
 
 /// Everything that moves to the loop's thread.
 struct Boot {
-    parts: LoopParts,
-    settings: Arc<LoopSettings>,
+    parts: KernelParts,
+    settings: Arc<KernelSettings>,
     capabilities: Vec<Capability>,
-    link: RouterHandle,
+    sender: KernelSender,
     counts: Arc<Counts>,
     conns: Arc<AtomicU64>,
-    told: mpsc::Receiver<LoopCommand>,
+    told: mpsc::Receiver<KernelCommand>,
     goodbyes: mpsc::UnboundedReceiver<ConnId>,
     asked: mpsc::Sender<Asked>,
-    booted: oneshot::Sender<Result<(), LoopError>>,
+    booted: oneshot::Sender<Result<(), KernelError>>,
 }
 
 impl Boot {
     fn run(self) {
         let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
             Ok(runtime) => runtime,
-            Err(error) => return drop(self.booted.send(Err(LoopError::Thread(error)))),
+            Err(error) => return drop(self.booted.send(Err(KernelError::Thread(error)))),
         };
         let local = LocalSet::new();
         local.block_on(&runtime, self.boot());
         // Dropping the runtime drops the tasks that have not ended by themselves.
     }
 
-    /// Boots in the order of RFC 0032, section 15. The socket is accepted on when [`LoopHandle::listen`] is called.
+    /// Boots in the order of RFC 0032, section 15. The socket is accepted on when [`KernelHandle::listen`] is called.
     async fn boot(self) {
-        let Boot { parts, settings, capabilities, link, counts, conns, told, goodbyes, asked, booted } = self;
+        let Boot { parts, settings, capabilities, sender, counts, conns, told, goodbyes, asked, booted } =
+            self;
         let clock = parts.clock;
         let (local_queue, conns, commits) = (LocalQueue::new(), Conns::new(conns), Commits::default());
         let mut limits = settings.router.clone();
@@ -279,7 +280,7 @@ impl Boot {
         let mut router = Router::new(limits, parts.nonce);
         let mut actors = Actors::new(
             local_queue.clone(),
-            link.clone(),
+            sender.clone(),
             parts.runtime,
             parts.bus_feed,
             settings.handover_ms,
@@ -296,7 +297,7 @@ impl Boot {
             settings.clone(),
             local_queue.clone(),
             conns.clone(),
-            link.mint.clone(),
+            sender.mint.clone(),
             counts.clone(),
             parts.check_token,
             parts.watch.clone(),

@@ -13,16 +13,16 @@ use crate::capabilities::change::Actors;
 use crate::capabilities::port::Delivery;
 use crate::clients::behalf::Behalf;
 use crate::clients::conns::{Conns, Out, Remote};
-use crate::loop_thread::commits::Commits;
-use crate::loop_thread::counts::Counts;
-use crate::loop_thread::inbox::LoopCommand;
-use crate::loop_thread::notes::Log;
-use crate::settings::LoopSettings;
+use crate::kernel_thread::commits::Commits;
+use crate::kernel_thread::counts::Counts;
+use crate::kernel_thread::inbox::KernelCommand;
+use crate::kernel_thread::notes::Log;
+use crate::settings::KernelSettings;
 use crate::syscalls;
 
 /// The engine and everything that carries out its effects. Only the loop's task has it.
 pub(crate) struct Shell {
-    pub(crate) settings: Arc<LoopSettings>,
+    pub(crate) settings: Arc<KernelSettings>,
     pub(crate) router: Router,
     pub(crate) actors: Actors,
     pub(crate) conns: Conns,
@@ -45,7 +45,7 @@ pub(crate) struct Shell {
 
 impl Shell {
     pub(crate) fn new(
-        settings: Arc<LoopSettings>,
+        settings: Arc<KernelSettings>,
         router: Router,
         actors: Actors,
         conns: Conns,
@@ -73,34 +73,34 @@ impl Shell {
     }
 
     /// Handles a command of another thread that concerns the engine.
-    pub(crate) fn hear(&mut self, now: Now, told: LoopCommand) {
+    pub(crate) fn hear(&mut self, now: Now, told: KernelCommand) {
         match told {
-            LoopCommand::Input(input) => self.router.handle(now, input),
-            LoopCommand::Asks { from, during, message, outcome } => {
+            KernelCommand::Input(input) => self.router.handle(now, input),
+            KernelCommand::Asks { from, during, message, outcome } => {
                 self.waits.insert((from, message.metadata.id.clone()), outcome);
                 let input = Input::Emit { from, during: Some(during), message, wait: true, trusted: true };
                 self.router.handle(now, input);
             }
-            LoopCommand::Bus { to, message, settled } => {
+            KernelCommand::Bus { to, message, settled } => {
                 self.receipts += 1;
                 let receipt = Receipt(self.receipts);
                 self.settles.insert(receipt, settled);
                 self.router.handle(now, Input::BusEvent { to, receipt, message });
             }
-            LoopCommand::Open { conn, by, lines, account } => {
+            KernelCommand::Open { conn, by, lines, account } => {
                 if !self.conns.is_closing() {
                     self.conns.add(conn, Out::Remote(Rc::new(Remote { lines, account })));
                     self.router.handle(now, Input::Open { conn, by });
                 }
             }
-            LoopCommand::Change { gone, come, done } => {
+            KernelCommand::Change { gone, come, done } => {
                 let changed = self.actors.change(&mut self.router, now, &gone, come);
                 // An error means that the caller no longer waits: the change is made all the same.
                 let _ = done.send(changed);
             }
-            LoopCommand::Look(look) => look(&self.router),
+            KernelCommand::Look(look) => look(&self.router),
             // The loop's task (`run.rs`) handles these before it calls this.
-            LoopCommand::Listen { .. } | LoopCommand::Begin | LoopCommand::Stop { .. } => {}
+            KernelCommand::Listen { .. } | KernelCommand::Begin | KernelCommand::Stop { .. } => {}
         }
     }
 

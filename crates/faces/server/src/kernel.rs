@@ -8,7 +8,7 @@ use bytes::Bytes;
 use millrace_broker::Handle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_kernel::{
-    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, LoopHandle, LoopParts, Seen,
+    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, KernelHandle, KernelParts, Seen,
     TokenError, ValueCache, Vouch, Watch, bus as bus_capability, memory,
 };
 use millrace_model::{
@@ -42,15 +42,15 @@ pub(crate) async fn start(
     bus: &Handle,
     tokens: &Arc<Tokens>,
     hears: &Hears,
-) -> Result<(LoopHandle, mpsc::Receiver<Asked>), ServeError> {
+) -> Result<(KernelHandle, mpsc::Receiver<Asked>), ServeError> {
     let (at, handle, limits) = (store.clone(), bus.clone(), settings.memory.clone());
     let read = move || Ok::<_, StoreError>((timers(&*at)?, ValueCache::load(&*at, handle, limits)?));
     let read = tokio::task::spawn_blocking(read).await;
     let (timers, shelf) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
     let runtime = tokio::runtime::Handle::current();
     let feeds = Feeds::new(bus.clone(), runtime.clone(), settings.feeds.clone(), Some(watch(hears)));
-    let parts = LoopParts {
-        settings: settings.os.clone(),
+    let parts = KernelParts {
+        settings: settings.kernel.clone(),
         nonce: rand::rng().next_u64(),
         clock: bus.clock().clone(),
         runtime,
@@ -63,17 +63,20 @@ pub(crate) async fn start(
         records: settings.trace_store.then(|| keep_trace(bus.clone(), settings.trace_records_waiting_max)),
     };
     let built_in = vec![memory(shelf), bus_capability(feeds)];
-    Ok(LoopHandle::start(parts, built_in).await?)
+    Ok(KernelHandle::start(parts, built_in).await?)
 }
 
 /// Starts the child processes of the configuration. Fails if one of them cannot be started.
-pub(crate) async fn children(settings: &ServerSettings, os: &LoopHandle) -> Result<Children, ServeError> {
+pub(crate) async fn children(
+    settings: &ServerSettings,
+    kernel: &KernelHandle,
+) -> Result<Children, ServeError> {
     let limits = ChildLimits {
-        line_bytes_max: settings.os.line_bytes_max,
-        answer_ms: settings.os.router.request_timeout_ms,
+        line_bytes_max: settings.kernel.line_bytes_max,
+        answer_ms: settings.kernel.router.request_timeout_ms,
         ..settings.child.clone()
     };
-    let mut children = Children::new(os.clone(), limits);
+    let mut children = Children::new(kernel.clone(), limits);
     children.become_these(settings.capabilities.clone()).await.map_err(ServeError::Capability)?;
     Ok(children)
 }

@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
-pub(super) struct LoopClient(OsClient);
+pub(super) struct KernelClient(OsClient);
 
-impl LoopClient {
+impl KernelClient {
     /// Connects and authenticates with the token, if there is one.
-    pub(super) async fn connect(path: &Path, token: &str) -> Result<LoopClient, Failure> {
+    pub(super) async fn connect(path: &Path, token: &str) -> Result<KernelClient, Failure> {
         let client = OsClient::connect(OsOptions::new(path)).await.map_err(failed)?;
         if !token.is_empty() {
             client.command("Syscall.Authenticate", &json!({ "token": token })).await.map_err(failed)?;
         }
-        Ok(LoopClient(client))
+        Ok(KernelClient(client))
     }
 
     pub(super) async fn query(&self, ty: &str, data: &Value) -> Result<Value, Failure> {
