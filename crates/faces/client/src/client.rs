@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::command::Command;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
-use crate::inbox::Inbox;
 use crate::message::NewMessage;
+use crate::message_queue::MessageQueue;
 use crate::options::{ClientOptions, SubscribeOptions};
 use crate::receipt::{BatchReceipt, Receipt};
-use crate::room::Room;
+use crate::room::PublishRoom;
 use crate::subscription::Subscription;
 use crate::task;
 
@@ -23,7 +23,7 @@ use crate::task;
 #[derive(Clone, Debug)]
 pub struct Client {
     requests: Requests,
-    room: Room,
+    room: PublishRoom,
     attach_ids: bool,
 }
 
@@ -68,7 +68,7 @@ impl Client {
         let ended = Arc::new(OnceLock::new());
         let client = Client {
             requests: Requests::new(sender, ended.clone()),
-            room: Room::new(&options),
+            room: PublishRoom::new(&options),
             attach_ids: options.resend,
         };
         task::start(endpoint, options, receiver, ended).await?;
@@ -120,7 +120,7 @@ impl Client {
 
     /// Resolves when the server has confirmed the subscription.
     pub async fn subscribe(&self, options: SubscribeOptions) -> Result<Subscription, ClientError> {
-        let inbox = Arc::new(Inbox::new(options.max_inflight));
+        let inbox = Arc::new(MessageQueue::new(options.max_inflight));
         let (reply, answer) = oneshot::channel();
         let subscribe = options.request();
         // Created before the answer arrives, so that a caller who stops waiting drops it, which unsubscribes.

@@ -8,7 +8,7 @@ use crate::error::ClientError;
 use crate::options::ClientOptions;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
+pub(crate) struct PublishRoom {
     count: Arc<Semaphore>,
     kibibytes: Arc<Semaphore>,
     kibibytes_max: u32,
@@ -21,11 +21,11 @@ pub(crate) struct RoomTaken {
     _kibibytes: OwnedSemaphorePermit,
 }
 
-impl Room {
-    pub(crate) fn new(options: &ClientOptions) -> Room {
+impl PublishRoom {
+    pub(crate) fn new(options: &ClientOptions) -> PublishRoom {
         let kibibytes_max =
             (options.publish_bytes_inflight_max / 1024).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
-        Room {
+        PublishRoom {
             count: Arc::new(Semaphore::new(options.publishes_inflight_max.clamp(1, Semaphore::MAX_PERMITS))),
             kibibytes: Arc::new(Semaphore::new(kibibytes_max)),
             kibibytes_max: kibibytes_max as u32,

@@ -26,7 +26,7 @@ const TURN_COMMANDS_MAX: usize = 256;
 /// How long closing the connection may take.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-pub(crate) enum End {
+pub(crate) enum SessionEnd {
     /// Closed on request, or because every handle is gone.
     Closed(Option<oneshot::Sender<()>>),
     Lost(String),
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     commands: &mut mpsc::Receiver<Command>,
     ledger: &mut Ledger,
     idle_timeout: Duration,
-) -> End {
+) -> SessionEnd {
     let (mut writer, mut reader) = socket.split();
     let mut unflushed = false;
     let mut heard = Instant::now();
@@ -54,27 +54,27 @@ pub(crate) async fn run(
                 heard = Instant::now();
                 match frame {
                     Some(Ok(Message::Text(text))) => take(ledger, &text),
-                    Some(Ok(Message::Close(close))) => return End::Lost(said_goodbye(close, ledger)),
+                    Some(Ok(Message::Close(close))) => return SessionEnd::Lost(said_goodbye(close, ledger)),
                     // tungstenite queues the pong itself; it leaves with the next flush.
                     Some(Ok(Message::Ping(_))) => unflushed = true,
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => return End::Lost(error.to_string()),
-                    None => return End::Lost("the server closed the connection".into()),
+                    Some(Err(error)) => return SessionEnd::Lost(error.to_string()),
+                    None => return SessionEnd::Lost("the server closed the connection".into()),
                 }
             }
             written = write_all(&mut writer, ledger.outgoing()), if unflushed => match written {
                 Ok(()) => unflushed = false,
-                Err(error) => return End::Lost(error.to_string()),
+                Err(error) => return SessionEnd::Lost(error.to_string()),
             },
             command = commands.recv(), if room => {
                 if let Some(done) = take_commands(command, commands, ledger) {
                     close(writer, reader, ledger).await;
-                    return End::Closed(done);
+                    return SessionEnd::Closed(done);
                 }
             }
             now = ticks.tick() => {
                 if now.duration_since(heard) >= idle_timeout {
-                    return End::Lost(format!("nothing was heard for {} s", idle_timeout.as_secs_f32()));
+                    return SessionEnd::Lost(format!("nothing was heard for {} s", idle_timeout.as_secs_f32()));
                 }
                 ledger.subscribe_again();
                 // Any frame proves that the server is alive; a PING is needed only when nothing was received.

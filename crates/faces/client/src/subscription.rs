@@ -9,7 +9,7 @@ use crate::client::Requests;
 use crate::command::Command;
 use crate::delivery::Delivery;
 use crate::error::ClientError;
-use crate::inbox::Inbox;
+use crate::message_queue::MessageQueue;
 use crate::options::SubscribeOptions;
 
 /// Membership in a group. Dropping it leaves the group; events that were delivered and not acknowledged go to other
@@ -19,13 +19,17 @@ pub struct Subscription {
     /// The positions of the group when the subscription was confirmed.
     pub start: Vec<Position>,
     options: SubscribeOptions,
-    inbox: Arc<Inbox>,
+    inbox: Arc<MessageQueue>,
     requests: Requests,
     left: bool,
 }
 
 impl Subscription {
-    pub(crate) fn new(options: SubscribeOptions, inbox: Arc<Inbox>, requests: Requests) -> Subscription {
+    pub(crate) fn new(
+        options: SubscribeOptions,
+        inbox: Arc<MessageQueue>,
+        requests: Requests,
+    ) -> Subscription {
         Subscription { start: Vec::new(), options, inbox, requests, left: false }
     }
 

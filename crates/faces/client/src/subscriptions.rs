@@ -8,24 +8,24 @@ use millrace_wire::{ErrorCode, FrameError, Message, OkFrame, Position, Subscribe
 
 use crate::command::Reply;
 use crate::error::ClientError;
-use crate::inbox::Inbox;
+use crate::message_queue::MessageQueue;
 
 pub(crate) type Key = (TopicName, Group);
 
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<Key, SubscriptionEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SubscriptionEntry {
     subscribe: Subscribe,
-    inbox: Arc<Inbox>,
+    inbox: Arc<MessageQueue>,
     /// The caller that waits for the first answer; `None` once the subscription was confirmed.
     asker: Option<Reply<Vec<Position>>>,
 }
 
-impl Entry {
+impl SubscriptionEntry {
     fn end(self, error: &ClientError) {
         self.inbox.end(error.clone());
         if let Some(asker) = self.asker {
@@ -39,7 +39,7 @@ impl Subscriptions {
     pub(crate) fn add(
         &mut self,
         subscribe: Subscribe,
-        inbox: Arc<Inbox>,
+        inbox: Arc<MessageQueue>,
         asker: Reply<Vec<Position>>,
     ) -> Option<Key> {
         let key = (subscribe.topic.clone(), subscribe.group.clone());
@@ -48,7 +48,7 @@ impl Subscriptions {
             drop(asker.send(Err(ClientError::AlreadySubscribed { topic, group })));
             return None;
         }
-        self.entries.insert(key.clone(), Entry { subscribe, inbox, asker: Some(asker) });
+        self.entries.insert(key.clone(), SubscriptionEntry { subscribe, inbox, asker: Some(asker) });
         Some(key)
     }
 

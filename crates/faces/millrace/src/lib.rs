@@ -197,8 +197,9 @@ pub use millrace_session::{
 pub mod os {
     pub use millrace_kernel::{
         BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
-        Children, Context, Guard, JsonText, KernelError, KernelHandle, KernelParts, KernelSettings, OsFault,
-        OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketFile, become_guarded, default_path,
+        Children, Context, Guard, HandlerPlace, JsonText, KernelError, KernelHandle, KernelParts,
+        KernelSettings, OsFault, OsMessage, OsReceiver, OsSender, PlaceError, SocketFile, become_guarded,
+        default_path,
     };
 }
 
@@ -211,8 +212,8 @@ pub mod sandbox {
         BusPort, Environment, Folder, Grant, Grants, Input, Output, PortError, RandomSource, StorePort,
     };
     pub use millrace_wasm::{
-        Call, Clock, Continuation, EffectOutcome, Generation, Handled, Handler, Handlers, Host, HostOptions,
-        Instance, InstanceLimits, Module, NoValue, OpKey, RunHandle, RunLimits, RunNumber, RunStart, Value,
-        async_handler_fn, handler_fn, typed_async_handler_fn, typed_handler_fn,
+        Clock, Continuation, EffectHandler, EffectOutcome, Generation, Handled, HandlerCall, Handlers, Host,
+        HostOptions, Instance, InstanceLimits, Module, NoValue, OpKey, RunHandle, RunLimits, RunNumber,
+        RunStart, Value, async_handler_fn, handler_fn, typed_async_handler_fn, typed_handler_fn,
     };
 }

@@ -14,7 +14,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::access::{Audit, Tokens};
 use crate::crowd::{Evictions, Frames, Room, SeatRule, Seats, share_of};
 use crate::http::handlers::Figures;
-use crate::observe::{Asker, Done, Trail, publish_trace};
+use crate::observe::{Asker, RequestParty, Trail, publish_trace};
 use crate::refusal::Refusal;
 use crate::settings::ServerSettings;
 use crate::to_wire;
@@ -105,7 +105,7 @@ impl App {
             Ok(reply) => {
                 let asker = Asker::current();
                 let asker = asker.as_deref();
-                let by = Done {
+                let by = RequestParty {
                     agent: asker.and_then(Asker::agent),
                     peer: asker.and_then(|asker| asker.peer),
                     trace: trace.as_ref().or_else(|| asker?.trace.as_ref()),

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use millrace_broker::Handle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_kernel::{
-    Asked, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, KernelHandle, KernelParts, Seen,
-    TokenError, ValueCache, Vouch, Watch, bus as bus_capability, memory,
+    AuditEvent, AuditHook, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, HostRequest,
+    KernelHandle, KernelParts, TokenError, ValueCache, Vouch, bus as bus_capability, memory,
 };
 use millrace_model::{
     EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
@@ -22,7 +22,7 @@ use tokio::sync::mpsc;
 
 use crate::access::{Grant, NotAccepted, Refused, Scope, Tokens};
 use crate::app::App;
-use crate::observe::Done;
+use crate::observe::RequestParty;
 use crate::server::ServeError;
 use crate::settings::ServerSettings;
 use crate::to_wire;
@@ -42,7 +42,7 @@ pub(crate) async fn start(
     bus: &Handle,
     tokens: &Arc<Tokens>,
     hears: &Hears,
-) -> Result<(KernelHandle, mpsc::Receiver<Asked>), ServeError> {
+) -> Result<(KernelHandle, mpsc::Receiver<HostRequest>), ServeError> {
     let (at, handle, limits) = (store.clone(), bus.clone(), settings.memory.clone());
     let read = move || Ok::<_, StoreError>((timers(&*at)?, ValueCache::load(&*at, handle, limits)?));
     let read = tokio::task::spawn_blocking(read).await;
@@ -181,7 +181,7 @@ impl App {
 pub(crate) type Hears = Arc<OnceLock<Weak<App>>>;
 
 /// Reports commands of the loop to the audit, like requests at the bus's own edges.
-fn watch(hears: &Hears) -> Watch {
+fn watch(hears: &Hears) -> AuditHook {
     let hears = hears.clone();
     Arc::new(move |seen| {
         if let Some(app) = hears.get().and_then(Weak::upgrade) {
@@ -191,15 +191,15 @@ fn watch(hears: &Hears) -> Watch {
 }
 
 impl App {
-    fn saw(&self, seen: &Seen<'_>) {
+    fn saw(&self, seen: &AuditEvent<'_>) {
         match seen {
-            Seen::Refused { by, code, what, why } => {
+            AuditEvent::Refused { by, code, what, why } => {
                 let code = if *code == 401 { ErrorCode::Unauthorized } else { ErrorCode::Forbidden };
                 let agent = by.as_deref().map(|by| by.agent.as_str());
                 let (peer, namespace, topic, trace) = (None, None, None, None);
                 self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
             }
-            Seen::Bus { by, what, reply: Reply::Refused(error), trace } => {
+            AuditEvent::Bus { by, what, reply: Reply::Refused(error), trace } => {
                 let error = error.why();
                 let (namespace, topic) = match error {
                     BusError::Forbidden { topic, .. } | BusError::GroupForbidden { topic, .. } => {
@@ -211,9 +211,9 @@ impl App {
                 let (why, peer, trace) = (&*error.to_string(), None, *trace);
                 self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
             }
-            Seen::Bus { by, reply, trace, .. } => {
+            AuditEvent::Bus { by, reply, trace, .. } => {
                 let agent = by.as_deref().map(|by| by.agent.as_str());
-                self.done(reply, &Done { agent, peer: None, trace: *trace });
+                self.done(reply, &RequestParty { agent, peer: None, trace: *trace });
             }
         }
     }

@@ -16,10 +16,10 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// A refusal as a response. Boxed, because it is the error type of every handler's result.
 #[derive(Debug)]
-pub(crate) struct Refusal(Box<Answer>);
+pub(crate) struct Refusal(Box<RefusalAnswer>);
 
 #[derive(Debug)]
-struct Answer {
+struct RefusalAnswer {
     problem: Problem,
     header: Option<(HeaderName, HeaderValue)>,
     /// The reason for the audit, if it differs from what the caller is told.
@@ -93,7 +93,7 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        Refusal(Box::new(Answer { problem, header: None, why: None, mismatch: None }))
+        Refusal(Box::new(RefusalAnswer { problem, header: None, why: None, mismatch: None }))
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) fn crowded(detail: impl Into<String>) -> Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Answer { problem, header, why, .. } = *self.0;
+        let RefusalAnswer { problem, header, why, .. } = *self.0;
         let mut text = String::new();
         problem.write(&mut text);
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

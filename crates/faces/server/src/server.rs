@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, join_all};
 use millrace_broker::{Broker, Handle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
-    Asked, ChangeError, Children, Ended as KernelEnded, KernelError, KernelHandle, PlaceError, SocketFile,
+    ChangeError, Children, HostRequest, KernelEnded, KernelError, KernelHandle, PlaceError, SocketFile,
 };
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -77,7 +77,7 @@ pub struct Server {
     stop_accepting: watch::Sender<bool>,
     accepting: Vec<JoinHandle<()>>,
     /// Requests of the loop's own commands: `Syscall.Shutdown`, `Syscall.Reload`.
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<HostRequest>,
     on_reload: Option<OnReload>,
     socket: Option<SocketFile>,
     children: Arc<tokio::sync::Mutex<Children>>,
@@ -280,16 +280,16 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Returns when the loop is told to stop the server. Runs reloads until then.
-async fn asked_to_stop(asked: &mut mpsc::Receiver<Asked>, on_reload: Option<&OnReload>) {
+async fn asked_to_stop(asked: &mut mpsc::Receiver<HostRequest>, on_reload: Option<&OnReload>) {
     while let Some(asked) = asked.recv().await {
         match (asked, on_reload) {
-            (Asked::Shutdown, _) => {
+            (HostRequest::Shutdown, _) => {
                 tracing::info!("stopping: Syscall.Shutdown");
                 return;
             }
             // The reload is carried out even if its sender has gone.
-            (Asked::Reload { done }, Some(reload)) => drop(done.send(reload().await)),
-            (Asked::Reload { done }, None) => {
+            (HostRequest::Reload { done }, Some(reload)) => drop(done.send(reload().await)),
+            (HostRequest::Reload { done }, None) => {
                 drop(done.send(Err("this server has no configuration to read again".to_owned())));
             }
         }

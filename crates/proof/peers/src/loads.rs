@@ -26,7 +26,7 @@ const ACK_EVERY: usize = 100;
 const CONSUMERS: usize = 10;
 const FANOUT_PER_SECOND: f64 = 1000.0;
 
-pub(crate) struct Stage<'a> {
+pub(crate) struct LoadStage<'a> {
     pub(crate) system: System,
     pub(crate) round: usize,
     pub(crate) url: &'a str,
@@ -41,7 +41,7 @@ struct Yield {
     latencies: Latencies,
 }
 
-impl Stage<'_> {
+impl LoadStage<'_> {
     pub(crate) async fn run<B: LoadTarget>(mut self, load: Load) -> Result<Sample, PeerError> {
         let broker = B::connect(self.url).await?;
         broker.create_topic(load.name()).await?;

@@ -25,20 +25,20 @@ mod settings;
 mod syscalls;
 
 pub use builtin::{FeedLimits, Feeds, MemoryLimits, ValueCache, bus, memory};
-pub use capabilities::capability::{ActorFuture, Capability, CapabilityError, Place};
+pub use capabilities::capability::{ActorFuture, Capability, CapabilityError, HandlerPlace};
 pub use capabilities::change::{BusFeed, ChangeError};
 pub use capabilities::context::Context;
 pub use capabilities::port::{Delivery, Port};
 pub use child::{
     Changed, Child, ChildError, ChildLimits, ChildSettings, Children, Guard, ReloadError, become_guarded,
 };
+pub use clients::audit_hook::{AuditEvent, AuditHook};
 pub use clients::credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_token};
 pub use clients::remote::{OsReceiver, OsSender};
-pub use clients::watch::{Seen, Watch};
 pub use kernel_thread::commits::Commit;
 pub use kernel_thread::counts::ShellCounts;
-pub use kernel_thread::inbox::{Ended, KernelSender};
-pub use kernel_thread::start::{Asked, KernelError, KernelHandle, KernelParts, KernelView};
+pub use kernel_thread::inbox::{KernelEnded, KernelSender};
+pub use kernel_thread::start::{HostRequest, KernelError, KernelHandle, KernelParts, KernelView};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;
 pub use ndjson::{PlaceError, SocketFile, default_path};

@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use millrace_kernel::{Capability, KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender, Place};
+use millrace_kernel::{
+    Capability, HandlerPlace, KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender,
+};
 use millrace_model::{OsFault, OsMessage};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -68,7 +70,7 @@ fn message(kind: &str, ty: &str, data: &str, id: &str) -> OsMessage {
     millrace_wire::os::parse(line.as_bytes(), None).expect("a message")
 }
 
-fn greeter(place: Place) -> Capability {
+fn greeter(place: HandlerPlace) -> Capability {
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     Capability::new("Greeter", "Says hello").place(place).query(
         "Greeter.Hello",
@@ -98,7 +100,7 @@ fn listener(ty: &str) -> (Capability, mpsc::UnboundedReceiver<Value>) {
 
 #[tokio::test]
 async fn a_query_is_answered_and_its_event_reaches_who_subscribed() {
-    for place in [Place::Loop, Place::Runtime] {
+    for place in [HandlerPlace::Loop, HandlerPlace::Runtime] {
         let (listener, mut heard) = listener("Greeter.Greeted");
         let handle = started(KernelSettings::default(), vec![greeter(place), listener]).await;
         let mut client = Client::of(&handle).await;
@@ -126,7 +128,7 @@ async fn numbers_no_program_can_hold_come_back_as_they_were() {
 
 #[tokio::test]
 async fn a_panic_answers_500_and_is_told_and_the_actor_goes_on() {
-    for place in [Place::Loop, Place::Runtime] {
+    for place in [HandlerPlace::Loop, HandlerPlace::Runtime] {
         let (listener, mut heard) = listener("Sys.ActorFault");
         let fragile = Capability::new("Fragile", "Breaks").place(place).command(
             "Fragile.Touch",
@@ -169,7 +171,7 @@ async fn a_handler_asks_another_capability_and_waits_for_it() {
                 Err(fault) => Err(OsFault::new(502, format!("{} {}", fault.code, fault.message))),
             }
         });
-    let handle = started(KernelSettings::default(), vec![greeter(Place::Runtime), asker]).await;
+    let handle = started(KernelSettings::default(), vec![greeter(HandlerPlace::Runtime), asker]).await;
     let mut client = Client::of(&handle).await;
     let answer = client.ask("query", "Asker.Ask", "\"Greeter.Hello\"").await;
     assert_eq!(answer["data"]["text"], "Hello, Bob");
@@ -260,12 +262,12 @@ async fn who_is_removed_finishes_what_it_has_and_who_comes_is_there_at_once() {
     let mut client = Client::of(&handle).await;
     client.send("command", "Stuck.Wait", "null").await;
     client.ask("query", "Syscall.Ping", "1").await;
-    handle.change(ids, vec![greeter(Place::Loop)]).await.expect("one goes, one comes");
+    handle.change(ids, vec![greeter(HandlerPlace::Loop)]).await.expect("one goes, one comes");
     assert_eq!(client.ask("command", "Stuck.Wait", "null").await["data"]["code"], 404);
     assert_eq!(client.ask("query", "Greeter.Hello", r#"{"name":"X"}"#).await["kind"], "reply");
     gate.notify_one();
     assert_eq!(client.answer().await["data"], "through");
-    let again = handle.change(Vec::new(), vec![greeter(Place::Loop)]).await.expect_err("it is there");
+    let again = handle.change(Vec::new(), vec![greeter(HandlerPlace::Loop)]).await.expect_err("it is there");
     assert!(again.to_string().contains("Greeter"), "{again}");
 }
 

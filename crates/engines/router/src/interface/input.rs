@@ -20,7 +20,7 @@ pub struct DeliveryId(pub u64);
 
 /// Matches [`crate::Effect::Commit`] with the [`Input::Committed`] that reports its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u64);
+pub struct CommitToken(pub u64);
 
 /// The shell's own number for a bus event that an actor is processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -140,7 +140,7 @@ pub enum Input {
     },
     /// The answer to [`crate::Effect::Commit`]. `Err` says why nothing was written.
     Committed {
-        token: Token,
+        token: CommitToken,
         result: Result<(), String>,
     },
     /// Take no more messages from clients: answer them with 503. Pending requests may still be answered; after the last

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::interface::input::{CapabilityId, DeliveryId};
-use crate::reports::messages::{self, Asked};
-use crate::reports::trace::{Party, Step};
-use crate::router::{Delivery, Router};
+use crate::reports::messages::{self, RequestRef};
+use crate::reports::trace::{Party, TraceStep};
+use crate::router::{DeliveryEntry, Router};
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::{Answers, Emitted, InProgress, Task};
 use crate::routing::lineage::Correlation;
@@ -91,7 +91,7 @@ impl Router {
     }
 
     /// The deliveries that a capability has not finished with, the oldest first.
-    pub(crate) fn mailbox(&self, of: CapabilityId) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
+    pub(crate) fn mailbox(&self, of: CapabilityId) -> impl Iterator<Item = (DeliveryId, &DeliveryEntry)> {
         let all = (of, DeliveryId(0))..=(of, DeliveryId(u64::MAX));
         self.deliveries.range(all).map(|((_, delivery), one)| (*delivery, one))
     }
@@ -131,13 +131,13 @@ impl Router {
         let party = Party::Capability(capability.name().clone());
         let realm = hand.as_ref().and_then(|hand| hand.realm.clone());
         if let Err(why) = self.check_said(from, hand.is_some(), follows, &message) {
-            self.traced(now, party, Step::Faulty, realm, &message);
+            self.traced(now, party, TraceStep::Faulty, realm, &message);
             let fault = OsFault::new(500, format!("Capability '{}' {why}", self.table.name_of(from)));
             let blamed = hand.or_else(|| self.answered_by(from, answers, &message));
             self.fault(now, from, blamed, &fault);
             if message.kind.is_request() {
                 // The requester must not wait for ever for an outcome.
-                let refusal = messages::error(&mut self.ids, now, &Asked::of(&message), &fault);
+                let refusal = messages::error(&mut self.ids, now, &RequestRef::of(&message), &fault);
                 self.give(Requester::Actor { capability: from, wait }, refusal);
             }
             return;
@@ -220,10 +220,10 @@ impl Router {
 
 fn is_fault(data: &JsonText) -> bool {
     #[derive(serde::Deserialize)]
-    struct Fault {
+    struct FaultShape {
         code: u16,
         #[serde(rename = "message")]
         _message: String,
     }
-    serde_json::from_str::<Fault>(data.as_str()).is_ok_and(|fault| (400..=599).contains(&fault.code))
+    serde_json::from_str::<FaultShape>(data.as_str()).is_ok_and(|fault| (400..=599).contains(&fault.code))
 }

@@ -21,7 +21,7 @@ use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::template::{self, BehalfRow, TimerRow};
 use crate::timing::timer_queue::Armed;
-use crate::timing::timers::{Owner, SendStep, Stored, TIMER_PREFIX, Timer, TimerMessage};
+use crate::timing::timers::{Owner, SendStep, TIMER_PREFIX, Timer, TimerCommit, TimerMessage};
 
 /// How many timers enter the lanes in one turn; the others follow in the next.
 const FIRES_PER_TURN: usize = 64;
@@ -324,7 +324,7 @@ impl Router {
         if timer.durable {
             let key = format!("{TIMER_PREFIX}{}", timer.name);
             let cause = timer.cause();
-            let token = self.timers.token(Stored::Forget { timer: timer.name, cause });
+            let token = self.timers.token(TimerCommit::Forget { timer: timer.name, cause });
             self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
         }
     }

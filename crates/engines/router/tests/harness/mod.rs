@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use millrace_model::{Boot, JsonText, Mono, Now, Op, OsFault, OsKind, OsMessage, OsType, Timestamp};
 use millrace_router::{
-    Branch, CapabilityId, ConnId, DeliveryId, Effect, Input, Manifest, NotVouched, Note, Receipt, Router,
-    RouterLimits, Schema, Settled, Token,
+    Branch, CapabilityId, CommitToken, ConnId, DeliveryId, Effect, Input, Manifest, NotVouched, Note,
+    Receipt, Router, RouterLimits, Schema, Settled,
 };
 use serde_json::{Value, json};
 
@@ -21,7 +21,7 @@ pub(crate) struct Harness {
     pub(crate) ids: BTreeMap<String, CapabilityId>,
     /// All posted messages, the newest last.
     pub(crate) posted: Vec<(CapabilityId, DeliveryId, OsMessage)>,
-    pub(crate) commits: Vec<(Token, Vec<Op>)>,
+    pub(crate) commits: Vec<(CommitToken, Vec<Op>)>,
     /// The identity on whose behalf the last message was posted.
     pub(crate) by: millrace_router::By,
     /// If set, every timer of an agent is refused with this reason.

@@ -62,7 +62,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     log::start(&config, "warn");
     let topic = text(matches, "topic").map(TopicName::new).transpose();
     let topic = topic.map_err(|error| Failure::Usage(error.to_string()))?;
-    let call = Call {
+    let call = DeadLettersCall {
         http: Http::new(&config)?,
         json: matches.get_flag("json"),
         out: Output::new(),
@@ -78,7 +78,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-struct Call {
+struct DeadLettersCall {
     http: Http,
     json: bool,
     out: Output,
@@ -87,7 +87,7 @@ struct Call {
     limit: Option<u64>,
 }
 
-impl Call {
+impl DeadLettersCall {
     fn list(mut self) -> Result<(), Failure> {
         if self.partition.is_some() || self.offset.is_some() || self.limit.is_some() {
             return Err(Failure::Usage("--partition, --offset and --limit go with a TOPIC".into()));

@@ -21,7 +21,7 @@ use crate::exposed;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
-use crate::settings::{Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, Source, args, resolve};
+use crate::settings::{Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, SettingSource, args, resolve};
 
 pub(super) fn command() -> Command {
     Command::new("serve")
@@ -45,7 +45,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     log::start(&effective.config, "info");
     warn_of_mongo(&effective);
     warn_of_exposed(&effective);
-    let plan = Plan::of(&effective, matches)?;
+    let plan = ServePlan::of(&effective, matches)?;
     descriptors::raise_limit(&plan.config);
     if let Some(warning) = exposed::store(&plan.store) {
         tracing::warn!("{warning}");
@@ -59,19 +59,19 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         plan.serve().await
     });
     match &result {
-        Err(Failure::Interrupted(_)) | Ok(Ended::WhileOpening | Ended::Unwritten(_)) => {
+        Err(Failure::Interrupted(_)) | Ok(ServeEnd::WhileOpening | ServeEnd::Unwritten(_)) => {
             runtime.shutdown_background();
         }
         _ => runtime.shutdown_timeout(LET_GO_MAX),
     }
     match result? {
-        Ended::Served | Ended::WhileOpening => Ok(()),
-        Ended::Unwritten(why) => Err(Failure::Failed(why)),
+        ServeEnd::Served | ServeEnd::WhileOpening => Ok(()),
+        ServeEnd::Unwritten(why) => Err(Failure::Failed(why)),
     }
 }
 
 /// How a server ended that was asked to stop.
-enum Ended {
+enum ServeEnd {
     Served,
     /// Asked to stop before the store was open: no client was served, and the thread that opens the store may wait for
     /// ever.
@@ -84,7 +84,7 @@ enum Ended {
 /// put somebody's data in the wrong place.
 fn warn_of_mongo(effective: &Effective) {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if (set("MONGO_URL") || set("MONGO_DB")) && *effective.source("store") == Source::Default {
+    if (set("MONGO_URL") || set("MONGO_DB")) && *effective.source("store") == SettingSource::Default {
         let store = &effective.config.store;
         tracing::warn!("MONGO_URL is set, but the MongoDB store is not part of this version: using {store}");
     }
@@ -96,7 +96,7 @@ fn warn_of_exposed(effective: &Effective) {
     }
 }
 
-struct Plan {
+struct ServePlan {
     config: Config,
     listen: SocketAddr,
     probe_listen: Option<SocketAddr>,
@@ -107,8 +107,8 @@ struct Plan {
     matches: ArgMatches,
 }
 
-impl Plan {
-    fn of(effective: &Effective, matches: &ArgMatches) -> Result<Plan, Failure> {
+impl ServePlan {
+    fn of(effective: &Effective, matches: &ArgMatches) -> Result<ServePlan, Failure> {
         let mut config = effective.config.clone();
         let listen = address("listen", &config)?;
         let probe_listen = match config.probe_listen.is_empty() {
@@ -132,13 +132,13 @@ impl Plan {
             );
         }
         let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
-        let durability_asked = *effective.source("durability") != Source::Default;
-        Ok(Plan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
+        let durability_asked = *effective.source("durability") != SettingSource::Default;
+        Ok(ServePlan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
     }
 
-    async fn serve(mut self) -> Result<Ended, Failure> {
+    async fn serve(mut self) -> Result<ServeEnd, Failure> {
         // Before anything else, so that a signal during the start is not lost.
-        let (mut first, mut second) = (Signals::new()?, Signals::new()?);
+        let (mut first, mut second) = (StopSignals::new()?, StopSignals::new()?);
         let mut hangups = listen_for(SignalKind::hangup())?;
         // Before opening the store, so that a port in use does not leave a new store behind. Clients that connect now
         // wait.
@@ -153,7 +153,7 @@ impl Plan {
             Opening::Done(opened) => opened.map_err(|error| self.store_failure(&error))?,
             Opening::Stopped => {
                 tracing::info!("stopped while the store was being opened");
-                return Ok(Ended::WhileOpening);
+                return Ok(ServeEnd::WhileOpening);
             }
         };
         let limits = &mut self.config.limits;
@@ -214,14 +214,14 @@ impl Plan {
                 // Nothing confirmed is lost, so this is not a failure.
                 Err(cut @ ServeError::CutShort { .. }) => {
                     tracing::warn!("{cut}");
-                    Ok(Ended::Served)
+                    Ok(ServeEnd::Served)
                 }
-                Err(unwritten @ ServeError::Unwritten { .. }) => Ok(Ended::Unwritten(unwritten.to_string())),
-                ran => ran.map(|()| Ended::Served).map_err(|error| Failure::Failed(error.to_string())),
+                Err(unwritten @ ServeError::Unwritten { .. }) => Ok(ServeEnd::Unwritten(unwritten.to_string())),
+                ran => ran.map(|()| ServeEnd::Served).map_err(|error| Failure::Failed(error.to_string())),
             },
             () = asked_twice => Err(Failure::Interrupted(None)),
-            () = reloading => Ok(Ended::Served),
-            () = giving_back => Ok(Ended::Served),
+            () = reloading => Ok(ServeEnd::Served),
+            () = giving_back => Ok(ServeEnd::Served),
         }
     }
 
@@ -304,7 +304,7 @@ fn say_ready(
     store: &StoreUrl,
 ) -> Result<(), Failure> {
     #[derive(serde::Serialize)]
-    struct Ready {
+    struct ReadyLine {
         ready: bool,
         http: String,
         ws: String,
@@ -316,7 +316,7 @@ fn say_ready(
     }
     let s = if tls { "s" } else { "" };
     let mut out = Output::new();
-    out.json(&Ready {
+    out.json(&ReadyLine {
         ready: true,
         http: format!("http{s}://{addr}"),
         ws: format!("ws{s}://{addr}/"),
@@ -387,14 +387,14 @@ fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
 }
 
-struct Signals {
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
-    fn new() -> Result<Signals, Failure> {
-        Ok(Signals {
+impl StopSignals {
+    fn new() -> Result<StopSignals, Failure> {
+        Ok(StopSignals {
             terminate: listen_for(SignalKind::terminate())?,
             interrupt: listen_for(SignalKind::interrupt())?,
         })

@@ -67,7 +67,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let usage = |error: millrace_model::NameError| Failure::Usage(error.to_string());
     let topic = text(matches, "topic").map(TopicName::new).transpose().map_err(usage)?;
     let http = Http::new(&config)?;
-    let call = Call { http, json: matches.get_flag("json"), out: Output::new() };
+    let call = TopicsCall { http, json: matches.get_flag("json"), out: Output::new() };
     match (verb, topic) {
         ("list", _) => call.list(),
         ("show", Some(topic)) => call.show(&topic),
@@ -85,13 +85,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-pub(super) struct Call {
+pub(super) struct TopicsCall {
     pub(super) http: Http,
     pub(super) json: bool,
     pub(super) out: Output,
 }
 
-impl Call {
+impl TopicsCall {
     fn list(mut self) -> Result<(), Failure> {
         let list = self.http.list("/topics", "topics")?.to_string();
         if self.json {

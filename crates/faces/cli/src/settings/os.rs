@@ -1,7 +1,7 @@
 //! The settings of the CQRS loop: its socket, its rules, its bounds.
 
 use crate::settings::bounds::{bound, largest};
-use crate::settings::{Kind, Scope, Setting, Value};
+use crate::settings::{Scope, SettingDef, SettingKind, SettingValue};
 
 /// The value for a socket at its default path.
 pub(crate) const SOCKET_DEFAULT: &str = "default";
@@ -11,27 +11,27 @@ pub(crate) const SOCKET_NONE: &str = "none";
 /// Declares an on/off setting of the loop.
 macro_rules! switch {
     ($name:literal, $scope:ident, $($field:ident).+, $help:literal) => {
-        Setting {
+        SettingDef {
             name: $name,
             help: $help,
-            kind: Kind::Flag,
+            kind: SettingKind::Flag,
             scope: Scope::$scope,
             also: &[],
-            get: |config| Value::Flag(config.$($field).+),
-            set: |config, value| config.$($field).+ = value == Value::Flag(true),
+            get: |config| SettingValue::Flag(config.$($field).+),
+            set: |config, value| config.$($field).+ = value == SettingValue::Flag(true),
         }
     };
 }
 
-pub(super) static SETTINGS: &[Setting] = &[
-    Setting {
+pub(super) static SETTINGS: &[SettingDef] = &[
+    SettingDef {
         name: "socket",
         help: "Path of the NDJSON socket of the CQRS loop; default = millrace/millrace.sock in $XDG_RUNTIME_DIR or the \
                temp directory, none = no socket",
-        kind: Kind::Text { what: "a path, default or none", check: |text| !text.is_empty() },
+        kind: SettingKind::Text { what: "a path, default or none", check: |text| !text.is_empty() },
         scope: Scope::Socket,
         also: &[],
-        get: |config| Value::Text(config.socket.clone()),
+        get: |config| SettingValue::Text(config.socket.clone()),
         set: |config, value| config.socket = value.to_string(),
     },
     switch!(

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::os::error::OsClientError;
-use crate::os::pending::{Pending, fault_of};
+use crate::os::pending::{OsRequests, fault_of};
 
 /// Lines are collected up to about this much before they are written.
 const WRITE_BYTES: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub(super) struct Outgoing {
 pub(super) async fn write(
     mut socket: OwnedWriteHalf,
     mut lines: mpsc::Receiver<Outgoing>,
-    pending: Arc<Pending>,
+    pending: Arc<OsRequests>,
 ) {
     let mut buffer = Vec::new();
     let mut told = Vec::new();
@@ -58,7 +58,7 @@ pub(super) async fn write(
 pub(super) async fn read(
     mut socket: OwnedReadHalf,
     line_bytes_max: usize,
-    pending: Arc<Pending>,
+    pending: Arc<OsRequests>,
     mut stop: watch::Receiver<Option<Duration>>,
     writing: AbortHandle,
 ) {
@@ -75,7 +75,11 @@ pub(super) async fn read(
     writing.abort();
 }
 
-async fn read_lines(socket: &mut OwnedReadHalf, line_bytes_max: usize, pending: &Pending) -> OsClientError {
+async fn read_lines(
+    socket: &mut OwnedReadHalf,
+    line_bytes_max: usize,
+    pending: &OsRequests,
+) -> OsClientError {
     let mut splitter = LineSplitter::new(line_bytes_max);
     let mut buffer = vec![0; READ_BYTES];
     // The last error that answers no request, such as that the server has too many connections.
@@ -99,7 +103,7 @@ async fn read_lines(socket: &mut OwnedReadHalf, line_bytes_max: usize, pending: 
     }
 }
 
-fn take(line: &[u8], pending: &Pending, last_words: &mut Option<OsFault>) {
+fn take(line: &[u8], pending: &OsRequests, last_words: &mut Option<OsFault>) {
     let message = match parse(line, None) {
         Ok(message) => message,
         Err(refusal) => {

@@ -9,20 +9,25 @@ use millrace_bus::By;
 use millrace_wire::ErrorCode;
 
 use crate::access::{Grant, Meter, PresentedNames, Rate, Scope, TooSoon};
-use crate::crowd::{CallerKey, Place};
+use crate::crowd::{CallerKey, ConnectionPlace};
 use crate::refusal::Refusal;
 
 /// The other end of a connection: its address, the names of its client certificate, and its rate limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
-    pub(crate) place: Arc<Place>,
+    pub(crate) place: Arc<ConnectionPlace>,
     pub(crate) certificate: PresentedNames,
     meter: Arc<Meter>,
 }
 
 impl Peer {
-    pub(crate) fn new(addr: SocketAddr, certificate: PresentedNames, place: Arc<Place>, rate: Rate) -> Peer {
+    pub(crate) fn new(
+        addr: SocketAddr,
+        certificate: PresentedNames,
+        place: Arc<ConnectionPlace>,
+        rate: Rate,
+    ) -> Peer {
         Peer { addr, place, certificate, meter: Arc::new(Meter::new(rate)) }
     }
 }

@@ -23,7 +23,7 @@ mod seats;
 pub(crate) use caller_key::CallerKey;
 pub(crate) use evictions::{EvictionReason, Evictions};
 pub(crate) use frames::{FrameMeter, Frames};
-pub(crate) use place::{Pace, Place, SentAway};
+pub(crate) use place::{BodyPace, ConnectionPlace, SentAway};
 pub(crate) use places::{PlaceBounds, Places};
 pub(crate) use room::{Room, RoomShare};
 pub(crate) use seats::{Seat, SeatRule, Seats};

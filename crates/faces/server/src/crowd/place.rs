@@ -15,12 +15,12 @@ const LOOK_AGAIN_MS: u64 = 100;
 
 /// How fast a peer must send a body or read a response while others wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace {
+pub(crate) struct BodyPace {
     pub(crate) patience_ms: u64,
     pub(crate) bytes_per_second: u64,
 }
 
-impl Pace {
+impl BodyPace {
     /// Returns the time at which a peer counts as slow, after it moved `bytes` now; without them that time was
     /// `slow_at_ms`. Never later than `patience_ms` from now: bytes that a buffer took at once buy no extra time.
     fn slow_at(self, slow_at_ms: u64, now_ms: u64, bytes: u64) -> u64 {
@@ -36,9 +36,9 @@ impl Pace {
 
 /// State that the tasks of a connection share without a lock.
 #[derive(Debug)]
-pub(super) struct Signals {
+pub(super) struct PlaceSignals {
     told: watch::Sender<bool>,
-    pace: Pace,
+    pace: BodyPace,
     begun: Instant,
     /// In milliseconds since `begun`. Moves on whenever a part of the body arrives or a part of the response is sent.
     slow_at_ms: AtomicU64,
@@ -47,9 +47,9 @@ pub(super) struct Signals {
     served: AtomicBool,
 }
 
-impl Signals {
-    pub(super) fn new(pace: Pace) -> Signals {
-        Signals {
+impl PlaceSignals {
+    pub(super) fn new(pace: BodyPace) -> PlaceSignals {
+        PlaceSignals {
             told: watch::Sender::new(false),
             pace,
             begun: Instant::now(),
@@ -98,15 +98,15 @@ pub(crate) struct SentAway;
 
 /// The place of one HTTP connection, kept as long as the connection lives.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPlace {
     places: Arc<Places>,
     id: u64,
-    signals: Arc<Signals>,
+    signals: Arc<PlaceSignals>,
 }
 
-impl Place {
-    pub(super) fn new(places: Arc<Places>, id: u64, signals: Arc<Signals>) -> Place {
-        Place { places, id, signals }
+impl ConnectionPlace {
+    pub(super) fn new(places: Arc<Places>, id: u64, signals: Arc<PlaceSignals>) -> ConnectionPlace {
+        ConnectionPlace { places, id, signals }
     }
 
     /// Waits until somebody else needs the place.
@@ -207,7 +207,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPlace {
     fn drop(&mut self) {
         self.leave();
     }
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn a_peer_must_keep_the_pace_and_cannot_buy_more_than_the_patience() {
-        let pace = Pace { patience_ms: 1000, bytes_per_second: 8192 };
+        let pace = BodyPace { patience_ms: 1000, bytes_per_second: 8192 };
         assert_eq!(pace.from(500), 1500);
         // A byte per 100 ms earns no time, 1 KiB per 100 ms is enough.
         let after = |bytes| (1..=50).fold(pace.from(0), |slow_at, n| pace.slow_at(slow_at, n * 100, bytes));

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::crowd::place::{Pace, Place, Signals};
+use crate::crowd::place::{BodyPace, ConnectionPlace, PlaceSignals};
 use crate::crowd::{CallerKey, EvictionReason, Evictions};
 
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +20,7 @@ pub(crate) struct PlaceBounds {
     pub(crate) waiting_max: usize,
     /// A caller with more places than this is the first to lose one.
     pub(crate) caller_max: usize,
-    pub(crate) pace: Pace,
+    pub(crate) pace: BodyPace,
 }
 
 /// The party or resource that a connection waits for. In `Work` the server itself is busy with the request: such a
@@ -37,13 +37,13 @@ pub(super) enum Phase {
 }
 
 #[derive(Debug)]
-pub(super) struct Entry {
+pub(super) struct PlaceEntry {
     pub(super) caller: CallerKey,
     pub(super) phase: Phase,
     /// Orders connections by when their phase began.
     turn: u64,
     counted: bool,
-    signals: Arc<Signals>,
+    signals: Arc<PlaceSignals>,
 }
 
 /// How much is lost by closing a connection now; the connection with the least loss goes first.
@@ -57,7 +57,7 @@ enum Loss {
     Much,
 }
 
-impl Entry {
+impl PlaceEntry {
     /// Whether the peer sends or reads more slowly than is allowed while others wait.
     fn is_slow(&self) -> bool {
         let waits_for_peer = match self.phase {
@@ -93,11 +93,11 @@ impl Entry {
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct PlaceTable {
     /// Also the number of the newest connection.
     turn: u64,
     counted: usize,
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, PlaceEntry>,
 }
 
 /// The reason for wanting a place.
@@ -108,7 +108,7 @@ enum Newcomer<'a> {
     Request(&'a CallerKey),
 }
 
-impl Table {
+impl PlaceTable {
     /// Returns the counted connection to close for the newcomer: first one of a caller above its share, then one of the
     /// caller with most places, the smallest loss first. A body or response that is on its way is only given up for a
     /// request of a caller that has fewer places.
@@ -135,7 +135,7 @@ impl Table {
 
     /// The same among the connections that wait without a place.
     fn waiting_victim(&self) -> Option<u64> {
-        let waits = |entry: &&Entry| !entry.counted && entry.phase != Phase::Work;
+        let waits = |entry: &&PlaceEntry| !entry.counted && entry.phase != Phase::Work;
         let mut counts: HashMap<&CallerKey, usize> = HashMap::new();
         for entry in self.entries.values().filter(waits) {
             *counts.entry(&entry.caller).or_default() += 1;
@@ -145,7 +145,7 @@ impl Table {
         by_count.min().map(|(_, id)| id)
     }
 
-    fn remove(&mut self, id: u64) -> Option<Entry> {
+    fn remove(&mut self, id: u64) -> Option<PlaceEntry> {
         let entry = self.entries.remove(&id)?;
         self.counted -= usize::from(entry.counted);
         Some(entry)
@@ -156,7 +156,7 @@ impl Table {
 pub(crate) struct Places {
     bounds: PlaceBounds,
     evictions: Arc<Evictions>,
-    table: Mutex<Table>,
+    table: Mutex<PlaceTable>,
     /// Notified when a place has become free.
     pub(super) freed: Notify,
 }
@@ -167,7 +167,7 @@ impl Places {
     }
 
     /// Registers a connection that was just accepted.
-    pub(crate) fn arrive(self: &Arc<Places>, caller: CallerKey) -> Arc<Place> {
+    pub(crate) fn arrive(self: &Arc<Places>, caller: CallerKey) -> Arc<ConnectionPlace> {
         let mut table = self.lock();
         let victim = if table.counted < self.bounds.max {
             None
@@ -180,14 +180,14 @@ impl Places {
         };
         let evicted = victim.and_then(|victim| table.remove(victim));
         table.turn += 1;
-        let (id, signals) = (table.turn, Arc::new(Signals::new(self.bounds.pace)));
+        let (id, signals) = (table.turn, Arc::new(PlaceSignals::new(self.bounds.pace)));
         let counted = table.counted < self.bounds.max;
         table.counted += usize::from(counted);
-        let entry = Entry { caller, phase: Phase::Request, turn: id, counted, signals: signals.clone() };
+        let entry = PlaceEntry { caller, phase: Phase::Request, turn: id, counted, signals: signals.clone() };
         table.entries.insert(id, entry);
         drop(table);
         self.tell(evicted);
-        Arc::new(Place::new(self.clone(), id, signals))
+        Arc::new(ConnectionPlace::new(self.clone(), id, signals))
     }
 
     /// Takes a place for a request of `caller`, whose connection goes on in `phase`. Returns false if there is none:
@@ -233,7 +233,7 @@ impl Places {
     }
 
     pub(super) fn is_slow(&self, id: u64) -> bool {
-        self.lock().entries.get(&id).is_some_and(Entry::is_slow)
+        self.lock().entries.get(&id).is_some_and(PlaceEntry::is_slow)
     }
 
     /// Whether closing the connection would interrupt the server's own work.
@@ -259,7 +259,7 @@ impl Places {
         }
     }
 
-    fn tell(&self, evicted: Option<Entry>) {
+    fn tell(&self, evicted: Option<PlaceEntry>) {
         if let Some(entry) = evicted {
             entry.signals.tell();
             self.evictions.count(entry.reason(), &entry.caller);
@@ -267,7 +267,7 @@ impl Places {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, PlaceTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -286,16 +286,16 @@ mod tests {
     }
 
     fn places(max: usize, waiting_max: usize, patience_ms: u64) -> Arc<Places> {
-        let pace = Pace { patience_ms, bytes_per_second: 1 };
+        let pace = BodyPace { patience_ms, bytes_per_second: 1 };
         Places::new(PlaceBounds { max, waiting_max, caller_max: max.div_ceil(2), pace }, Arc::default())
     }
 
-    fn is_told(place: &Place) -> bool {
+    fn is_told(place: &ConnectionPlace) -> bool {
         place.sent_away().now_or_never().is_some()
     }
 
     /// Whether the connection gets a place for its request at once.
-    fn is_counted(place: &Place, last: u8) -> bool {
+    fn is_counted(place: &ConnectionPlace, last: u8) -> bool {
         place.count(&caller(last), true).now_or_never().is_some_and(|counted| counted.is_ok())
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::crowd::{CallerKey, Place};
+use crate::crowd::{CallerKey, ConnectionPlace};
 
 /// A body or page that waits for memory checks again after this long: a peer may have become slow meanwhile.
 const LOOK_AGAIN_MS: u64 = 100;
@@ -20,7 +20,7 @@ const LOOK_AGAIN_MS: u64 = 100;
 struct Hold {
     caller: CallerKey,
     /// The place of the connection that it is for, if any.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<ConnectionPlace>>,
     reserved: usize,
     /// Bytes that are in memory and cannot be given back.
     used: usize,
@@ -49,7 +49,7 @@ impl RoomTable {
     }
 
     /// Returns the place of the connection to close so that hold `id` gets `needed` more bytes.
-    fn victim(&self, id: u64, needed: usize, caller_is_full: bool) -> Option<Arc<Place>> {
+    fn victim(&self, id: u64, needed: usize, caller_is_full: bool) -> Option<Arc<ConnectionPlace>> {
         let newcomer = &self.holds.get(&id)?.caller;
         let mut held: HashMap<&CallerKey, usize> = HashMap::new();
         for hold in self.holds.values() {
@@ -66,8 +66,9 @@ impl RoomTable {
         for (_, hold) in others {
             let Some(place) = &hold.place else { continue };
             let held = of(&hold.caller);
-            let is_larger =
-                |best: &Option<(usize, Arc<Place>)>| best.as_ref().is_none_or(|(most, _)| held > *most);
+            let is_larger = |best: &Option<(usize, Arc<ConnectionPlace>)>| {
+                best.as_ref().is_none_or(|(most, _)| held > *most)
+            };
             if place.is_slow() {
                 if is_larger(&slow) {
                     slow = Some((held, place.clone()));
@@ -110,7 +111,7 @@ impl Room {
     pub(crate) async fn reserve(
         self: &Arc<Room>,
         caller: CallerKey,
-        place: Option<Arc<Place>>,
+        place: Option<Arc<ConnectionPlace>>,
         bytes: usize,
     ) -> RoomShare {
         let share = {
@@ -225,7 +226,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::crowd::{Pace, PlaceBounds, Places};
+    use crate::crowd::{BodyPace, PlaceBounds, Places};
 
     fn caller(last: u8) -> CallerKey {
         CallerKey::of_address([127, 0, 0, last].into())
@@ -233,7 +234,7 @@ mod tests {
 
     /// With a patience of zero every peer is slow at once, with a long one none is.
     fn places(patience_ms: u64) -> Arc<Places> {
-        let pace = Pace { patience_ms, bytes_per_second: 1 };
+        let pace = BodyPace { patience_ms, bytes_per_second: 1 };
         Places::new(PlaceBounds { max: 8, waiting_max: 8, caller_max: 8, pace }, Arc::default())
     }
 

@@ -49,28 +49,28 @@ impl Figures {
     }
 
     /// Returns the known figures as `Err` if they are fresh or being read, otherwise the right to read them.
-    fn begin(&self) -> Result<Turn, Arc<Vec<HandlerFigures>>> {
+    fn begin(&self) -> Result<ReadTurn, Arc<Vec<HandlerFigures>>> {
         let mut looked = self.lock();
         let fresh = looked.at.is_some_and(|at| at.elapsed() < Duration::from_millis(FIGURES_MS));
         if fresh || looked.busy {
             return Err(looked.found.clone());
         }
         looked.busy = true;
-        Ok(Turn(self.clone()))
+        Ok(ReadTurn(self.clone()))
     }
 }
 
 /// The right to read the store. When it is dropped, the next read may begin.
-struct Turn(Figures);
+struct ReadTurn(Figures);
 
-impl Turn {
+impl ReadTurn {
     fn done(self, found: Vec<HandlerFigures>) {
         let mut looked = self.0.lock();
         (looked.at, looked.found) = (Some(Instant::now()), Arc::new(found));
     }
 }
 
-impl Drop for Turn {
+impl Drop for ReadTurn {
     fn drop(&mut self) {
         self.0.lock().busy = false;
     }

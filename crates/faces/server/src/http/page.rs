@@ -43,14 +43,14 @@ const ENVELOPE_BYTES: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageQuery {
     pub(crate) partition: Partition,
-    pub(crate) start: Start,
+    pub(crate) start: PageStart,
     pub(crate) limit: ReadLimit,
     /// Whether envelopes carry the digest of their payload.
     pub(crate) payload_sha256: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Start {
+pub(crate) enum PageStart {
     Offset(Offset),
     Timestamp(Timestamp),
 }
@@ -64,8 +64,8 @@ impl PageQuery {
                 let detail = "from and ts are both given: give one of them";
                 return Err(Refusal::new(ErrorCode::BadFrame, detail));
             }
-            (_, Some(ts)) => Start::Timestamp(Timestamp(ts)),
-            (from, None) => Start::Offset(Offset(from.unwrap_or(0).max(1))),
+            (_, Some(ts)) => PageStart::Timestamp(Timestamp(ts)),
+            (from, None) => PageStart::Offset(Offset(from.unwrap_or(0).max(1))),
         };
         let limit = params.number("limit", 1..=app.settings.page_events_max as u64)?;
         Ok(PageQuery {
@@ -128,8 +128,8 @@ async fn fetch_checked(
             return Ok(Err(error));
         }
         let from = match query.start {
-            Start::Offset(offset) => offset,
-            Start::Timestamp(ts) => store.seek(&stream, ts)?,
+            PageStart::Offset(offset) => offset,
+            PageStart::Timestamp(ts) => store.seek(&stream, ts)?,
         };
         let page = read_over_gaps(store, &stream, from, query.limit)?;
         if !page.damaged.is_empty() {

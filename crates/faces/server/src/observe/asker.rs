@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use millrace_bus::Request;
 use millrace_model::{EventBody, Headers, NewEvent, TRACEPARENT, TraceId};
 
-use crate::crowd::{CallerKey, Place};
+use crate::crowd::{CallerKey, ConnectionPlace};
 use crate::refusal::Refusal;
 
 /// Belongs to `traceparent`, and means nothing without it.
@@ -26,7 +26,7 @@ pub(crate) struct Asker {
     /// Set by the gate (`access/gate.rs`).
     pub(crate) agent: OnceLock<String>,
     /// The connection that the request came over.
-    pub(crate) place: Option<Arc<Place>>,
+    pub(crate) place: Option<Arc<ConnectionPlace>>,
     /// The key that the request's memory is accounted under; set by the gate.
     pub(crate) caller: OnceLock<CallerKey>,
     pub(crate) trace: Option<TraceId>,
@@ -35,7 +35,11 @@ pub(crate) struct Asker {
 }
 
 impl Asker {
-    pub(crate) fn of(peer: Option<SocketAddr>, place: Option<Arc<Place>>, headers: &HeaderMap) -> Asker {
+    pub(crate) fn of(
+        peer: Option<SocketAddr>,
+        place: Option<Arc<ConnectionPlace>>,
+        headers: &HeaderMap,
+    ) -> Asker {
         let text = |name| {
             let value = headers.get(name).and_then(|value| value.to_str().ok());
             value.filter(|text| (1..=VALUE_BYTES_MAX).contains(&text.len())).map(str::to_owned)

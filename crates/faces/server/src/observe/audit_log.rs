@@ -21,11 +21,11 @@ const TEXT_CHARS_MAX: usize = 300;
 pub(crate) struct Trail {
     kinds: AuditKinds,
     sender: mpsc::Sender<AuditDoc>,
-    counts: Arc<Counts>,
+    counts: Arc<AuditCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct AuditCounts {
     written: AtomicU64,
     dropped: AtomicU64,
     /// The last publish failed, and the log has said so.
@@ -35,13 +35,13 @@ struct Counts {
 /// The other end of a [`Trail`]: publishes the records that were put into it.
 pub(crate) struct Scribe {
     receiver: mpsc::Receiver<AuditDoc>,
-    counts: Arc<Counts>,
+    counts: Arc<AuditCounts>,
 }
 
 impl Trail {
     pub(crate) fn new(kinds: AuditKinds, records_max: usize) -> (Trail, Scribe) {
         let (sender, receiver) = mpsc::channel(records_max.max(1));
-        let counts = Arc::<Counts>::default();
+        let counts = Arc::<AuditCounts>::default();
         (Trail { kinds, sender, counts: counts.clone() }, Scribe { receiver, counts })
     }
 

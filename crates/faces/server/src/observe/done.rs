@@ -10,14 +10,14 @@ use crate::app::App;
 use crate::observe::AuditKind;
 
 /// The party that a request was carried out for.
-pub(crate) struct Done<'a> {
+pub(crate) struct RequestParty<'a> {
     pub(crate) agent: Option<&'a str>,
     pub(crate) peer: Option<SocketAddr>,
     pub(crate) trace: Option<&'a TraceId>,
 }
 
 /// Where an event was stored, as far as that is known.
-struct Published<'a> {
+struct PublishedEvent<'a> {
     topic: &'a TopicKey,
     id: Option<&'a EventId>,
     at: Option<(Partition, Offset)>,
@@ -36,14 +36,14 @@ pub(crate) fn publish_trace(request: &Request) -> Option<TraceId> {
 
 impl App {
     /// Records an answer of the engine. Runs for every answer, so costly parts first check that somebody wants them.
-    pub(crate) fn done(&self, reply: &Reply, by: &Done<'_>) {
+    pub(crate) fn done(&self, reply: &Reply, by: &RequestParty<'_>) {
         match reply {
             Reply::Published { topic, id, at, .. } => {
-                self.published(&Published { topic, id: Some(id), at: *at, events: 1 }, by);
+                self.published(&PublishedEvent { topic, id: Some(id), at: *at, events: 1 }, by);
             }
             Reply::PublishedBatch { topic, offsets, .. } => {
                 let (at, events) = (offsets.first().copied(), offsets.len() as u64);
-                self.published(&Published { topic, id: None, at, events }, by);
+                self.published(&PublishedEvent { topic, id: None, at, events }, by);
             }
             Reply::Subscribed { topic, group, .. } => {
                 self.record(AuditKind::Subscribe, "subscribed", topic, Some(group.as_str()), by);
@@ -63,13 +63,13 @@ impl App {
     }
 
     /// Records that a topic was created or changed. Callers decide that, because reading a topic gives the same reply.
-    pub(crate) fn topic_written(&self, created: bool, topic: &TopicKey, by: &Done<'_>) {
+    pub(crate) fn topic_written(&self, created: bool, topic: &TopicKey, by: &RequestParty<'_>) {
         let kind = if created { "topic_created" } else { "topic_changed" };
         self.record(AuditKind::Admin, kind, topic, None, by);
     }
 
-    fn published(&self, done: &Published<'_>, by: &Done<'_>) {
-        let Published { topic, id, at, events } = done;
+    fn published(&self, done: &PublishedEvent<'_>, by: &RequestParty<'_>) {
+        let PublishedEvent { topic, id, at, events } = done;
         tracing::debug!(
             target: "millrace::published",
             namespace = topic.namespace(),
@@ -94,7 +94,14 @@ impl App {
         }
     }
 
-    fn record(&self, of: AuditKind, kind: &str, topic: &TopicKey, group: Option<&str>, by: &Done<'_>) {
+    fn record(
+        &self,
+        of: AuditKind,
+        kind: &str,
+        topic: &TopicKey,
+        group: Option<&str>,
+        by: &RequestParty<'_>,
+    ) {
         if self.trail.wants(of) {
             let group = group.map(str::to_owned);
             self.trail.put(of, AuditDoc { group, ..document(kind, topic, by) });
@@ -102,7 +109,7 @@ impl App {
     }
 }
 
-fn document(kind: &str, topic: &TopicKey, by: &Done<'_>) -> AuditDoc {
+fn document(kind: &str, topic: &TopicKey, by: &RequestParty<'_>) -> AuditDoc {
     AuditDoc {
         kind: kind.to_owned(),
         agent: by.agent.map(str::to_owned),

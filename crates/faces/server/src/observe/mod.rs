@@ -18,7 +18,7 @@ mod refusals;
 
 pub(crate) use asker::Asker;
 pub(crate) use audit_log::Trail;
-pub(crate) use done::{Done, publish_trace};
+pub(crate) use done::{RequestParty, publish_trace};
 pub use kinds::{AuditKind, AuditKinds};
 pub(crate) use publisher::{make_topics, start};
 pub(crate) use refusals::Refusals;

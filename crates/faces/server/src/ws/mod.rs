@@ -32,7 +32,7 @@ use crate::params::Params;
 use crate::refusal::{Refusal, crowded};
 use crate::to_wire;
 use crate::ws::authenticate::authenticate;
-use crate::ws::connection::Asked;
+use crate::ws::connection::UpgradeParams;
 use crate::ws::upgrade::Upgrade;
 
 /// `/`: opens a WebSocket if the client asks for one, otherwise returns a hint for people.
@@ -59,7 +59,8 @@ pub(crate) async fn upgrade(
     params: Params,
     upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
-    let asked = Asked { namespace: params.namespace()?, payload_sha256: params.flag(PAYLOAD_SHA256)? };
+    let asked =
+        UpgradeParams { namespace: params.namespace()?, payload_sha256: params.flag(PAYLOAD_SHA256)? };
     let upgrade = upgrade?;
     if app.broker.health().stopping() {
         return Err(to_wire::problem(&BusError::ShuttingDown).into());

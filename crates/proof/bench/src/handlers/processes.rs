@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::load::publish;
-use super::stage::Stage;
+use super::stage::HandlersStage;
 use crate::BenchOptions;
 use crate::error::BenchError;
 
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Backlog for each second of a slice: it does not run out even on a fast disk.
 const JOBS_PER_SECOND: f64 = 40_000.0;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn run(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     let session = stage.open()?;
     let options = stage.options;
     let store = stage.folder.join("bench.db");

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace::{Config, Session};
 
-use super::load::{Job, Tally, Work, handler};
+use super::load::{HandledTally, Job, Work, handler};
 use super::stage::open;
 use crate::error::BenchError;
 
@@ -50,7 +50,7 @@ fn publish(session: &Session, time: Duration, bytes: usize) -> Result<u64, Bench
 }
 
 fn handle(session: &Session, time: Duration) -> Result<u64, BenchError> {
-    let (tally, _reached) = Tally::new();
+    let (tally, _reached) = HandledTally::new();
     let running = session.spawn(vec![handler(Work::Nothing, &tally)], vec![])?;
     std::thread::sleep(time);
     running.stop()?;

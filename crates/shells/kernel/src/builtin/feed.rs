@@ -38,7 +38,7 @@ const LAST_FLOW: u64 = 1;
 
 /// Which capability is fed, and from which topic.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct FeedPlan {
     pub(crate) to: CapabilityId,
     pub(crate) capability: Arc<str>,
     pub(crate) namespace: Namespace,
@@ -59,7 +59,7 @@ impl Feed {
         runtime: &tokio::runtime::Handle,
         bus: Handle,
         kernel: KernelSender,
-        plan: Plan,
+        plan: FeedPlan,
         limits: FeedLimits,
         placed: Option<Placed>,
     ) -> Feed {
@@ -72,14 +72,14 @@ impl Feed {
 struct Feeding {
     bus: Handle,
     kernel: KernelSender,
-    plan: Plan,
+    plan: FeedPlan,
     limits: FeedLimits,
     stopped: watch::Receiver<()>,
     placed: Option<Placed>,
 }
 
 /// Why a subscription ended.
-enum End {
+enum FeedEnd {
     /// The feed was dropped, the broker or the loop has ended, or the capability is gone.
     ForGood,
     /// The capability takes nothing just now.
@@ -93,14 +93,14 @@ impl Feeding {
         let mut pause_ms = self.limits.retry_ms;
         loop {
             let end = match self.bus.open(self.plan.namespace.clone()) {
-                Ok(link) => self.serve(&link, &mut pause_ms).await.unwrap_or(End::ForGood),
-                Err(Ended) => End::ForGood,
+                Ok(link) => self.serve(&link, &mut pause_ms).await.unwrap_or(FeedEnd::ForGood),
+                Err(Ended) => FeedEnd::ForGood,
             };
-            let Plan { capability, topic, .. } = &self.plan;
+            let FeedPlan { capability, topic, .. } = &self.plan;
             match end {
-                End::ForGood => return,
-                End::Full => {}
-                End::Refused(why) => {
+                FeedEnd::ForGood => return,
+                FeedEnd::Full => {}
+                FeedEnd::Refused(why) => {
                     tracing::warn!(%capability, topic = %topic.topic, group = %topic.group, "bus feed: {why}");
                 }
             }
@@ -127,7 +127,7 @@ impl Feeding {
         }
     }
 
-    async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<End, Ended> {
+    async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<FeedEnd, Ended> {
         let at = At { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
         // Credits bound what is delivered. The window of the group alone does not: it has room again as soon as a lease
         // expires, although the mailbox still holds the event.
@@ -137,7 +137,7 @@ impl Feeding {
         // The events that the capability has, with the credits spent on each.
         let mut handed = BTreeMap::<_, u64>::new();
         let mut items = Vec::new();
-        let mut ending: Option<End> = None;
+        let mut ending: Option<FeedEnd> = None;
         // The answer to the last FLOW has come: no more deliveries follow.
         let mut stemmed = false;
         loop {
@@ -150,7 +150,7 @@ impl Feeding {
             tokio::select! {
                 taken = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX) => {
                     let Taken::Items { bytes } = taken else {
-                        return Ok(End::Refused("the connection to the bus was closed".to_owned()));
+                        return Ok(FeedEnd::Refused("the connection to the bus was closed".to_owned()));
                     };
                     link.written(bytes);
                     for item in items.drain(..) {
@@ -172,11 +172,11 @@ impl Feeding {
                             Item::Reply { request: LAST_FLOW, .. } => stemmed = true,
                             Item::Reply { reply, .. } => {
                                 if let Some(why) = self.answered(reply, pause_ms) {
-                                    at.end(&mut ending, End::Refused(why)).await?;
+                                    at.end(&mut ending, FeedEnd::Refused(why)).await?;
                                 }
                             }
                             Item::Notice { error, .. } => {
-                                at.end(&mut ending, End::Refused(error.to_string())).await?;
+                                at.end(&mut ending, FeedEnd::Refused(error.to_string())).await?;
                             }
                         }
                     }
@@ -188,22 +188,22 @@ impl Feeding {
                         Ok(Settled::Failed(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
                         Ok(Settled::Unseen) => {
                             // Before the event is given back, or it would be delivered again at once.
-                            at.end(&mut ending, End::Full).await?;
+                            at.end(&mut ending, FeedEnd::Full).await?;
                             at.ask(self.give_back(&event)).await?;
                         }
                         Err(_) => {
                             outlive(link).await;
-                            return Ok(End::ForGood);
+                            return Ok(FeedEnd::ForGood);
                         }
                     }
                     if ending.is_none() {
                         at.ask(Request::Flow { credits }).await?;
                     }
                 }
-                _ = self.stopped.changed(), if !matches!(ending, Some(End::ForGood)) => {
+                _ = self.stopped.changed(), if !matches!(ending, Some(FeedEnd::ForGood)) => {
                     // No more deliveries from now on; events that the capability has are still settled.
-                    at.end(&mut ending, End::ForGood).await?;
-                    ending = Some(End::ForGood);
+                    at.end(&mut ending, FeedEnd::ForGood).await?;
+                    ending = Some(FeedEnd::ForGood);
                 }
             }
         }
@@ -305,7 +305,7 @@ impl At<'_> {
     }
 
     /// Asks for no more deliveries; the first reason given is kept. Events that the capability has are still settled.
-    async fn end(&self, ending: &mut Option<End>, end: End) -> Result<(), Ended> {
+    async fn end(&self, ending: &mut Option<FeedEnd>, end: FeedEnd) -> Result<(), Ended> {
         if ending.is_none() {
             *ending = Some(end);
             self.link.ask(&mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
@@ -318,7 +318,7 @@ impl At<'_> {
 struct Back {
     event: Arc<Event>,
     attempts: u32,
-    settled: Result<Settled, crate::kernel_thread::inbox::Ended>,
+    settled: Result<Settled, crate::kernel_thread::inbox::KernelEnded>,
 }
 
 fn place(event: &Event) -> (Partition, Offset) {
@@ -327,7 +327,7 @@ fn place(event: &Event) -> (Partition, Offset) {
 
 fn hand_over(
     kernel: &KernelSender,
-    plan: &Plan,
+    plan: &FeedPlan,
     event: Arc<Event>,
     attempts: u32,
 ) -> impl Future<Output = Back> + use<> {

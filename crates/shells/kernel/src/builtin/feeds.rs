@@ -10,9 +10,9 @@ use millrace_model::{Group, Namespace, OsFault, TopicKey};
 use millrace_router::{BusTopic, CapabilityId, Manifest};
 use tokio::sync::oneshot;
 
-use crate::builtin::feed::{Feed, Placed, Plan};
+use crate::builtin::feed::{Feed, FeedPlan, Placed};
 use crate::capabilities::change::BusFeed;
-use crate::clients::watch::{Seen, Watch};
+use crate::clients::audit_hook::{AuditEvent, AuditHook};
 use crate::kernel_thread::inbox::KernelSender;
 
 /// Bounds on feeds.
@@ -43,9 +43,9 @@ pub struct Feeds {
     bus: Handle,
     runtime: tokio::runtime::Handle,
     limits: FeedLimits,
-    watch: Option<Watch>,
+    watch: Option<AuditHook>,
     /// Feeds made by `Bus.Subscribe`. Feeds of manifests are kept with their capability (`change.rs`).
-    asked: Mutex<Asked>,
+    asked: Mutex<HostRequest>,
 }
 
 impl std::fmt::Debug for Feeds {
@@ -54,7 +54,7 @@ impl std::fmt::Debug for Feeds {
     }
 }
 
-type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
+type HostRequest = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
 
 impl Feeds {
     /// Feeds run on `runtime`. `watch` is told what the bus answers to commands.
@@ -62,7 +62,7 @@ impl Feeds {
         bus: Handle,
         runtime: tokio::runtime::Handle,
         limits: FeedLimits,
-        watch: Option<Watch>,
+        watch: Option<AuditHook>,
     ) -> Arc<Feeds> {
         Arc::new(Feeds { bus, runtime, limits, watch, asked: Mutex::default() })
     }
@@ -75,7 +75,7 @@ impl Feeds {
 
     fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, kernel: &KernelSender) -> Vec<Feed> {
         let start = |topic: &BusTopic| {
-            let plan = Plan {
+            let plan = FeedPlan {
                 to,
                 capability: manifest.name.clone(),
                 namespace: Namespace::default(),
@@ -87,7 +87,7 @@ impl Feeds {
     }
 
     /// Starts a feed and returns the answer of the bus, which comes when the group has its position.
-    pub(super) async fn subscribe(&self, kernel: &KernelSender, plan: Plan) -> Result<Reply, OsFault> {
+    pub(super) async fn subscribe(&self, kernel: &KernelSender, plan: FeedPlan) -> Result<Reply, OsFault> {
         let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
         let (to, group) = (plan.to, plan.topic.group.clone());
         let (placed, is_placed) = oneshot::channel();
@@ -115,7 +115,7 @@ impl Feeds {
         answer
     }
 
-    fn start(&self, kernel: &KernelSender, plan: Plan, placed: Option<Placed>) -> Feed {
+    fn start(&self, kernel: &KernelSender, plan: FeedPlan, placed: Option<Placed>) -> Feed {
         Feed::start(&self.runtime, self.bus.clone(), kernel.clone(), plan, self.limits.clone(), placed)
     }
 
@@ -123,7 +123,7 @@ impl Feeds {
         self.watch.is_some()
     }
 
-    pub(super) fn seen(&self, seen: &Seen<'_>) {
+    pub(super) fn seen(&self, seen: &AuditEvent<'_>) {
         if let Some(watch) = &self.watch {
             watch(seen);
         }
@@ -133,7 +133,7 @@ impl Feeds {
         &self.bus
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn asked(&self) -> MutexGuard<'_, HostRequest> {
         // Nothing panics while it holds this lock, so poisoning can be ignored.
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }

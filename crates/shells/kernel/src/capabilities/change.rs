@@ -12,10 +12,10 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::capabilities::capability::{Capability, CapabilityError};
-use crate::capabilities::handlers::Handlers;
-use crate::capabilities::manifest::Ready;
+use crate::capabilities::handlers::MessageHandlers;
+use crate::capabilities::manifest::ReadyWork;
 use crate::capabilities::port::{Mailbox, Port};
-use crate::kernel_thread::inbox::{Ended, KernelSender};
+use crate::kernel_thread::inbox::{KernelEnded, KernelSender};
 use crate::kernel_thread::local_queue::LocalQueue;
 
 /// Why a change was refused. Nothing has been changed then.
@@ -26,7 +26,7 @@ pub enum ChangeError {
     #[error(transparent)]
     Boot(#[from] BootError),
     #[error(transparent)]
-    Ended(#[from] Ended),
+    Ended(#[from] KernelEnded),
 }
 
 /// Called for each capability whose manifest names topics of the bus. The returned value keeps the feed alive and is
@@ -35,7 +35,7 @@ pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, KernelSender) -> Box<dyn 
 
 /// The actors of all capabilities, each with its mailbox.
 pub(crate) struct Actors {
-    running: BTreeMap<CapabilityId, Actor>,
+    running: BTreeMap<CapabilityId, RunningActor>,
     local_queue: LocalQueue,
     kernel: KernelSender,
     runtime: Handle,
@@ -46,7 +46,7 @@ pub(crate) struct Actors {
     handover_ms: u64,
 }
 
-struct Actor {
+struct RunningActor {
     name: Arc<str>,
     mailbox: Rc<Mailbox>,
     task: JoinHandle<()>,
@@ -122,7 +122,7 @@ impl Actors {
         });
     }
 
-    fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: Ready, gone: &[CapabilityId]) {
+    fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: ReadyWork, gone: &[CapabilityId]) {
         let mailbox = Rc::new(Mailbox::default());
         self.follow(gone, &manifest.name, &mailbox);
         let port = Port::new(
@@ -132,19 +132,19 @@ impl Actors {
             self.local_queue.clone(),
             self.kernel.clone(),
         );
-        let tidies_up = matches!(work, Ready::Actor(_));
+        let tidies_up = matches!(work, ReadyWork::Actor(_));
         let task = match work {
-            Ready::Handlers { by, place } => {
-                spawn_local(Handlers { by, place, runtime: self.runtime.clone() }.run(port))
+            ReadyWork::Handlers { by, place } => {
+                spawn_local(MessageHandlers { by, place, runtime: self.runtime.clone() }.run(port))
             }
-            Ready::Actor(spawn) => spawn_local(spawn(port)),
+            ReadyWork::Actor(spawn) => spawn_local(spawn(port)),
         };
         let feed = match &self.bus_feed {
             Some(feed) if !manifest.bus.is_empty() => Some(feed(id, manifest, self.kernel.clone())),
             _ => None,
         };
         let name = manifest.name.clone();
-        self.running.insert(id, Actor { name, mailbox, task, tidies_up, feed });
+        self.running.insert(id, RunningActor { name, mailbox, task, tidies_up, feed });
     }
 
     pub(crate) fn mailbox(&self, id: CapabilityId) -> Option<&Rc<Mailbox>> {
@@ -155,7 +155,7 @@ impl Actors {
     /// begins.
     pub(crate) fn retired(&mut self, id: CapabilityId) {
         let successor = self.successors.remove(&id);
-        let Some(Actor { mailbox, task, tidies_up, .. }) = self.running.remove(&id) else { return };
+        let Some(RunningActor { mailbox, task, tidies_up, .. }) = self.running.remove(&id) else { return };
         mailbox.close();
         let Some(successor) = successor else { return };
         spawn_local(async move {

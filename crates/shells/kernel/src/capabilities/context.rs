@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::builtin::of_data;
-use crate::kernel_thread::inbox::{Ended, KernelCommand, KernelSender};
+use crate::kernel_thread::inbox::{KernelCommand, KernelEnded, KernelSender};
 
 /// The context of one message. Cheap to clone; may be sent to other threads.
 #[derive(Clone)]
@@ -99,7 +99,7 @@ impl Context {
         let (outcome, answered) = oneshot::channel();
         let (from, during) = (self.hand.capability, self.hand.delivery);
         self.hand.kernel.tell(KernelCommand::Asks { from, during, message, outcome }).await.map_err(ended)?;
-        let answer = answered.await.map_err(|_| ended(Ended))?;
+        let answer = answered.await.map_err(|_| ended(KernelEnded))?;
         match answer.kind {
             OsKind::Error => Err(fault_of(&answer.data)),
             _ => Ok(answer.data.clone()),
@@ -131,19 +131,19 @@ fn to_json<T: Serialize>(data: &T) -> Result<JsonText, OsFault> {
     JsonText::from_value(data).map_err(|error| OsFault::new(500, error.to_string()))
 }
 
-fn ended(ended: Ended) -> OsFault {
+fn ended(ended: KernelEnded) -> OsFault {
     OsFault::new(503, ended.to_string())
 }
 
 /// Reads the fault in an error's data; data without a code counts as 500.
 fn fault_of(data: &JsonText) -> OsFault {
     #[derive(serde::Deserialize)]
-    struct Fault {
+    struct FaultData {
         code: u16,
         message: String,
     }
-    match serde_json::from_str::<Fault>(data.as_str()) {
-        Ok(Fault { code, message }) => OsFault { code, message },
+    match serde_json::from_str::<FaultData>(data.as_str()) {
+        Ok(FaultData { code, message }) => OsFault { code, message },
         Err(_) => OsFault::new(500, data.as_str()),
     }
 }

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use millrace_model::{JsonText, OsFault, OsKind, OsMessage, OsMetadata, OsType};
 use tokio::runtime::Handle;
 
-use crate::capabilities::capability::{Handler, Place};
+use crate::capabilities::capability::{HandlerPlace, MessageHandler};
 use crate::capabilities::context::Context;
 use crate::capabilities::port::{Delivery, Port};
 use crate::kernel_thread::pause;
@@ -17,13 +17,13 @@ use crate::kernel_thread::pause;
 /// Messages handled on the loop's own thread before other tasks get their turn.
 const SLICE: u32 = 32;
 
-pub(crate) struct Handlers {
-    pub(crate) by: BTreeMap<(OsKind, OsType), Handler>,
-    pub(crate) place: Place,
+pub(crate) struct MessageHandlers {
+    pub(crate) by: BTreeMap<(OsKind, OsType), MessageHandler>,
+    pub(crate) place: HandlerPlace,
     pub(crate) runtime: Handle,
 }
 
-impl Handlers {
+impl MessageHandlers {
     /// Runs until the capability is retired.
     pub(crate) async fn run(self, port: Port) {
         let mut slice = 0;
@@ -58,15 +58,17 @@ impl Handlers {
         };
         match self.place {
             // The function itself may panic too, not only the future it returns.
-            Place::Loop => {
+            HandlerPlace::Loop => {
                 let work = AssertUnwindSafe(async move { handler(ctx, message).await }).catch_unwind();
                 work.await.unwrap_or_else(|panic| Err(failed(panic)))
             }
-            Place::Runtime => match self.runtime.spawn(async move { handler(ctx, message).await }).await {
-                Ok(result) => result,
-                Err(error) if error.is_panic() => Err(failed(error.into_panic())),
-                Err(_) => Err(OsFault::new(503, "Kernel shutting down")),
-            },
+            HandlerPlace::Runtime => {
+                match self.runtime.spawn(async move { handler(ctx, message).await }).await {
+                    Ok(result) => result,
+                    Err(error) if error.is_panic() => Err(failed(error.into_panic())),
+                    Err(_) => Err(OsFault::new(503, "Kernel shutting down")),
+                }
+            }
         }
     }
 }

@@ -5,16 +5,18 @@ use std::collections::BTreeMap;
 use millrace_model::{OsKind, OsType};
 use millrace_router::{Branch, Manifest, Schema, SchemaError};
 
-use crate::capabilities::capability::{Capability, CapabilityError, Declared, Handler, Place, Spawn, Work};
+use crate::capabilities::capability::{
+    Capability, CapabilityError, CapabilityWork, Declared, HandlerPlace, MessageHandler, Spawn,
+};
 
 /// The work of a capability whose contract has been read. The engine has the manifest, the shell has this.
-pub(crate) enum Ready {
-    Handlers { by: BTreeMap<(OsKind, OsType), Handler>, place: Place },
+pub(crate) enum ReadyWork {
+    Handlers { by: BTreeMap<(OsKind, OsType), MessageHandler>, place: HandlerPlace },
     Actor(Spawn),
 }
 
 impl Capability {
-    pub(crate) fn into_parts(mut self) -> Result<(Manifest, Ready), CapabilityError> {
+    pub(crate) fn into_parts(mut self) -> Result<(Manifest, ReadyWork), CapabilityError> {
         if !self.mistakes.is_empty() {
             return Err(self.mistakes.swap_remove(0));
         }
@@ -27,10 +29,10 @@ impl Capability {
             bus: self.bus,
         };
         let work = match self.work {
-            Work::Actor(spawn) => Ready::Actor(spawn),
-            Work::Handlers { by, place } => {
+            CapabilityWork::Actor(spawn) => ReadyWork::Actor(spawn),
+            CapabilityWork::Handlers { by, place } => {
                 let by = by.into_iter().map(|((kind, ty), handler)| Ok(((kind, OsType::new(&ty)?), handler)));
-                Ready::Handlers { by: by.collect::<Result<_, CapabilityError>>()?, place }
+                ReadyWork::Handlers { by: by.collect::<Result<_, CapabilityError>>()?, place }
             }
         };
         Ok((manifest, work))

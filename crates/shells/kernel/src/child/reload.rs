@@ -9,7 +9,7 @@ use crate::capabilities::change::ChangeError;
 use crate::child::settings::{ChildLimits, ChildSettings};
 use crate::child::stamp::Stamp;
 use crate::child::start::{Child, ChildError};
-use crate::kernel_thread::inbox::Ended;
+use crate::kernel_thread::inbox::KernelEnded;
 use crate::kernel_thread::start::KernelHandle;
 
 /// Why a configuration was refused. Nothing has been changed then.
@@ -23,8 +23,8 @@ pub enum ReloadError {
     Twice(String),
 }
 
-impl From<Ended> for ReloadError {
-    fn from(ended: Ended) -> ReloadError {
+impl From<KernelEnded> for ReloadError {
+    fn from(ended: KernelEnded) -> ReloadError {
         ReloadError::Change(ended.into())
     }
 }
@@ -106,7 +106,7 @@ impl Children {
         Ok(changed)
     }
 
-    async fn is_well(&self, id: CapabilityId) -> Result<bool, Ended> {
+    async fn is_well(&self, id: CapabilityId) -> Result<bool, KernelEnded> {
         self.handle.sender().look(move |router| !router.is_unhealthy(id)).await
     }
 

@@ -6,15 +6,15 @@ use std::sync::Arc;
 use millrace_model::{OsMessage, Principal};
 use millrace_router::{Input, NotVouched};
 
+use crate::clients::audit_hook::{AuditEvent, AuditHook};
 use crate::clients::credentials::Vouch;
-use crate::clients::watch::{Seen, Watch};
 
 /// Without a `vouch` function every timer may act as the agent that set it.
 #[derive(Default)]
 pub(crate) struct Behalf {
     pub(crate) vouch: Option<Vouch>,
     /// Called for every refused timer, for the audit.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) watch: Option<AuditHook>,
 }
 
 impl Behalf {
@@ -27,7 +27,12 @@ impl Behalf {
         match (&result, &self.watch) {
             (Err(NotVouched::Refused(why)), Some(watch)) => {
                 let (by, what, code) = (Some(Arc::new(by)), message.ty.as_str(), 403);
-                watch(&Seen::Refused { by: &by, code, what, why: &format!("a timer was not sent: {why}") });
+                watch(&AuditEvent::Refused {
+                    by: &by,
+                    code,
+                    what,
+                    why: &format!("a timer was not sent: {why}"),
+                });
             }
             (Err(NotVouched::InDoubt(why)), _) => {
                 tracing::warn!(timer, why, "a timer waits: the wall clock is in doubt, and so is the expiry");

@@ -53,9 +53,9 @@ impl Remote {
 
 /// Shared by the loop's task and the tasks of the connections, all on one thread.
 #[derive(Clone)]
-pub(crate) struct Conns(Rc<State>);
+pub(crate) struct Conns(Rc<ConnsState>);
 
-struct State {
+struct ConnsState {
     /// The next connection number. Shared with other threads, so that a number is never used twice.
     next: Arc<AtomicU64>,
     open: RefCell<HashMap<ConnId, Out>>,
@@ -67,7 +67,7 @@ struct State {
 
 impl Conns {
     pub(crate) fn new(next: Arc<AtomicU64>) -> Conns {
-        Conns(Rc::new(State {
+        Conns(Rc::new(ConnsState {
             next,
             open: RefCell::default(),
             dirty: RefCell::default(),

@@ -9,7 +9,7 @@ use millrace_router::{By, ConnId, Input};
 use tokio::sync::mpsc;
 
 use crate::clients::conns::{Account, Line};
-use crate::kernel_thread::inbox::{Ended, KernelCommand, KernelSender};
+use crate::kernel_thread::inbox::{KernelCommand, KernelEnded, KernelSender};
 
 /// The sending half of a connection. Dropping it closes the connection: its requests are still carried out, but nobody
 /// gets the answers.
@@ -32,7 +32,7 @@ pub struct OsReceiver {
 impl OsSender {
     /// Sends a message. Waits while too many messages of this connection are unanswered or too many bytes wait to be
     /// written to it.
-    pub async fn send(&self, message: OsMessage) -> Result<(), Ended> {
+    pub async fn send(&self, message: OsMessage) -> Result<(), KernelEnded> {
         self.room().await;
         self.account.permits.fetch_sub(1, Ordering::Relaxed);
         self.kernel.tell(KernelCommand::Input(Input::Client { conn: self.conn, message })).await
@@ -51,14 +51,14 @@ impl OsSender {
     }
 
     /// Sends an answer of the edge itself, which is queued behind the loop's answers and counts like them.
-    pub fn answer(&self, line: String) -> Result<(), Ended> {
-        let lines = self.lines.upgrade().ok_or(Ended)?;
+    pub fn answer(&self, line: String) -> Result<(), KernelEnded> {
+        let lines = self.lines.upgrade().ok_or(KernelEnded)?;
         self.account.unsent_bytes.fetch_add(line.len(), Ordering::Relaxed);
-        lines.send(line).map_err(|_| Ended)
+        lines.send(line).map_err(|_| KernelEnded)
     }
 
     /// Sets the identity of this connection from now on.
-    pub async fn identify(&self, by: By) -> Result<(), Ended> {
+    pub async fn identify(&self, by: By) -> Result<(), KernelEnded> {
         self.kernel.tell(KernelCommand::Input(Input::Identify { conn: self.conn, by })).await
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use futures_util::future::BoxFuture;
 use millrace_model::{BATCH_BYTES_MAX, Op};
-use millrace_router::{Input, Token};
+use millrace_router::{CommitToken, Input};
 use tokio::sync::Notify;
 
 use crate::kernel_thread::local_queue::LocalQueue;
@@ -21,7 +21,7 @@ pub(crate) struct Commits(Rc<State>);
 
 #[derive(Default)]
 struct State {
-    waiting: RefCell<VecDeque<(Token, Vec<Op>)>>,
+    waiting: RefCell<VecDeque<(CommitToken, Vec<Op>)>>,
     arrived: Notify,
     /// A write is under way.
     writes: Cell<bool>,
@@ -29,7 +29,7 @@ struct State {
 }
 
 impl Commits {
-    pub(crate) fn put(&self, token: Token, ops: Vec<Op>) {
+    pub(crate) fn put(&self, token: CommitToken, ops: Vec<Op>) {
         self.0.waiting.borrow_mut().push_back((token, ops));
         self.0.arrived.notify_one();
     }
@@ -65,7 +65,7 @@ impl Commits {
 
     /// Takes the requests for the next write: at least one, whatever its size, and no more than fit one batch, because
     /// a batch that is too large would be refused with every request in it.
-    fn take(&self, ops_max: usize) -> (Vec<Token>, Vec<Op>) {
+    fn take(&self, ops_max: usize) -> (Vec<CommitToken>, Vec<Op>) {
         let mut waiting = self.0.waiting.borrow_mut();
         let (mut tokens, mut all, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((_, ops)) = waiting.front() {

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 #[derive(Debug, Default)]
-pub(crate) struct Counts {
+pub(crate) struct AtomicCounts {
     connections: AtomicU64,
     connected: AtomicU64,
     turned_away: AtomicU64,
@@ -31,7 +31,7 @@ pub struct ShellCounts {
     pub records_lost: u64,
 }
 
-impl Counts {
+impl AtomicCounts {
     pub(crate) fn connected(&self) {
         self.connections.fetch_add(1, Relaxed);
         self.connected.fetch_add(1, Relaxed);

@@ -17,7 +17,7 @@ use crate::clients::conns::{Account, Line};
 /// The loop has ended: nothing will be answered any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the loop has ended")]
-pub struct Ended;
+pub struct KernelEnded;
 
 /// A command that another thread sends to the loop.
 pub(crate) enum KernelCommand {
@@ -67,29 +67,29 @@ pub struct KernelSender {
 }
 
 impl KernelSender {
-    pub(crate) async fn tell(&self, told: KernelCommand) -> Result<(), Ended> {
-        self.told.send(told).await.map_err(|_| Ended)
+    pub(crate) async fn tell(&self, told: KernelCommand) -> Result<(), KernelEnded> {
+        self.told.send(told).await.map_err(|_| KernelEnded)
     }
 
     /// Hands an event of the bus to a capability and waits until it is settled.
-    pub async fn bus_event(&self, to: CapabilityId, message: OsMessage) -> Result<Settled, Ended> {
+    pub async fn bus_event(&self, to: CapabilityId, message: OsMessage) -> Result<Settled, KernelEnded> {
         let (settled, is_settled) = oneshot::channel();
         self.tell(KernelCommand::Bus { to, message, settled }).await?;
-        is_settled.await.map_err(|_| Ended)
+        is_settled.await.map_err(|_| KernelEnded)
     }
 
     /// Calls `look` with the engine between two turns, on the loop's thread, and returns its result.
     pub async fn look<T: Send + 'static>(
         &self,
         look: impl FnOnce(&Router) -> T + Send + 'static,
-    ) -> Result<T, Ended> {
+    ) -> Result<T, KernelEnded> {
         let (answer, seen) = oneshot::channel();
         let look = Box::new(move |router: &Router| {
             // An error means that the caller no longer waits: fine.
             let _ = answer.send(look(router));
         });
         self.tell(KernelCommand::Look(look)).await?;
-        seen.await.map_err(|_| Ended)
+        seen.await.map_err(|_| KernelEnded)
     }
 
     /// A fresh id and the current time, for a new message.

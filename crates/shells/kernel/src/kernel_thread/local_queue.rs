@@ -12,10 +12,10 @@ use millrace_router::Input;
 use tokio::sync::Notify;
 
 #[derive(Clone)]
-pub(crate) struct LocalQueue(Rc<State>);
+pub(crate) struct LocalQueue(Rc<LocalQueueState>);
 
 #[derive(Default)]
-struct State {
+struct LocalQueueState {
     inputs: RefCell<VecDeque<Input>>,
     woken: Notify,
     /// The engine's lanes (queues of messages) are long: actors wait before they emit more.
@@ -25,7 +25,7 @@ struct State {
 
 impl LocalQueue {
     pub(crate) fn new() -> LocalQueue {
-        LocalQueue(Rc::new(State::default()))
+        LocalQueue(Rc::new(LocalQueueState::default()))
     }
 
     /// Adds an input, which the loop handles in its next round. Bounded by what connections and mailboxes may hold.

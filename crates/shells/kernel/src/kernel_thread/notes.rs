@@ -11,7 +11,7 @@ const FAULTS_MAX: u32 = 100;
 /// their own and cannot hide the others.
 const ASTRAY_MAX: u32 = 10;
 
-pub(crate) struct Log {
+pub(crate) struct NoteLog {
     faults: Lines,
     astray: Lines,
 }
@@ -24,13 +24,13 @@ struct Lines {
     suppressed: u64,
 }
 
-impl Default for Log {
-    fn default() -> Log {
-        Log { faults: Lines::new(FAULTS_MAX), astray: Lines::new(ASTRAY_MAX) }
+impl Default for NoteLog {
+    fn default() -> NoteLog {
+        NoteLog { faults: Lines::new(FAULTS_MAX), astray: Lines::new(ASTRAY_MAX) }
     }
 }
 
-impl Log {
+impl NoteLog {
     pub(crate) fn note(&mut self, at: Mono, note: &Note) {
         let event = note.ty();
         match note {

@@ -25,7 +25,7 @@ const FLUSH_MS: u64 = 1000;
 /// How long actors get to end once nobody needs them; child processes end in this time.
 const ACTORS_END_MS: u64 = 1000;
 
-pub(crate) struct Run {
+pub(crate) struct KernelThread {
     pub(crate) shell: Shell,
     pub(crate) local_queue: LocalQueue,
     pub(crate) edge: Edge,
@@ -37,11 +37,11 @@ pub(crate) struct Run {
     /// When the grace of a stop is used up.
     pub(crate) stop_now_at: Option<Mono>,
     pub(crate) alarm: Alarm,
-    /// Timers of the previous process, until [`Run::begin`].
+    /// Timers of the previous process, until [`KernelThread::begin`].
     pub(crate) timers: Option<Vec<(String, Bytes)>>,
 }
 
-impl Run {
+impl KernelThread {
     /// Runs until the loop was told to stop and every request is answered.
     pub(crate) async fn run(mut self) {
         let mut turns = 0;

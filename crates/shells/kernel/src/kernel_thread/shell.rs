@@ -14,9 +14,9 @@ use crate::capabilities::port::Delivery;
 use crate::clients::behalf::Behalf;
 use crate::clients::conns::{Conns, Out, Remote};
 use crate::kernel_thread::commits::Commits;
-use crate::kernel_thread::counts::Counts;
+use crate::kernel_thread::counts::AtomicCounts;
 use crate::kernel_thread::inbox::KernelCommand;
-use crate::kernel_thread::notes::Log;
+use crate::kernel_thread::notes::NoteLog;
 use crate::settings::KernelSettings;
 use crate::syscalls;
 
@@ -27,7 +27,7 @@ pub(crate) struct Shell {
     pub(crate) actors: Actors,
     pub(crate) conns: Conns,
     pub(crate) commits: Commits,
-    pub(crate) counts: Arc<Counts>,
+    pub(crate) counts: Arc<AtomicCounts>,
     /// Where records of the trace are sent.
     records: Option<mpsc::Sender<(Namespace, JsonText)>>,
     pub(crate) behalf: Behalf,
@@ -36,7 +36,7 @@ pub(crate) struct Shell {
     settles: HashMap<Receipt, oneshot::Sender<Settled>>,
     receipts: u64,
     pub(crate) stopped: bool,
-    log: Log,
+    log: NoteLog,
     /// A buffer for encoding lines that are measured or sent to other threads.
     scratch: Vec<u8>,
     /// Empty between calls; keeps its capacity.
@@ -50,7 +50,7 @@ impl Shell {
         actors: Actors,
         conns: Conns,
         commits: Commits,
-        counts: Arc<Counts>,
+        counts: Arc<AtomicCounts>,
         records: Option<mpsc::Sender<(Namespace, JsonText)>>,
     ) -> Shell {
         Shell {
@@ -66,7 +66,7 @@ impl Shell {
             settles: HashMap::new(),
             receipts: 0,
             stopped: false,
-            log: Log::default(),
+            log: NoteLog::default(),
             scratch: Vec::new(),
             effects: Vec::new(),
         }

@@ -15,17 +15,17 @@ use tokio::task::{LocalSet, spawn_local};
 
 use crate::capabilities::capability::Capability;
 use crate::capabilities::change::{Actors, BusFeed, ChangeError};
+use crate::clients::audit_hook::AuditHook;
 use crate::clients::behalf::Behalf;
 use crate::clients::conns::{Account, Conns};
 use crate::clients::credentials::{CheckToken, Vouch};
 use crate::clients::remote::{OsReceiver, OsSender};
-use crate::clients::watch::Watch;
 use crate::kernel_thread::commits::{Commit, Commits};
-use crate::kernel_thread::counts::{Counts, ShellCounts};
-use crate::kernel_thread::inbox::{Ended, KernelCommand, KernelSender, Mint};
+use crate::kernel_thread::counts::{AtomicCounts, ShellCounts};
+use crate::kernel_thread::inbox::{KernelCommand, KernelEnded, KernelSender, Mint};
 use crate::kernel_thread::local_queue::LocalQueue;
 use crate::kernel_thread::notes;
-use crate::kernel_thread::run::{Alarm, Run};
+use crate::kernel_thread::run::{Alarm, KernelThread};
 use crate::kernel_thread::shell::Shell;
 use crate::ndjson::Edge;
 use crate::settings::KernelSettings;
@@ -33,14 +33,14 @@ use crate::syscalls;
 
 /// A request of the loop's own commands to the program that runs the server.
 #[derive(Debug)]
-pub enum Asked {
+pub enum HostRequest {
     /// `Syscall.Shutdown`: stop gracefully.
     Shutdown,
     /// `Syscall.Reload`: read the configuration again and report the result.
     Reload { done: oneshot::Sender<Result<String, String>> },
 }
 
-/// Requests of [`Asked`] that wait: more are answered with 503.
+/// Requests of [`HostRequest`] that wait: more are answered with 503.
 const ASKED_MAX: usize = 16;
 
 /// Everything that a loop needs from outside.
@@ -61,7 +61,7 @@ pub struct KernelParts {
     /// Checks whether an agent may still send a message that it scheduled with a timer. Without it, every agent may.
     pub vouch: Option<Vouch>,
     /// Called for clients and timers that were refused, for the audit.
-    pub watch: Option<Watch>,
+    pub watch: Option<AuditHook>,
     /// Gets every record of the trace as JSON, with the namespace it belongs to. A record that finds the channel full
     /// is dropped.
     pub records: Option<mpsc::Sender<(Namespace, JsonText)>>,
@@ -106,14 +106,14 @@ pub enum KernelError {
 #[derive(Clone, Debug)]
 pub struct KernelHandle {
     sender: KernelSender,
-    shared: Arc<Shared>,
+    shared: Arc<KernelShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct KernelShared {
     settings: Arc<KernelSettings>,
     conns: Arc<AtomicU64>,
-    counts: Arc<Counts>,
+    counts: Arc<AtomicCounts>,
     goodbyes: mpsc::UnboundedSender<ConnId>,
     ended: watch::Receiver<bool>,
 }
@@ -132,7 +132,7 @@ impl KernelHandle {
     pub async fn start(
         parts: KernelParts,
         capabilities: Vec<Capability>,
-    ) -> Result<(KernelHandle, mpsc::Receiver<Asked>), KernelError> {
+    ) -> Result<(KernelHandle, mpsc::Receiver<HostRequest>), KernelError> {
         let settings = Arc::new(parts.settings.clone());
         let (told_in, told) = mpsc::channel(settings.inbox_max.max(1));
         let (goodbyes_in, goodbyes) = mpsc::unbounded_channel();
@@ -142,7 +142,7 @@ impl KernelHandle {
         // The engine derives ids from the nonce itself: the same nonce here would make the same ids again.
         let sender =
             KernelSender { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
-        let counts = Arc::new(Counts::default());
+        let counts = Arc::new(AtomicCounts::default());
         let conns = Arc::new(AtomicU64::new(1));
         let boot = Boot {
             parts,
@@ -162,8 +162,8 @@ impl KernelHandle {
             let _ = ended_in.send(true);
         };
         thread::Builder::new().name("millrace-loop".into()).spawn(run).map_err(KernelError::Thread)?;
-        booted.await.map_err(|_| ChangeError::from(Ended))??;
-        let shared = Shared { settings, conns, counts, goodbyes: goodbyes_in, ended };
+        booted.await.map_err(|_| ChangeError::from(KernelEnded))??;
+        let shared = KernelShared { settings, conns, counts, goodbyes: goodbyes_in, ended };
         Ok((KernelHandle { sender, shared: Arc::new(shared) }, asked))
     }
 
@@ -176,7 +176,7 @@ impl KernelHandle {
     }
 
     /// Opens a new connection.
-    pub async fn open(&self, by: By) -> Result<(OsSender, OsReceiver), Ended> {
+    pub async fn open(&self, by: By) -> Result<(OsSender, OsReceiver), KernelEnded> {
         let conn = ConnId(self.shared.conns.fetch_add(1, Ordering::Relaxed));
         let (lines_in, lines) = mpsc::unbounded_channel();
         let account = Arc::new(Account {
@@ -206,24 +206,24 @@ impl KernelHandle {
     ) -> Result<Vec<CapabilityId>, ChangeError> {
         let (done, is_done) = oneshot::channel();
         self.sender.tell(KernelCommand::Change { gone, come, done }).await?;
-        is_done.await.map_err(|_| Ended)?
+        is_done.await.map_err(|_| KernelEnded)?
     }
 
     /// All capabilities of the start are installed: timers of the previous process may fire from now on. Further calls
     /// do nothing; [`KernelHandle::listen`] calls this, too.
-    pub async fn begin(&self) -> Result<(), Ended> {
+    pub async fn begin(&self) -> Result<(), KernelEnded> {
         self.sender.tell(KernelCommand::Begin).await
     }
 
     /// Accepts connections on the socket from now on.
-    pub async fn listen(&self, listener: std::os::unix::net::UnixListener) -> Result<(), Ended> {
+    pub async fn listen(&self, listener: std::os::unix::net::UnixListener) -> Result<(), KernelEnded> {
         self.begin().await?;
         self.sender.tell(KernelCommand::Listen { listener }).await?;
         // This command is behind `Listen` in the queue: once it is answered, the loop listens.
         self.sender.look(|_| ()).await
     }
 
-    pub async fn view(&self) -> Result<KernelView, Ended> {
+    pub async fn view(&self) -> Result<KernelView, KernelEnded> {
         let (counters, gauges) = self.sender.look(|router| (*router.counters(), router.gauges())).await?;
         Ok(KernelView { counters, gauges, shell: self.shared.counts.view() })
     }
@@ -249,11 +249,11 @@ struct Boot {
     settings: Arc<KernelSettings>,
     capabilities: Vec<Capability>,
     sender: KernelSender,
-    counts: Arc<Counts>,
+    counts: Arc<AtomicCounts>,
     conns: Arc<AtomicU64>,
     told: mpsc::Receiver<KernelCommand>,
     goodbyes: mpsc::UnboundedReceiver<ConnId>,
-    asked: mpsc::Sender<Asked>,
+    asked: mpsc::Sender<HostRequest>,
     booted: oneshot::Sender<Result<(), KernelError>>,
 }
 
@@ -306,8 +306,18 @@ impl Boot {
         let mut shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
         shell.behalf = Behalf { vouch: parts.vouch, watch: parts.watch };
         let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
-        let run =
-            Run { shell, local_queue, edge, clock, told, goodbyes, accepting, stop_now_at, alarm, timers };
+        let run = KernelThread {
+            shell,
+            local_queue,
+            edge,
+            clock,
+            told,
+            goodbyes,
+            accepting,
+            stop_now_at,
+            alarm,
+            timers,
+        };
         // An error means that the caller of `start` is gone: nobody would stop the loop, so it does not run.
         if booted.send(Ok(())).is_ok() {
             run.run().await;

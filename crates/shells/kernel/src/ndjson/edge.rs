@@ -9,10 +9,10 @@ use millrace_model::Principal;
 use millrace_router::{By, ConnId};
 use millrace_wire::os::{OsRefusal, encode};
 
+use crate::clients::audit_hook::{AuditEvent, AuditHook};
 use crate::clients::conns::Conns;
 use crate::clients::credentials::{self, CheckToken, Rights, TokenError};
-use crate::clients::watch::{Seen, Watch};
-use crate::kernel_thread::counts::Counts;
+use crate::kernel_thread::counts::AtomicCounts;
 use crate::kernel_thread::inbox::Mint;
 use crate::kernel_thread::local_queue::LocalQueue;
 use crate::ndjson::wire::Wire;
@@ -24,23 +24,23 @@ const READ_BYTES: usize = 64 << 10;
 const BUFFERS_KEPT_MAX: usize = 16;
 
 #[derive(Clone)]
-pub(crate) struct Edge(Rc<Parts>);
+pub(crate) struct Edge(Rc<EdgeParts>);
 
-pub(crate) struct Parts {
+pub(crate) struct EdgeParts {
     pub(super) settings: Arc<KernelSettings>,
     pub(super) local_queue: LocalQueue,
     pub(super) conns: Conns,
     pub(super) mint: Arc<Mint>,
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<AtomicCounts>,
     check_token: Option<CheckToken>,
-    watch: Option<Watch>,
+    watch: Option<AuditHook>,
     buffers: RefCell<Vec<Box<[u8]>>>,
     open: Cell<usize>,
 }
 
 impl std::ops::Deref for Edge {
-    type Target = Parts;
-    fn deref(&self) -> &Parts {
+    type Target = EdgeParts;
+    fn deref(&self) -> &EdgeParts {
         &self.0
     }
 }
@@ -71,16 +71,26 @@ impl Edge {
         local_queue: LocalQueue,
         conns: Conns,
         mint: Arc<Mint>,
-        counts: Arc<Counts>,
+        counts: Arc<AtomicCounts>,
         check_token: Option<CheckToken>,
-        watch: Option<Watch>,
+        watch: Option<AuditHook>,
     ) -> Edge {
         let (buffers, open) = (RefCell::default(), Cell::new(0));
-        Edge(Rc::new(Parts { settings, local_queue, conns, mint, counts, check_token, watch, buffers, open }))
+        Edge(Rc::new(EdgeParts {
+            settings,
+            local_queue,
+            conns,
+            mint,
+            counts,
+            check_token,
+            watch,
+            buffers,
+            open,
+        }))
     }
 }
 
-impl Parts {
+impl EdgeParts {
     /// Counts a new connection. Returns false if there is no room for it.
     pub(super) fn enter(&self) -> bool {
         let room = self.open.get() < self.settings.connections_max;
@@ -127,7 +137,7 @@ impl Parts {
         match (refusal.code, &self.watch) {
             (code @ (401 | 403), Some(watch)) => {
                 let what = refusal.ty.as_ref().map_or("a line", |ty| ty.as_str());
-                watch(&Seen::Refused { by, code, what, why: &refusal.message });
+                watch(&AuditEvent::Refused { by, code, what, why: &refusal.message });
             }
             (401 | 403, None) => {
                 tracing::warn!(

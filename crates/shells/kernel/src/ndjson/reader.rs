@@ -17,9 +17,9 @@ use crate::clients::credentials::{self, TokenError};
 use crate::kernel_thread::pause;
 use crate::ndjson::edge::{Admitted, Edge};
 use crate::ndjson::hangup::hung_up;
-use crate::ndjson::wire::{End, Wire};
+use crate::ndjson::wire::{ConnectionEnd, Wire};
 
-pub(super) struct Reader {
+pub(super) struct LineReader {
     edge: Edge,
     conn: ConnId,
     wire: Rc<Wire>,
@@ -29,10 +29,10 @@ pub(super) struct Reader {
     admitted: Option<Admitted>,
 }
 
-impl Reader {
-    pub(super) fn new(edge: Edge, conn: ConnId, wire: Rc<Wire>, half: OwnedReadHalf) -> Reader {
+impl LineReader {
+    pub(super) fn new(edge: Edge, conn: ConnId, wire: Rc<Wire>, half: OwnedReadHalf) -> LineReader {
         let splitter = LineSplitter::new(edge.settings.line_bytes_max);
-        Reader { edge, conn, wire, half, splitter, admitted: None }
+        LineReader { edge, conn, wire, half, splitter, admitted: None }
     }
 
     /// Whether the loop knows this connection.
@@ -42,14 +42,14 @@ impl Reader {
 
     /// Reads until the client hangs up. A client that only stops writing is waited for, because its answers are still
     /// to come.
-    pub(super) async fn run(&mut self) -> End {
+    pub(super) async fn run(&mut self) -> ConnectionEnd {
         loop {
             self.wire.room().await;
             let (buffer, bytes) = match self.read_in_time().await {
                 Ok(Some((_, 0))) => break,
                 Ok(Some(read)) => read,
-                Ok(None) => return End::Silent,
-                Err(_) => return End::Gone,
+                Ok(None) => return ConnectionEnd::Silent,
+                Err(_) => return ConnectionEnd::Gone,
             };
             self.take(&buffer[..bytes]).await;
             self.edge.give_back(buffer);
@@ -58,7 +58,7 @@ impl Reader {
         self.take_last().await;
         self.wire.reads_no_more();
         match hung_up(self.half.as_ref()).await {
-            Ok(()) => End::Gone,
+            Ok(()) => ConnectionEnd::Gone,
             // A hang-up cannot be detected here: then the writing side will notice it.
             Err(_) => pending().await,
         }

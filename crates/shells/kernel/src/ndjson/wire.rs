@@ -13,7 +13,7 @@ const KEPT_BYTES_MAX: usize = 64 << 10;
 
 /// How a connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     /// Every request is answered, and the answers are written.
     Finished,
     /// The client hung up.
@@ -154,16 +154,16 @@ impl Wire {
     }
 
     /// Writes what [`Wire::flush`] could not, until the connection has ended.
-    pub(super) async fn run(&self, slow_reader: Duration) -> End {
+    pub(super) async fn run(&self, slow_reader: Duration) -> ConnectionEnd {
         loop {
             if self.failed.get() {
-                return End::Gone;
+                return ConnectionEnd::Gone;
             }
             if self.blocked.get() {
                 match timeout(slow_reader, self.half.writable()).await {
                     Ok(Ok(())) => {}
-                    Ok(Err(_)) => return End::Gone,
-                    Err(_) => return End::Slow,
+                    Ok(Err(_)) => return ConnectionEnd::Gone,
+                    Err(_) => return ConnectionEnd::Slow,
                 }
                 self.blocked.set(false);
                 self.flush();
@@ -172,7 +172,7 @@ impl Wire {
             let answered = self.reads_no_more.get() && self.permits.get() == self.permits_max;
             if answered || self.finishing.get() {
                 if self.unsent() == 0 {
-                    return End::Finished;
+                    return ConnectionEnd::Finished;
                 }
                 self.flush();
                 continue;

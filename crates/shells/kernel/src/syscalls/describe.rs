@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::capabilities::context::Context;
-use crate::kernel_thread::inbox::Ended;
+use crate::kernel_thread::inbox::KernelEnded;
 
 #[derive(Deserialize)]
 struct Asks {
@@ -78,6 +78,6 @@ fn requests(router: &Router) -> impl Iterator<Item = (&Manifest, &Branch)> {
     })
 }
 
-fn ended(ended: Ended) -> OsFault {
+fn ended(ended: KernelEnded) -> OsFault {
     OsFault::new(503, ended.to_string())
 }

@@ -1,11 +1,11 @@
 //! `Syscall.Trace`: the messages of a correlation that the loop has recorded, in pages, because a reply is one line.
 
 use millrace_model::{OsFault, OsId};
-use millrace_router::{Party, Step, TraceQuery, TraceRecord};
+use millrace_router::{Party, TraceQuery, TraceRecord, TraceStep};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::capabilities::capability::{Capability, Place};
+use crate::capabilities::capability::{Capability, HandlerPlace};
 use crate::capabilities::context::Context;
 
 /// Records read for one page.
@@ -20,7 +20,7 @@ struct Asks {
 
 pub(super) fn trace(line_bytes_max: usize) -> Capability {
     let page_bytes = super::page_bytes(line_bytes_max);
-    Capability::new("Trace", "What the loop saw lately").place(Place::Loop).query(
+    Capability::new("Trace", "What the loop saw lately").place(HandlerPlace::Loop).query(
         "Syscall.Trace",
         "The messages of a correlation, or those that followed from one message, oldest first",
         json!({
@@ -98,20 +98,20 @@ pub(crate) fn shown(record: &TraceRecord) -> Value {
     put("code", record.code.map(Value::from));
     put("data", (!record.data.is_empty()).then(|| Value::from(&*record.data)));
     match &record.step {
-        Step::Routed { to } => {
+        TraceStep::Routed { to } => {
             put("step", Some("routed".into()));
             put("to", Some(to.iter().map(|name| Value::from(&**name)).collect()));
         }
-        Step::Refused { code } => {
+        TraceStep::Refused { code } => {
             put("step", Some("refused".into()));
             put("code", Some((*code).into()));
         }
-        Step::Answered { to } => {
+        TraceStep::Answered { to } => {
             put("step", Some("answered".into()));
             put("to", Some(Value::from(vec![party(to)])));
         }
-        Step::Orphan => put("step", Some("orphan".into())),
-        Step::Faulty => put("step", Some("faulty".into())),
+        TraceStep::Orphan => put("step", Some("orphan".into())),
+        TraceStep::Faulty => put("step", Some("faulty".into())),
     }
     shown
 }

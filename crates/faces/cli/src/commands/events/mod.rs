@@ -164,7 +164,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((verb, matches)) = matches.subcommand() else { return Ok(()) };
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
-    let call = Call {
+    let call = EventsCall {
         admin: Admin::new(open_existing(&config)?.store),
         namespace: text(matches, "namespace")
             .map(Namespace::new)
@@ -207,7 +207,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// A running command with its open store.
-struct Call {
+struct EventsCall {
     admin: Admin,
     namespace: Option<Namespace>,
     json: bool,
@@ -215,7 +215,7 @@ struct Call {
     out: Output,
 }
 
-impl Call {
+impl EventsCall {
     fn namespace(&self) -> Namespace {
         self.namespace.clone().unwrap_or_default()
     }

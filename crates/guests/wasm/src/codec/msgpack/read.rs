@@ -6,19 +6,19 @@ use crate::value::Value;
 
 /// Reads one value that fills the bytes exactly.
 pub(crate) fn read(bytes: &[u8]) -> Result<Value, MsgPackError> {
-    let mut reader = Reader { bytes, at: 0, elements_left: ELEMENTS_MAX };
+    let mut reader = MsgpackReader { bytes, at: 0, elements_left: ELEMENTS_MAX };
     let value = reader.value(0)?;
     let extra = bytes.len() - reader.at;
     if extra == 0 { Ok(value) } else { Err(MsgPackError::Trailing { extra }) }
 }
 
-struct Reader<'a> {
+struct MsgpackReader<'a> {
     bytes: &'a [u8],
     at: usize,
     elements_left: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MsgpackReader<'a> {
     fn value(&mut self, depth: usize) -> Result<Value, MsgPackError> {
         if depth > DEPTH_MAX {
             return Err(MsgPackError::TooDeep);

@@ -8,7 +8,7 @@ use millrace_router::By;
 
 /// Something to be audited. Nothing else depends on these.
 #[derive(Debug)]
-pub enum Seen<'a> {
+pub enum AuditEvent<'a> {
     /// The sender may not send this message of type `what`: 401 or 403.
     Refused { by: &'a By, code: u16, what: &'a str, why: &'a str },
     /// The bus's answer to a command of type `what`, refusals included.
@@ -16,4 +16,4 @@ pub enum Seen<'a> {
 }
 
 /// Must not wait: called in the middle of the loop's work.
-pub type Watch = Arc<dyn Fn(&Seen<'_>) + Send + Sync>;
+pub type AuditHook = Arc<dyn Fn(&AuditEvent<'_>) + Send + Sync>;

@@ -11,14 +11,14 @@ use crate::error::ClientError;
 /// A queue from the background task to a subscription. Uses a std mutex, because the lock is held only for a push or a
 /// pop.
 #[derive(Debug)]
-pub(crate) struct Inbox {
-    state: Mutex<State>,
+pub(crate) struct MessageQueue {
+    state: Mutex<MessageQueueState>,
     ready: Notify,
     messages_max: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct MessageQueueState {
     messages: VecDeque<Box<Message>>,
     /// The connection that the messages came on.
     epoch: u64,
@@ -26,15 +26,15 @@ struct State {
     abandoned: bool,
 }
 
-impl Inbox {
+impl MessageQueue {
     /// The server's window bounds the unacknowledged messages; twice that leaves room for redeliveries after timeouts.
-    pub(crate) fn new(max_inflight: u32) -> Inbox {
+    pub(crate) fn new(max_inflight: u32) -> MessageQueue {
         let messages_max = (max_inflight as usize).saturating_mul(2);
-        Inbox { state: Mutex::default(), ready: Notify::new(), messages_max }
+        MessageQueue { state: Mutex::default(), ready: Notify::new(), messages_max }
     }
 
     /// The state is never left half changed, so a panic elsewhere does not spoil it.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, MessageQueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
