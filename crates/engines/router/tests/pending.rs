@@ -234,7 +234,7 @@ fn an_error_says_a_code_and_a_sentence_or_is_a_fault_itself() {
         harness.say("Echo", Some(delivery), caused("error", "Echo.Say", "r", data.clone(), Some("q")));
         let told = harness.run();
         assert!(
-            told[0].contains(r#""code":500,"message":"CapabilityEntry 'Echo' emitted an error"#),
+            told[0].contains(r#""code":500,"message":"Capability 'Echo' emitted an error"#),
             "{data}: {told:?}"
         );
         harness.done("Echo", delivery);

@@ -60,7 +60,7 @@ fn a_request_nobody_handles_is_answered_404_and_leaves_nothing() {
         harness.run(),
         [
             "note Sys.RoutingError",
-            r#"1 is told error No.Where {"code":404,"message":"CapabilityEntry 'No.Where' not found in registry."} <a"#,
+            r#"1 is told error No.Where {"code":404,"message":"Capability 'No.Where' not found in registry."} <a"#,
         ]
     );
     assert!(harness.router.is_quiescent());

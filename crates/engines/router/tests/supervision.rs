@@ -31,7 +31,7 @@ fn an_unhealthy_capability_answers_503_to_everything_until_it_is_well_again() {
     harness.give(Input::Unhealthy { capability, reason: "it ended 4 times in a minute".to_owned() });
     assert!(
         harness.run()[0]
-            .contains(r#""code":503,"message":"CapabilityEntry 'Echo' is unhealthy: it ended 4 times"#)
+            .contains(r#""code":503,"message":"Capability 'Echo' is unhealthy: it ended 4 times"#)
     );
     harness.ask("b");
     assert!(harness.run()[0].contains("503"));
