@@ -65,7 +65,7 @@ impl Sharing {
 
     /// Takes pending events for a reply with `slots` slots: watches first, then timers, each in the order in which they
     /// became ready or due. Events that do not fit stay pending.
-    pub(crate) fn take(
+    pub(crate) fn take_events(
         &mut self,
         slots: usize,
         now: MonoNs,

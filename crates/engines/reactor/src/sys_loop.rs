@@ -164,7 +164,7 @@ impl SysLoop {
         }
         let slots = poll.slots(self.output.room().min(self.limits.frame_bytes_max));
         let slots = slots + usize::from(self.sabotage.is(Sabotage::OneEventTooMany));
-        let reply = self.sharing.take(slots, self.now, &mut self.watches, &mut self.timers);
+        let reply = self.sharing.take_events(slots, self.now, &mut self.watches, &mut self.timers);
         let ready = reply.events.iter().filter(|event| matches!(event, PollEvent::Ready { .. })).count();
         self.counters.ready_events += ready as u64;
         self.counters.timer_events += (reply.events.len() - ready) as u64;

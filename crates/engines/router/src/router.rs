@@ -201,7 +201,7 @@ impl Router {
             Input::BusEvent { to, receipt, message } => {
                 self.lanes.push_user(Task::Bus { to, receipt, message });
             }
-            Input::Vouched { timer, result } => self.on_vouched(now, timer, result),
+            Input::SenderChecked { timer, result } => self.on_sender_checked(now, timer, result),
             Input::Committed { token, result } => self.timer_committed(now, token, result),
             Input::Stop => {
                 if self.stop == Stop::No {
@@ -313,8 +313,8 @@ impl Router {
         let Some(state) = self.conns.get_mut(&conn) else { return };
         state.messages += 1;
         let by = state.by.clone();
-        let crowded = state.messages > self.limits.conn_messages_max;
-        let over = crowded || !self.has_room();
+        let too_many = state.messages > self.limits.conn_messages_max;
+        let over = too_many || !self.has_room();
         let fault = if self.stop != Stop::No {
             Some(OsFault::new(503, SHUTTING_DOWN))
         } else if over {

@@ -27,7 +27,7 @@ pub(crate) enum Command {
     },
     Subscribe {
         subscribe: Subscribe,
-        inbox: Arc<MessageQueue>,
+        queue: Arc<MessageQueue>,
         reply: Reply<Vec<Position>>,
     },
     Unsubscribe {

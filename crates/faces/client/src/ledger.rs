@@ -124,8 +124,8 @@ impl Ledger {
                 let (rid, frame) = self.frame(ClientRequest::PublishBatch(batch));
                 self.publish(rid, frame.clone(), PendingReply::PublishBatch { frame, reply, _room: room });
             }
-            Command::Subscribe { subscribe, inbox, reply } => {
-                if let Some(key) = self.subscriptions.add(subscribe, inbox, reply) {
+            Command::Subscribe { subscribe, queue, reply } => {
+                if let Some(key) = self.subscriptions.add(subscribe, queue, reply) {
                     self.subscribe(key);
                 }
             }

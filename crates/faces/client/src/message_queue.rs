@@ -60,7 +60,7 @@ impl MessageQueue {
         std::mem::take(&mut self.state().messages).len()
     }
 
-    pub(crate) fn end(&self, error: ClientError) {
+    pub(crate) fn close(&self, error: ClientError) {
         let mut state = self.state();
         state.messages.clear();
         state.end.get_or_insert(error);
@@ -74,7 +74,7 @@ impl MessageQueue {
         state.messages.clear();
     }
 
-    pub(crate) async fn take(&self) -> Result<(Box<Message>, u64), ClientError> {
+    pub(crate) async fn receive(&self) -> Result<(Box<Message>, u64), ClientError> {
         loop {
             if let Some(taken) = self.try_take()? {
                 return Ok(taken);

@@ -34,7 +34,7 @@ impl PublishRoom {
 
     /// Waits for room: first for a permit of the number, then for permits of the bytes, always in this order. Both
     /// semaphores are fair, so waiting publishes are served in turn.
-    pub(crate) async fn take(&self, bytes: usize) -> Result<RoomTaken, ClientError> {
+    pub(crate) async fn reserve(&self, bytes: usize) -> Result<RoomTaken, ClientError> {
         let kibibytes = (bytes / 1024).clamp(1, self.kibibytes_max as usize) as u32;
         let count = self.count.clone().acquire_owned().await;
         let kibibytes = self.kibibytes.clone().acquire_many_owned(kibibytes).await;

@@ -53,7 +53,7 @@ pub(crate) async fn run(
             frame = reader.next() => {
                 heard = Instant::now();
                 match frame {
-                    Some(Ok(Message::Text(text))) => take(ledger, &text),
+                    Some(Ok(Message::Text(text))) => on_frame(ledger, &text),
                     Some(Ok(Message::Close(close))) => return SessionEnd::Lost(said_goodbye(close, ledger)),
                     // tungstenite queues the pong itself; it leaves with the next flush.
                     Some(Ok(Message::Ping(_))) => unflushed = true,
@@ -86,7 +86,7 @@ pub(crate) async fn run(
     }
 }
 
-fn take(ledger: &mut Ledger, text: &str) {
+fn on_frame(ledger: &mut Ledger, text: &str) {
     match ServerFrame::parse(text) {
         Ok(frame) => ledger.answer(frame),
         // A newer server may send frames that this client does not know.
@@ -152,7 +152,7 @@ async fn close(mut writer: Writer, mut reader: SplitStream<Socket>, ledger: &mut
         writer.send(Message::Close(None)).await?;
         while let Some(Ok(frame)) = reader.next().await {
             match frame {
-                Message::Text(text) => take(ledger, &text),
+                Message::Text(text) => on_frame(ledger, &text),
                 Message::Close(_) => break,
                 _ => {}
             }

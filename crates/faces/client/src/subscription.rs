@@ -19,7 +19,7 @@ pub struct Subscription {
     /// The positions of the group when the subscription was confirmed.
     pub start: Vec<Position>,
     options: SubscribeOptions,
-    inbox: Arc<MessageQueue>,
+    queue: Arc<MessageQueue>,
     requests: Requests,
     left: bool,
 }
@@ -27,22 +27,22 @@ pub struct Subscription {
 impl Subscription {
     pub(crate) fn new(
         options: SubscribeOptions,
-        inbox: Arc<MessageQueue>,
+        queue: Arc<MessageQueue>,
         requests: Requests,
     ) -> Subscription {
-        Subscription { start: Vec::new(), options, inbox, requests, left: false }
+        Subscription { start: Vec::new(), options, queue, requests, left: false }
     }
 
     /// Returns the next delivery. An error is the end of the subscription: the server ended it, or the client is
     /// closed. A lost connection is not an end.
     pub async fn next(&mut self) -> Result<Delivery, ClientError> {
-        let (message, epoch) = self.inbox.take().await?;
+        let (message, epoch) = self.queue.receive().await?;
         Ok(Delivery::new(*message, epoch, self.requests.clone()))
     }
 
     /// Returns a delivery that has already arrived, without waiting.
     pub fn try_next(&mut self) -> Result<Option<Delivery>, ClientError> {
-        let taken = self.inbox.try_take()?;
+        let taken = self.queue.try_take()?;
         Ok(taken.map(|(message, epoch)| Delivery::new(*message, epoch, self.requests.clone())))
     }
 
@@ -69,7 +69,7 @@ impl Drop for Subscription {
     /// task unsubscribe.
     fn drop(&mut self) {
         if !self.left {
-            self.inbox.abandon();
+            self.queue.abandon();
             self.requests.try_send(Command::Unsubscribe { unsubscribe: self.request(), reply: None });
         }
     }

@@ -49,7 +49,7 @@ pub(crate) async fn run(
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let (handle, _asked) = KernelHandle::start(KernelParts::volatile(), vec![greeter()]).await?;
-    let (mut place, listener) = SocketFile::take(socket)?;
+    let (mut place, listener) = SocketFile::bind(socket)?;
     handle.listen(listener).await?;
     // The socket appears under its name only now, when it is served.
     place.open()?;

@@ -198,8 +198,8 @@ pub mod os {
     pub use millrace_kernel::{
         BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
         Children, Context, Guard, HandlerPlace, JsonText, KernelError, KernelHandle, KernelParts,
-        KernelSettings, OsFault, OsMessage, OsReceiver, OsSender, PlaceError, SocketFile, become_guarded,
-        default_path,
+        KernelSettings, OsFault, OsMessage, OsReceiver, OsSender, SocketFile, SocketPathError,
+        become_guarded, default_path,
     };
 }
 

@@ -12,9 +12,9 @@ use millrace_wire::http::TopicDefaults;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Audit, Tokens};
-use crate::crowd::{Evictions, Frames, Room, SeatRule, Seats, share_of};
-use crate::http::handlers::Figures;
-use crate::observe::{Asker, RequestParty, Trail, publish_trace};
+use crate::fairness::{Evictions, Frames, Room, SeatRule, Seats, share_of};
+use crate::http::durable_handlers::Figures;
+use crate::observe::{AuditLog, HttpRequester, RequestParty, publish_trace};
 use crate::refusal::Refusal;
 use crate::settings::ServerSettings;
 use crate::to_wire;
@@ -33,7 +33,7 @@ pub(crate) struct App {
     pub(crate) audit: Audit,
     /// Changes when tokens were replaced, so that connections check whether theirs is still valid.
     pub(crate) reloads: watch::Sender<u64>,
-    pub(crate) trail: Trail,
+    pub(crate) audit_log: AuditLog,
     /// Seats of WebSockets whose caller is known, or need not be known.
     pub(crate) seats: Arc<Seats>,
     /// Seats of WebSockets that have not shown a token yet.
@@ -66,7 +66,7 @@ impl App {
         listen: SocketAddr,
         engines: Engines,
         tokens: Arc<Tokens>,
-        trail: Trail,
+        audit_log: AuditLog,
         closing: watch::Receiver<bool>,
     ) -> App {
         let Engines { broker, kernel, store, topic_defaults } = engines;
@@ -86,7 +86,7 @@ impl App {
             tokens,
             audit: Audit::default(),
             reloads: watch::Sender::new(0),
-            trail,
+            audit_log,
             settings,
             topic_defaults,
             listen,
@@ -97,18 +97,18 @@ impl App {
     }
 
     /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem.
-    pub(crate) async fn ask(&self, by: By, request: Request) -> Result<Reply, Refusal> {
+    pub(crate) async fn request(&self, by: By, request: Request) -> Result<Reply, Refusal> {
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
         match self.broker.call_as(by, request).await {
             Ok(Reply::Refused(error)) => Err(Refusal::of(&error)),
             Ok(reply) => {
-                let asker = Asker::current();
-                let asker = asker.as_deref();
+                let http_requester = HttpRequester::current();
+                let http_requester = http_requester.as_deref();
                 let by = RequestParty {
-                    agent: asker.and_then(Asker::agent),
-                    peer: asker.and_then(|asker| asker.peer),
-                    trace: trace.as_ref().or_else(|| asker?.trace.as_ref()),
+                    agent: http_requester.and_then(HttpRequester::agent),
+                    peer: http_requester.and_then(|http_requester| http_requester.peer),
+                    trace: trace.as_ref().or_else(|| http_requester?.trace.as_ref()),
                 };
                 match &reply {
                     Reply::Topic { created, topic } if writes_topic => {
@@ -127,7 +127,7 @@ impl App {
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let _turn = Asker::wait_for(self.reads.acquire()).await?;
+        let _turn = HttpRequester::wait_for(self.reads.acquire()).await?;
         let store = self.store.clone();
         let failed = |reason: String| Refusal::new(ErrorCode::StorageFailed, reason);
         match tokio::task::spawn_blocking(move || read(&*store)).await {

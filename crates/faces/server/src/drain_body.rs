@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 
 use crate::access::Peer;
-use crate::crowd::ConnectionPlace;
+use crate::fairness::ConnectionPlace;
 
 /// How long and up to which size the rest of a body is read: most bodies are on their way already.
 const DISCARD_MS: u64 = 500;

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use millrace_broker::Handle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_kernel::{
-    AuditEvent, AuditHook, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds, HostRequest,
-    KernelHandle, KernelParts, TokenError, ValueCache, Vouch, bus as bus_capability, memory,
+    AuditEvent, AuditHook, CheckSender, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds,
+    HostRequest, KernelHandle, KernelParts, TokenError, ValueCache, bus as bus_capability, memory,
 };
 use millrace_model::{
     EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
@@ -41,14 +41,15 @@ pub(crate) async fn start(
     store: &Arc<dyn Store>,
     bus: &Handle,
     tokens: &Arc<Tokens>,
-    hears: &Hears,
+    audit_target: &AuditTarget,
 ) -> Result<(KernelHandle, mpsc::Receiver<HostRequest>), ServeError> {
     let (at, handle, limits) = (store.clone(), bus.clone(), settings.memory.clone());
     let read = move || Ok::<_, StoreError>((timers(&*at)?, ValueCache::load(&*at, handle, limits)?));
     let read = tokio::task::spawn_blocking(read).await;
-    let (timers, shelf) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
+    let (timers, values) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
     let runtime = tokio::runtime::Handle::current();
-    let feeds = Feeds::new(bus.clone(), runtime.clone(), settings.feeds.clone(), Some(watch(hears)));
+    let feeds =
+        Feeds::new(bus.clone(), runtime.clone(), settings.feeds.clone(), Some(audit_hook(audit_target)));
     let parts = KernelParts {
         settings: settings.kernel.clone(),
         nonce: rand::rng().next_u64(),
@@ -58,11 +59,11 @@ pub(crate) async fn start(
         timers,
         bus_feed: Some(feeds.bus_feed()),
         check_token: (!tokens.is_open()).then(|| check_token(tokens.clone())),
-        vouch: (!tokens.is_open()).then(|| vouch(tokens.clone())),
-        watch: Some(watch(hears)),
+        check_sender: (!tokens.is_open()).then(|| check_sender(tokens.clone())),
+        audit_hook: Some(audit_hook(audit_target)),
         records: settings.trace_store.then(|| keep_trace(bus.clone(), settings.trace_records_waiting_max)),
     };
-    let built_in = vec![memory(shelf), bus_capability(feeds)];
+    let built_in = vec![memory(values), bus_capability(feeds)];
     Ok(KernelHandle::start(parts, built_in).await?)
 }
 
@@ -166,7 +167,7 @@ fn check_token(tokens: Arc<Tokens>) -> CheckToken {
 
 /// Decides whether a due timer may still send: a timer has the rights that its agent has when it is due, by any of the
 /// agent's tokens that is valid then.
-fn vouch(tokens: Arc<Tokens>) -> Vouch {
+fn check_sender(tokens: Arc<Tokens>) -> CheckSender {
     Arc::new(move |by, message| tokens.stand_for(&by.agent, message))
 }
 
@@ -178,20 +179,20 @@ impl App {
 
 /// The [`App`], which keeps the audit. Set after the loop has started, because the app holds the loop, and before
 /// anybody can connect.
-pub(crate) type Hears = Arc<OnceLock<Weak<App>>>;
+pub(crate) type AuditTarget = Arc<OnceLock<Weak<App>>>;
 
 /// Reports commands of the loop to the audit, like requests at the bus's own edges.
-fn watch(hears: &Hears) -> AuditHook {
-    let hears = hears.clone();
+fn audit_hook(audit_target: &AuditTarget) -> AuditHook {
+    let audit_target = audit_target.clone();
     Arc::new(move |seen| {
-        if let Some(app) = hears.get().and_then(Weak::upgrade) {
-            app.saw(seen);
+        if let Some(app) = audit_target.get().and_then(Weak::upgrade) {
+            app.audit(seen);
         }
     })
 }
 
 impl App {
-    fn saw(&self, seen: &AuditEvent<'_>) {
+    fn audit(&self, seen: &AuditEvent<'_>) {
         match seen {
             AuditEvent::Refused { by, code, what, why } => {
                 let code = if *code == 401 { ErrorCode::Unauthorized } else { ErrorCode::Forbidden };

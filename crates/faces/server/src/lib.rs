@@ -13,8 +13,8 @@ mod accept;
 mod access;
 mod app;
 mod body;
-mod crowd;
 mod drain_body;
+mod fairness;
 mod from_wire;
 mod host;
 mod http;
@@ -38,7 +38,7 @@ pub use access::{
 pub use http::openapi::document as openapi;
 pub use millrace_kernel::{
     Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, KernelHandle, KernelSettings,
-    MemoryLimits, PlaceError, SocketFile, become_guarded, default_path,
+    MemoryLimits, SocketFile, SocketPathError, become_guarded, default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};

@@ -8,7 +8,7 @@ use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
 use millrace_wire::{ErrorCode, FrameError};
 
 use crate::access::{Reason, TooSoon};
-use crate::crowd::SentAway;
+use crate::fairness::SentAway;
 use crate::to_wire;
 
 /// When to retry if the server is overloaded; nobody knows how long that lasts.
@@ -113,12 +113,12 @@ impl From<TooSoon> for Refusal {
 
 impl From<SentAway> for Refusal {
     fn from(_: SentAway) -> Refusal {
-        crowded("others need the place of this connection, which kept the server waiting: try again")
+        overloaded("others need the place of this connection, which kept the server waiting: try again")
     }
 }
 
 /// A refusal because the server is short of something. A retry later may succeed.
-pub(crate) fn crowded(detail: impl Into<String>) -> Refusal {
+pub(crate) fn overloaded(detail: impl Into<String>) -> Refusal {
     Refusal::new(ErrorCode::LimitReached, detail)
         .status(StatusCode::SERVICE_UNAVAILABLE)
         .header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))

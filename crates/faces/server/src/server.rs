@@ -9,7 +9,7 @@ use futures_util::future::{BoxFuture, join_all};
 use millrace_broker::{Broker, Handle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
-    ChangeError, Children, HostRequest, KernelEnded, KernelError, KernelHandle, PlaceError, SocketFile,
+    ChangeError, Children, HostRequest, KernelEnded, KernelError, KernelHandle, SocketFile, SocketPathError,
 };
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -20,7 +20,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::accept::Accept;
 use crate::access::{Tokens, warn_of_expired};
 use crate::app::{App, Engines, SharedApp};
-use crate::observe::{AuditKind, Trail};
+use crate::observe::{AuditKind, AuditLog};
 use crate::reload::Reloader;
 use crate::settings::ServerSettings;
 use crate::tls::{Certificate, TlsError};
@@ -37,7 +37,7 @@ pub enum ServeError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] SocketPathError),
     /// A child process could not be started; the error names it.
     #[error(transparent)]
     Capability(millrace_kernel::ReloadError),
@@ -115,16 +115,16 @@ impl Server {
         observe::make_topics(&handle).await;
         warn_of_expired(&settings.tokens, handle.clock());
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate, handle.clock().clone()));
-        let hears = kernel::Hears::default();
-        let (kernel, asked) = kernel::start(&settings, &store, &handle, &tokens, &hears).await?;
+        let audit_target = kernel::AuditTarget::default();
+        let (kernel, asked) = kernel::start(&settings, &store, &handle, &tokens, &audit_target).await?;
         let children = Arc::new(tokio::sync::Mutex::new(kernel::children(&settings, &kernel).await?));
         let (closing, is_closing) = watch::channel(false);
-        let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
+        let (audit_log, audit_writer) = AuditLog::new(settings.audit, settings.audit_records_max);
         let engines = Engines { broker: broker.handle(), kernel, store, topic_defaults };
-        let app = Arc::new(App::new(settings, addr, engines, tokens, trail, is_closing));
-        observe::start(&app, scribe);
+        let app = Arc::new(App::new(settings, addr, engines, tokens, audit_log, is_closing));
+        observe::start(&app, audit_writer);
         // Before timers fire: their refusals are audited, too.
-        let _ = hears.set(Arc::downgrade(&app));
+        let _ = audit_target.set(Arc::downgrade(&app));
         app.kernel.begin().await.map_err(|_| ServeError::Fallen)?;
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());

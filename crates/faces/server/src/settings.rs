@@ -55,7 +55,7 @@ pub struct ServerSettings {
     /// without tokens an address.
     pub connections_max: usize,
     /// HTTP connections with a place. To admit one more, a connection that waits for its peer is closed: see
-    /// `crowd/places.rs`. If all are being served, the newcomer's request waits. A connection that becomes a WebSocket
+    /// `fairness/places.rs`. If all are being served, the newcomer's request waits. A connection that becomes a WebSocket
     /// no longer counts here.
     pub http_connections_max: usize,
     /// HTTP connections beyond those, whose requests wait for a place; probes are answered here. To admit one more, the

@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-use crate::crowd::ConnectionPlace;
+use crate::fairness::ConnectionPlace;
 
 /// A connection below HTTP and WebSocket. An enum and not a type parameter: an upgrade must name the type it gets back.
 #[derive(Debug)]

@@ -17,7 +17,7 @@ use millrace_wasm::{EffectOutcome, RunHandle, RunNumber};
 use tokio::sync::mpsc;
 
 use crate::guest_value::GuestValue;
-use crate::request::{PortRequest, answer, ask, guest_value, outgoing, port_error};
+use crate::request::{PortRequest, answer, guest_value, outgoing, port_error, send_request};
 use crate::session_port::unsupported;
 
 /// Connects the runs of a host with the contexts of the handlers that started them. Grant it as bus and store, then
@@ -73,7 +73,7 @@ impl ContextPort {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<T: Send + 'static>(
+    fn send_request<T: Send + 'static>(
         &self,
         run: RunNumber,
         request: impl FnOnce(super::request::Reply<T>) -> PortRequest,
@@ -82,7 +82,7 @@ impl ContextPort {
             let reason = "this run has no handler around it: start it through ContextPort::run";
             return Box::pin(async move { Err(PortError::Unsupported(reason.to_owned())) });
         };
-        ask(&requests, request)
+        send_request(&requests, request)
     }
 }
 
@@ -156,15 +156,15 @@ fn serve<E: Event>(context: &mut HandlerContext<E>, request: PortRequest) {
 
 impl StorePort for ContextPort {
     fn get(&self, run: RunNumber, key: String) -> PortFuture<Option<String>> {
-        self.ask(run, |reply| PortRequest::Get { run, key, reply })
+        self.send_request(run, |reply| PortRequest::Get { run, key, reply })
     }
 
     fn ensure(&self, run: RunNumber, key: String, value: String) -> PortFuture<()> {
-        self.ask(run, |reply| PortRequest::Ensure { run, key, value, reply })
+        self.send_request(run, |reply| PortRequest::Ensure { run, key, value, reply })
     }
 
     fn commit(&self, run: RunNumber) -> PortFuture<Option<u64>> {
-        self.ask(run, |reply| PortRequest::Commit { run, reply })
+        self.send_request(run, |reply| PortRequest::Commit { run, reply })
     }
 
     fn release(&self, _: RunNumber) {}
@@ -172,11 +172,11 @@ impl StorePort for ContextPort {
 
 impl BusPort for ContextPort {
     fn publish(&self, run: RunNumber, event: GuestEvent) -> PortFuture<GuestPublished> {
-        self.ask(run, |reply| PortRequest::Publish { event, reply })
+        self.send_request(run, |reply| PortRequest::Publish { event, reply })
     }
 
     fn emit(&self, run: RunNumber, event: GuestEvent) -> PortFuture<()> {
-        self.ask(run, |reply| PortRequest::Emit { event, reply })
+        self.send_request(run, |reply| PortRequest::Emit { event, reply })
     }
 
     fn receive(&self, _: RunNumber, _: GuestReceive) -> PortFuture<Option<GuestReceived>> {

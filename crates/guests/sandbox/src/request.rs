@@ -22,7 +22,7 @@ pub(super) enum PortRequest {
 pub(super) type Reply<T> = oneshot::Sender<Result<T, PortError>>;
 
 /// Sends a request and returns the future of its answer.
-pub(super) fn ask<T: Send + 'static>(
+pub(super) fn send_request<T: Send + 'static>(
     to: &mpsc::UnboundedSender<PortRequest>,
     request: impl FnOnce(Reply<T>) -> PortRequest,
 ) -> PortFuture<T> {

@@ -13,7 +13,7 @@ use millrace_wasm::capability::{
 use tokio::sync::mpsc;
 
 use crate::guest_value::GuestValue;
-use crate::request::{PortRequest, answer, ask, guest_value, outgoing, port_error};
+use crate::request::{PortRequest, answer, guest_value, outgoing, port_error, send_request};
 
 /// Serves `millrace.store` and the publishing half of `millrace.bus` with a session. Each run has a transaction of its
 /// own: its commit fails with a conflict if values that the run read have changed.
@@ -90,15 +90,15 @@ impl Served {
 
 impl StorePort for SessionPort {
     fn get(&self, run: RunNumber, key: String) -> PortFuture<Option<String>> {
-        ask(&self.0, |reply| PortRequest::Get { run, key, reply })
+        send_request(&self.0, |reply| PortRequest::Get { run, key, reply })
     }
 
     fn ensure(&self, run: RunNumber, key: String, value: String) -> PortFuture<()> {
-        ask(&self.0, |reply| PortRequest::Ensure { run, key, value, reply })
+        send_request(&self.0, |reply| PortRequest::Ensure { run, key, value, reply })
     }
 
     fn commit(&self, run: RunNumber) -> PortFuture<Option<u64>> {
-        ask(&self.0, |reply| PortRequest::Commit { run, reply })
+        send_request(&self.0, |reply| PortRequest::Commit { run, reply })
     }
 
     fn release(&self, run: RunNumber) {
@@ -109,11 +109,11 @@ impl StorePort for SessionPort {
 
 impl BusPort for SessionPort {
     fn publish(&self, _: RunNumber, event: GuestEvent) -> PortFuture<GuestPublished> {
-        ask(&self.0, |reply| PortRequest::Publish { event, reply })
+        send_request(&self.0, |reply| PortRequest::Publish { event, reply })
     }
 
     fn emit(&self, _: RunNumber, event: GuestEvent) -> PortFuture<()> {
-        ask(&self.0, |reply| PortRequest::Emit { event, reply })
+        send_request(&self.0, |reply| PortRequest::Emit { event, reply })
     }
 
     fn receive(&self, _: RunNumber, _: GuestReceive) -> PortFuture<Option<GuestReceived>> {

@@ -128,7 +128,7 @@ impl ReplayerState {
         }
     }
 
-    fn end(&mut self, end: ReplayEnd) {
+    fn finish(&mut self, end: ReplayEnd) {
         self.tell(ReplayMessage::End(end));
         self.sink = None;
         self.start = None;
@@ -148,7 +148,7 @@ impl ReplayerState {
                 true
             }
             Err(divergence) => {
-                self.end(ReplayEnd::Diverged(divergence));
+                self.finish(ReplayEnd::Diverged(divergence));
                 false
             }
         }
@@ -162,7 +162,7 @@ impl ReplayerState {
                 ReplayAction::Start { run, export, args } => {
                     if let Err(problem) = self.start_run(&run, export, args) {
                         let divergence = self.replay.differs(format!("{run} cannot be started: {problem}"));
-                        return self.end(ReplayEnd::Diverged(divergence));
+                        return self.finish(ReplayEnd::Diverged(divergence));
                     }
                 }
                 ReplayAction::Answer { run, reply } => {
@@ -177,8 +177,8 @@ impl ReplayerState {
                 }
             }
         }
-        if let Some(end) = self.replay.end() {
-            self.end(end);
+        if let Some(end) = self.replay.ended() {
+            self.finish(end);
         }
     }
 

@@ -59,7 +59,7 @@ impl Interrupter {
 
     /// Ends the guest: a call that waits, as POLL does, returns at once, and every call of the guest returns -5 from
     /// now on. The binding checks [`crate::Process::is_ended`] after each call and stops the guest's code.
-    pub fn end(&self) {
+    pub fn end_process(&self) {
         self.0.is_ended.store(true, SeqCst);
         self.0.wake_all();
         if let Some(thread) = self.0.waiting().as_ref() {

@@ -126,7 +126,7 @@ mod tests {
         let mut kept = None;
         let waited = waiter.wait(|answer: WaitAnswer<u32>| {
             kept = Some(answer);
-            thread::spawn(move || end.end());
+            thread::spawn(move || end.end_process());
         });
         assert_eq!(waited, Err(WaitError::Ended));
         assert_eq!(

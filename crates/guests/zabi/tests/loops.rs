@@ -177,7 +177,7 @@ fn a_guest_is_ended_inside_poll_and_every_call_is_closed_afterwards() {
     let mut guest = Guest::new(everything_here());
     let sys_loop = guest.open_ok("sys", "loop");
     let interrupter = guest.process.interrupter();
-    let thread = thread::spawn(move || interrupter.end());
+    let thread = thread::spawn(move || interrupter.end_process());
     let frame = guest.frame(5, &[1, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF]);
     let code = guest.write(sys_loop, &frame);
     assert!(code == frame.len() as i32 || code == -5, "{code}: it may have come before the call");

@@ -124,7 +124,7 @@ impl LoadStage<'_> {
         let mut consumer = broker.subscribe(topic, "g").await?;
         let (begun, mut taken) = (Instant::now(), 0);
         while taken < filled {
-            match consumer.take(ACK_EVERY, &mut |_| ()).await? {
+            match consumer.receive(ACK_EVERY, &mut |_| ()).await? {
                 0 => return Err(stalled("the consumer", taken, filled)),
                 more => taken += more,
             }
@@ -146,7 +146,7 @@ impl LoadStage<'_> {
                 let (mut ages, mut got) = (Latencies::default(), 0);
                 while got < wanted {
                     let mut each = |payload: &[u8]| ages.push(age(epoch, payload));
-                    match consumer.take(ACK_EVERY, &mut each).await? {
+                    match consumer.receive(ACK_EVERY, &mut each).await? {
                         0 => return Err(stalled("a consumer", got, wanted)),
                         more => got += more,
                     }

@@ -33,7 +33,7 @@ pub use child::{
     Changed, Child, ChildError, ChildLimits, ChildSettings, Children, Guard, ReloadError, become_guarded,
 };
 pub use clients::audit_hook::{AuditEvent, AuditHook};
-pub use clients::credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_token};
+pub use clients::credentials::{CheckSender, CheckToken, Credentials, Rights, TokenError, shown_token};
 pub use clients::remote::{OsReceiver, OsSender};
 pub use kernel_thread::commits::Commit;
 pub use kernel_thread::counts::ShellCounts;
@@ -41,5 +41,5 @@ pub use kernel_thread::inbox::{KernelEnded, KernelSender};
 pub use kernel_thread::start::{HostRequest, KernelError, KernelHandle, KernelParts, KernelView};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;
-pub use ndjson::{PlaceError, SocketFile, default_path};
+pub use ndjson::{SocketFile, SocketPathError, default_path};
 pub use settings::KernelSettings;

@@ -22,8 +22,8 @@ async fn started(settings: KernelSettings, capabilities: Vec<Capability>) -> Ker
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,
-        vouch: None,
-        watch: None,
+        check_sender: None,
+        audit_hook: None,
         records: None,
     };
     KernelHandle::start(parts, capabilities).await.expect("the loop starts").0
@@ -100,7 +100,7 @@ fn listener(ty: &str) -> (Capability, mpsc::UnboundedReceiver<Value>) {
 
 #[tokio::test]
 async fn a_query_is_answered_and_its_event_reaches_who_subscribed() {
-    for place in [HandlerPlace::Loop, HandlerPlace::Runtime] {
+    for place in [HandlerPlace::Kernel, HandlerPlace::Runtime] {
         let (listener, mut heard) = listener("Greeter.Greeted");
         let handle = started(KernelSettings::default(), vec![greeter(place), listener]).await;
         let mut client = Client::of(&handle).await;
@@ -128,7 +128,7 @@ async fn numbers_no_program_can_hold_come_back_as_they_were() {
 
 #[tokio::test]
 async fn a_panic_answers_500_and_is_told_and_the_actor_goes_on() {
-    for place in [HandlerPlace::Loop, HandlerPlace::Runtime] {
+    for place in [HandlerPlace::Kernel, HandlerPlace::Runtime] {
         let (listener, mut heard) = listener("Sys.ActorFault");
         let fragile = Capability::new("Fragile", "Breaks").place(place).command(
             "Fragile.Touch",
@@ -262,12 +262,13 @@ async fn who_is_removed_finishes_what_it_has_and_who_comes_is_there_at_once() {
     let mut client = Client::of(&handle).await;
     client.send("command", "Stuck.Wait", "null").await;
     client.ask("query", "Syscall.Ping", "1").await;
-    handle.change(ids, vec![greeter(HandlerPlace::Loop)]).await.expect("one goes, one comes");
+    handle.change(ids, vec![greeter(HandlerPlace::Kernel)]).await.expect("one goes, one comes");
     assert_eq!(client.ask("command", "Stuck.Wait", "null").await["data"]["code"], 404);
     assert_eq!(client.ask("query", "Greeter.Hello", r#"{"name":"X"}"#).await["kind"], "reply");
     gate.notify_one();
     assert_eq!(client.answer().await["data"], "through");
-    let again = handle.change(Vec::new(), vec![greeter(HandlerPlace::Loop)]).await.expect_err("it is there");
+    let again =
+        handle.change(Vec::new(), vec![greeter(HandlerPlace::Kernel)]).await.expect_err("it is there");
     assert!(again.to_string().contains("Greeter"), "{again}");
 }
 

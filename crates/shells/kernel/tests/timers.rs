@@ -50,8 +50,8 @@ async fn timers_that_wait_for_the_store_are_written_in_batches_that_fit() {
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,
-        vouch: None,
-        watch: None,
+        check_sender: None,
+        audit_hook: None,
         records: None,
     };
     let (handle, _) = KernelHandle::start(parts, Vec::new()).await.expect("the loop starts");

@@ -33,8 +33,8 @@ pub enum Effect {
     /// Make `ops` durable, then report [`crate::Input::Committed`].
     Commit { token: CommitToken, ops: Vec<Op> },
     /// A timer is about to send `message` on behalf of `by`, the principal that set it: is that still permitted? The
-    /// shell answers by [`crate::Input::Vouched`]. Until then the timer neither sends the message nor is dropped.
-    Vouch { timer: u64, by: Principal, message: OsMessage },
+    /// shell answers by [`crate::Input::SenderChecked`]. Until then the timer neither sends the message nor is dropped.
+    CheckSender { timer: u64, by: Principal, message: OsMessage },
     /// Tells the bus what became of an event it handed in ([`crate::Input::BusEvent`]).
     Settle { receipt: Receipt, settled: Settled },
     /// The mailbox of a capability that is leaving is empty: the shell may end the capability.

@@ -133,10 +133,10 @@ pub enum Input {
         receipt: Receipt,
         message: OsMessage,
     },
-    /// The answer to [`crate::Effect::Vouch`]: the principal the timer acts as now, or why it may no longer act.
-    Vouched {
+    /// The answer to [`crate::Effect::CheckSender`]: the principal the timer acts as now, or why it may no longer act.
+    SenderChecked {
         timer: u64,
-        result: Result<Arc<Principal>, NotVouched>,
+        result: Result<Arc<Principal>, NotTrusted>,
     },
     /// The answer to [`crate::Effect::Commit`]. `Err` says why nothing was written.
     Committed {
@@ -152,7 +152,7 @@ pub enum Input {
 
 /// Why a timer may not send its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotVouched {
+pub enum NotTrusted {
     /// The timer is dropped.
     Refused(String),
     /// The token has expired by a clock that may be wrong: the timer is kept, and vouching is tried again later.

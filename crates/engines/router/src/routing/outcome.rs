@@ -60,7 +60,7 @@ impl Router {
 
     /// Removes a pending request. A later outcome for it is an orphan.
     pub(crate) fn forget(&mut self, id: &OsId, delivery: DeliveryId) -> Option<PendingRequest> {
-        let pending = self.pending.take(id, delivery)?;
+        let pending = self.pending.remove(id, delivery)?;
         if let Some(deadline) = pending.deadline {
             self.timeouts.cancel(deadline);
         }
@@ -156,16 +156,17 @@ impl Router {
         fault: &OsFault,
     ) {
         self.counters.actor_faults += 1;
-        let request = in_progress.as_ref().map(|hand| hand.id.clone());
-        let cause = in_progress
-            .as_ref()
-            .map(|hand| Cause { id: hand.id.clone(), correlation: hand.correlation.clone() });
+        let request = in_progress.as_ref().map(|in_progress| in_progress.id.clone());
+        let cause = in_progress.as_ref().map(|in_progress| Cause {
+            id: in_progress.id.clone(),
+            correlation: in_progress.correlation.clone(),
+        });
         let mut to = Audience::SubscribersBut(from);
-        if let Some(hand) = in_progress {
-            if hand.is_sys {
+        if let Some(in_progress) = in_progress {
+            if in_progress.is_sys {
                 to = Audience::Nobody;
             }
-            self.fail(now, &hand.id, hand.delivery, fault);
+            self.fail(now, &in_progress.id, in_progress.delivery, fault);
         }
         let capability = self.table.name_of(from).to_string();
         self.note(Note::ActorFault { capability, message: fault.message.clone(), request }, to, cause);

@@ -87,7 +87,7 @@ impl PendingTable {
     }
 
     /// Removes the request of exactly this generation.
-    pub(crate) fn take(&mut self, id: &OsId, delivery: DeliveryId) -> Option<PendingRequest> {
+    pub(crate) fn remove(&mut self, id: &OsId, delivery: DeliveryId) -> Option<PendingRequest> {
         let client = [true, false]
             .into_iter()
             .find(|client| self.of(*client).get(id).is_some_and(|pending| pending.delivery == delivery))?;

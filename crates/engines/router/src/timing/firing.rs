@@ -10,7 +10,7 @@ use millrace_model::{
 use serde_json::json;
 
 use crate::interface::effect::Effect;
-use crate::interface::input::{CapabilityId, NotVouched};
+use crate::interface::input::{CapabilityId, NotTrusted};
 use crate::interface::note::{Audience, Note};
 use crate::reports::trace::{Behalf, Realm, realm_of};
 use crate::router::{Router, TimerEvent};
@@ -50,16 +50,21 @@ impl Router {
         }
     }
 
-    /// A timer may do no more than the principal that set it may do now: the shell finds out ([`Effect::Vouch`]).
+    /// A timer may do no more than the principal that set it may do now: the shell finds out ([`Effect::CheckSender`]).
     fn ask_for(&mut self, now: Now, number: u64, by: Principal) {
         let Some(timer) = self.timers.all.get(&number) else { return };
         match template::message(&timer.row, now) {
-            Ok(message) => self.effects.push(Effect::Vouch { timer: number, by, message }),
+            Ok(message) => self.effects.push(Effect::CheckSender { timer: number, by, message }),
             Err(why) => self.lose_timer(number, why),
         }
     }
 
-    pub(crate) fn on_vouched(&mut self, now: Now, number: u64, result: Result<Arc<Principal>, NotVouched>) {
+    pub(crate) fn on_sender_checked(
+        &mut self,
+        now: Now,
+        number: u64,
+        result: Result<Arc<Principal>, NotTrusted>,
+    ) {
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         match result {
             Ok(by) => {
@@ -71,11 +76,11 @@ impl Router {
                 }
             }
             // Dropping a timer cannot be undone, so a clock that is wrong for a minute must not cause it.
-            Err(NotVouched::InDoubt(_)) => {
+            Err(NotTrusted::InDoubt(_)) => {
                 let at = now.mono + DOUBT_RETRY_MS;
                 self.timers.arm(number, Armed { at, day: None });
             }
-            Err(NotVouched::Refused(reason)) => {
+            Err(NotTrusted::Refused(reason)) => {
                 let agent = timer.row.by.as_ref().map(BehalfRow::principal).map(|by| by.agent.to_string());
                 let cause = timer.cause();
                 let (timer, ty) = (timer.name.to_string(), OsType::new(&timer.row.ty));

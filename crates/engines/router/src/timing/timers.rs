@@ -56,7 +56,7 @@ pub(crate) struct Timer {
     pub(crate) owed: usize,
     /// The timer has fired, and `Sys.TimerFired` was emitted.
     pub(crate) announced: bool,
-    /// The principal it acts as, once the shell has trusted for it ([`crate::Input::Vouched`]).
+    /// The principal it acts as, once the shell has trusted for it ([`crate::Input::SenderChecked`]).
     pub(crate) by: By,
     /// When the timer is given up as lost; set once its message found no subscriber, or one that answered 503.
     pub(crate) give_up_at: Option<Mono>,

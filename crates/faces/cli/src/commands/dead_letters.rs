@@ -127,7 +127,7 @@ impl DeadLettersCall {
         for (name, number) in numbers {
             path.extend(number.map(|number| format!("&{name}={number}")));
         }
-        let body = self.http.ask(Method::GET, &path, "")?;
+        let body = self.http.request(Method::GET, &path, "")?;
         if self.json {
             return self.out.document(&body);
         }
@@ -145,7 +145,7 @@ impl DeadLettersCall {
     fn replay(mut self, topic: &TopicName) -> Result<(), Failure> {
         let body =
             json!({ "partition": self.partition, "offset": self.offset, "limit": self.limit }).to_string();
-        let answer = self.http.ask(Method::POST, &format!("/dead-letters/{topic}/replay"), &body)?;
+        let answer = self.http.request(Method::POST, &format!("/dead-letters/{topic}/replay"), &body)?;
         if self.json {
             return self.out.document(&answer);
         }

@@ -233,7 +233,7 @@ impl ServePlan {
             SOCKET_DEFAULT => default_path(),
             path => PathBuf::from(path),
         };
-        match SocketFile::take(&path) {
+        match SocketFile::bind(&path) {
             Ok(taken) => Ok(Some(taken)),
             Err(error) if self.config.socket == SOCKET_DEFAULT => {
                 tracing::warn!("no NDJSON socket: {error} (--socket PATH, or --socket none)");

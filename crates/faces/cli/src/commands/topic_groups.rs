@@ -42,7 +42,7 @@ pub(super) fn run(
 
 impl TopicsCall {
     fn groups(mut self, topic: &TopicName) -> Result<(), Failure> {
-        let body = self.http.ask(Method::GET, &format!("/topics/{topic}/groups"), "")?;
+        let body = self.http.request(Method::GET, &format!("/topics/{topic}/groups"), "")?;
         if self.json {
             return self.print(&body);
         }
@@ -65,7 +65,7 @@ impl TopicsCall {
     }
 
     fn delete_group(mut self, topic: &TopicName, group: &Group) -> Result<(), Failure> {
-        self.http.ask(Method::DELETE, &format!("/topics/{topic}/groups/{group}"), "")?;
+        self.http.request(Method::DELETE, &format!("/topics/{topic}/groups/{group}"), "")?;
         let line = if self.json {
             json!({ "topic": topic, "deleted": group }).to_string()
         } else {

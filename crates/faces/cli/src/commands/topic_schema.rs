@@ -32,7 +32,7 @@ pub(super) fn run(matches: &ArgMatches, topic: &TopicName, mut call: TopicsCall)
     let wanted = matches.get_one::<u32>("version").copied();
     let mut path = format!("/topics/{topic}/schemas");
     path.extend(wanted.map(|version| format!("?version={version}")));
-    let answer = call.http.ask(Method::GET, &path, "")?;
+    let answer = call.http.request(Method::GET, &path, "")?;
     if call.json {
         return call.out.document(&answer);
     }

@@ -115,9 +115,9 @@ impl TopicsCall {
     }
 
     fn show(mut self, topic: &TopicName) -> Result<(), Failure> {
-        let doc: TopicDoc = read(&self.http.ask(Method::GET, &format!("/topics/{topic}"), "")?)?;
+        let doc: TopicDoc = read(&self.http.request(Method::GET, &format!("/topics/{topic}"), "")?)?;
         let offsets: TopicOffsets =
-            read(&self.http.ask(Method::GET, &format!("/topics/{topic}/offsets"), "")?)?;
+            read(&self.http.request(Method::GET, &format!("/topics/{topic}/offsets"), "")?)?;
         if self.json {
             self.out.json(
                 &json!({ "topic": doc.topic, "config": doc.config, "schemaVersion": doc.schema_version, "defaults": doc.defaults, "partitions": offsets.partitions }),
@@ -170,7 +170,7 @@ impl TopicsCall {
         }
         let body = Value::Object(settings).to_string();
         let query = if force { "?force=true" } else { "" };
-        let answer = self.http.ask(Method::PATCH, &format!("/topics/{topic}{query}"), &body)?;
+        let answer = self.http.request(Method::PATCH, &format!("/topics/{topic}{query}"), &body)?;
         if self.json {
             return self.out.document(&answer);
         }
@@ -193,7 +193,8 @@ impl TopicsCall {
             StartFrom::Timestamp(ts) => json!({ "kind": "timestamp", "value": ts.0 }),
         };
         let body = json!({ "from": from, "partition": partition }).to_string();
-        let answer = self.http.ask(Method::POST, &format!("/topics/{topic}/groups/{group}/seek"), &body)?;
+        let answer =
+            self.http.request(Method::POST, &format!("/topics/{topic}/groups/{group}/seek"), &body)?;
         if self.json {
             return self.out.document(&answer);
         }
@@ -207,7 +208,7 @@ impl TopicsCall {
     }
 
     fn delete(mut self, topic: &TopicName) -> Result<(), Failure> {
-        self.http.ask(Method::DELETE, &format!("/topics/{topic}"), "")?;
+        self.http.request(Method::DELETE, &format!("/topics/{topic}"), "")?;
         let line = if self.json {
             json!({ "deleted": topic }).to_string()
         } else {

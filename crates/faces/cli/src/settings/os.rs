@@ -214,7 +214,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     ),
     bound!(
         "os-crowded-max",
-        server.kernel.crowded_max,
+        server.kernel.backpressure_max,
         usize,
         1,
         "Messages that wait for their turn: above, capabilities wait before they say more"

@@ -58,7 +58,7 @@ impl OsRequests {
         self.table().ended = Some(error);
     }
 
-    pub(super) fn end(&self, error: &OsClientError) {
+    pub(super) fn close(&self, error: &OsClientError) {
         let waiting = {
             let mut table = self.table();
             table.ended = Some(error.clone());

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use millrace_broker::SystemClock;
 use millrace_kernel::Rights;
 use millrace_model::{Actor, Namespace, Namespaces, OsMessage, Principal, Timestamp};
-use millrace_router::NotVouched;
+use millrace_router::NotTrusted;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
@@ -252,7 +252,7 @@ impl Tokens {
     ///
     /// The reason, if there is no such token. While the wall clock has not been steady for the settling time, a token
     /// that seems to have expired may still be valid: the reason is then `InDoubt`.
-    pub(crate) fn stand_for(&self, agent: &Actor, message: &OsMessage) -> Result<Arc<Principal>, NotVouched> {
+    pub(crate) fn stand_for(&self, agent: &Actor, message: &OsMessage) -> Result<Arc<Principal>, NotTrusted> {
         let (list, now) = (self.list(), self.clock.now());
         let mut why = format!("no token of agent {agent} with the scope {} is accepted any more", Scope::Os);
         let mut in_doubt = false;
@@ -265,9 +265,9 @@ impl Tokens {
             }
         }
         if in_doubt {
-            return Err(NotVouched::InDoubt(format!("the token of agent {agent} has expired")));
+            return Err(NotTrusted::InDoubt(format!("the token of agent {agent} has expired")));
         }
-        Err(NotVouched::Refused(why))
+        Err(NotTrusted::Refused(why))
     }
 
     /// Replaces all tokens. A token with unchanged settings keeps its grant, and with it what is left of its rate; all

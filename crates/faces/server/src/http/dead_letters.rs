@@ -18,7 +18,7 @@ use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::http::page::{self, PageQuery, PageStart};
-use crate::http::{damaged_name, document, handlers, topics};
+use crate::http::{damaged_name, document, durable_handlers, topics};
 use crate::params::{AtTopic, Params, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -43,10 +43,11 @@ pub(crate) async fn list(
         return Ok(fetched.answer(&dlq, &query, page::form(&headers)));
     }
     if let Some(handler) = params.text("handler") {
-        return handlers::letters_of(&app, &caller, &params, handler).await;
+        return durable_handlers::letters_of(&app, &caller, &params, handler).await;
     }
     let first_page = params.text("after").is_none();
-    let handlers = if first_page { handlers::letters(&app, &caller, &params).await? } else { Vec::new() };
+    let handlers =
+        if first_page { durable_handlers::letters(&app, &caller, &params).await? } else { Vec::new() };
     let (topics, more) = topics::page(&app, &caller, &params, true).await?;
     let dead_letters = topics.iter().map(dead_letter_topic).collect::<Result<Vec<_>, _>>()?;
     let next = dead_letters.last().filter(|_| more).map(|last| last.dlq.clone());
@@ -188,7 +189,7 @@ async fn publish_all(
 ) -> Result<(), Refusal> {
     let events = letters.iter().map(|letter| original(letter)).collect();
     let request = Request::PublishBatch(PublishBatch { topic: topic.clone(), events });
-    match app.ask(caller.by(), request).await? {
+    match app.request(caller.by(), request).await? {
         Reply::PublishedBatch { duplicates, .. } => {
             done.duplicates += duplicates;
             done.taken += letters.len();

@@ -15,7 +15,7 @@ use millrace_session::admin::HandlerView;
 
 use crate::access::{Caller, NamespaceRule};
 use crate::app::{App, SharedApp};
-use crate::http::handlers::HandlerFigures;
+use crate::http::durable_handlers::HandlerFigures;
 use crate::http::prometheus::Page;
 use crate::settings::ServerSettings;
 use crate::to_wire::OTHER;
@@ -29,7 +29,7 @@ const ENGINE_WAIT_MS: u64 = 1000;
 pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Response {
     let mut page = Page::default();
     let asked =
-        tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(None, Request::Stats)).await;
+        tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.request(None, Request::Stats)).await;
     // A token that may read metrics must not learn the names of other tenants' topics.
     let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);
     let may_see = |namespace: &str| namespaces.is_none_or(|rule: &NamespaceRule| rule.allows(namespace));
@@ -307,10 +307,10 @@ fn write_edge(page: &mut Page, app: &App) {
         "counter",
         "audit_events_total",
         "Records published to system.bus.audit.",
-        app.trail.written(),
+        app.audit_log.written(),
     );
     let help = "Records of the audit that were lost: too many at once, or not published.";
-    page.single("counter", "audit_dropped_total", help, app.trail.dropped());
+    page.single("counter", "audit_dropped_total", help, app.audit_log.dropped());
     let ServerSettings { broker, connections_max, .. } = &app.settings;
     for (name, help, value) in [
         ("connections_max", "Most WebSocket connections there may be.", *connections_max as u64),

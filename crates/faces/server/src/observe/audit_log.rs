@@ -18,7 +18,7 @@ const RECORDS_PER_COMMIT_MAX: usize = 256;
 const TEXT_CHARS_MAX: usize = 300;
 
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(crate) struct AuditLog {
     kinds: AuditKinds,
     sender: mpsc::Sender<AuditDoc>,
     counts: Arc<AuditCounts>,
@@ -32,17 +32,17 @@ struct AuditCounts {
     failing: AtomicBool,
 }
 
-/// The other end of a [`Trail`]: publishes the records that were put into it.
-pub(crate) struct Scribe {
+/// The other end of a [`AuditLog`]: publishes the records that were put into it.
+pub(crate) struct AuditWriter {
     receiver: mpsc::Receiver<AuditDoc>,
     counts: Arc<AuditCounts>,
 }
 
-impl Trail {
-    pub(crate) fn new(kinds: AuditKinds, records_max: usize) -> (Trail, Scribe) {
+impl AuditLog {
+    pub(crate) fn new(kinds: AuditKinds, records_max: usize) -> (AuditLog, AuditWriter) {
         let (sender, receiver) = mpsc::channel(records_max.max(1));
         let counts = Arc::<AuditCounts>::default();
-        (Trail { kinds, sender, counts: counts.clone() }, Scribe { receiver, counts })
+        (AuditLog { kinds, sender, counts: counts.clone() }, AuditWriter { receiver, counts })
     }
 
     pub(crate) fn wants(&self, kind: AuditKind) -> bool {
@@ -89,7 +89,7 @@ pub(crate) fn about(kind: &str, at: &NotedPlace) -> AuditDoc {
     }
 }
 
-impl Scribe {
+impl AuditWriter {
     /// Runs until the server has ended.
     pub(crate) async fn run(mut self, handle: Handle) {
         let Ok(topic) = TopicKey::parse(&format!("default/{AUDIT_TOPIC}")) else { return };

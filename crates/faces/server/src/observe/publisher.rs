@@ -12,7 +12,7 @@ use millrace_wire::http::MetricsDoc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::app::{App, SharedApp};
-use crate::observe::audit_log::Scribe;
+use crate::observe::audit_log::AuditWriter;
 use crate::observe::notes;
 use crate::to_wire;
 
@@ -34,12 +34,12 @@ pub(crate) async fn make_topics(handle: &Handle) {
 }
 
 /// Starts the background tasks. All of them end with the broker.
-pub(crate) fn start(app: &SharedApp, scribe: Scribe) {
+pub(crate) fn start(app: &SharedApp, audit_writer: AuditWriter) {
     if let Some(receiver) = app.broker.take_notes() {
         tokio::spawn(notes::run(app.clone(), receiver));
     }
     if !app.settings.audit.is_off() {
-        tokio::spawn(scribe.run(app.broker.clone()));
+        tokio::spawn(audit_writer.run(app.broker.clone()));
     }
     if app.settings.metrics_interval_ms > 0 {
         tokio::spawn(publish_metrics(app.clone()));

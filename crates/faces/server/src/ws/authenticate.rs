@@ -11,7 +11,7 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::access::{Caller, Refused};
 use crate::app::App;
-use crate::crowd::{EvictionReason, Seat};
+use crate::fairness::{EvictionReason, Seat};
 use crate::ws::close::{WsEnd, last_words};
 use crate::ws::small_reads::SmallReads;
 use crate::ws::upgrade::{Opened, Socket};
@@ -151,7 +151,7 @@ fn enter(app: &App, caller: &mut Caller, token: &AuthToken) -> Result<Seat, Fram
     let grant = app.tokens.find(token.secret());
     let grant = grant.map_err(|not| FrameError::new(ErrorCode::Unauthorized, not.as_str()))?;
     let known = Caller { grant: Some(grant), ..caller.clone() };
-    let seat = app.seats.take(known.key()).ok_or_else(|| {
+    let seat = app.seats.claim(known.key()).ok_or_else(|| {
         let max = app.settings.connections_max;
         FrameError::new(ErrorCode::LimitReached, format!("all {max} connections are taken: try again later"))
     })?;

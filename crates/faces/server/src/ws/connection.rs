@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
-use crate::crowd::{FrameMeter, Seat};
+use crate::fairness::{FrameMeter, Seat};
 use crate::observe::RequestParty;
 use crate::to_wire;
 use crate::to_wire::Waiting;

@@ -30,7 +30,7 @@ impl CurrentGrant {
     }
 
     /// Whether the grant has ended, and if not, when to check again at the latest.
-    fn look(&self) -> (Option<GrantEnd>, Option<Duration>) {
+    fn check(&self) -> (Option<GrantEnd>, Option<Duration>) {
         let grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(grant) = grant.as_deref() else { return (None, None) };
         (grant.ended(), grant.left_ms().map(|left| Duration::from_millis(left.clamp(1, LOOK_MS_MAX))))
@@ -41,7 +41,7 @@ impl CurrentGrant {
     pub(super) async fn ended(&self, app: &App) -> WsEnd {
         let mut reloads = app.reloads.subscribe();
         loop {
-            let again = match self.look() {
+            let again = match self.check() {
                 (Some(end), _) => return WsEnd::Ended(end),
                 (None, again) => again,
             };

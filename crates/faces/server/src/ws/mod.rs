@@ -26,10 +26,10 @@ use millrace_bus::BusError;
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
-use crate::crowd::Seat;
+use crate::fairness::Seat;
 use crate::http::page::PAYLOAD_SHA256;
 use crate::params::Params;
-use crate::refusal::{Refusal, crowded};
+use crate::refusal::{Refusal, overloaded};
 use crate::to_wire;
 use crate::ws::authenticate::authenticate;
 use crate::ws::connection::UpgradeParams;
@@ -95,14 +95,16 @@ enum Entrance {
 impl Entrance {
     fn of(app: &App, caller: &Caller) -> Result<Entrance, Refusal> {
         if !app.tokens.is_open() && caller.grant.is_none() {
-            let seat = app.unauthenticated.take(caller.key());
+            let seat = app.unauthenticated.claim(caller.key());
             return seat.map(Entrance::Stranger).ok_or_else(|| full(app));
         }
-        app.seats.take(caller.key()).map(Entrance::Known).ok_or_else(|| full(app))
+        app.seats.claim(caller.key()).map(Entrance::Known).ok_or_else(|| full(app))
     }
 }
 
 fn full(app: &App) -> Refusal {
     let max = app.settings.connections_max;
-    crowded(format!("all {max} connections are taken, and no caller has more than this one: try again later"))
+    overloaded(format!(
+        "all {max} connections are taken, and no caller has more than this one: try again later"
+    ))
 }

@@ -20,7 +20,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::access::{Caller, Refused, Scope};
 use crate::app::{App, SharedApp};
-use crate::crowd::{FrameMeter, Seat};
+use crate::fairness::{FrameMeter, Seat};
 use crate::refusal::Refusal;
 use crate::to_wire;
 use crate::ws::Entrance;
@@ -144,7 +144,7 @@ async fn introduce(
             Ok(message) => match shown_token(&message).map(|token| app.os_grant(&token)) {
                 Some(Ok(grant)) => {
                     caller.grant = Some(grant);
-                    let Some(seat) = app.seats.take(caller.key()) else {
+                    let Some(seat) = app.seats.claim(caller.key()) else {
                         let refusal = OsRefusal::new(503, "all connections are taken: try again later");
                         let end = WsEnd::Crowded("all connections are taken");
                         return away(app, sink, caller, refusal.about(&message), end).await;

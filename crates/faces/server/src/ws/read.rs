@@ -48,7 +48,7 @@ pub(super) async fn run(
         let mut next = stream.next().await;
         let mut bytes = 0;
         let end = loop {
-            match reader.take(next, &mut requests).await {
+            match reader.receive(next, &mut requests).await {
                 Ok(frame_bytes) => bytes += frame_bytes,
                 Err(end) => break Some(end),
             }
@@ -81,7 +81,7 @@ struct FrameReader<'a> {
 
 impl FrameReader<'_> {
     /// Returns how many bytes the frame had.
-    async fn take(
+    async fn receive(
         &mut self,
         arrived: Option<Result<Message, SocketError>>,
         requests: &mut Vec<(u64, Request)>,

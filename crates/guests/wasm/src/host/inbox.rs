@@ -132,7 +132,7 @@ impl CommandInbox {
         Ok(numbers)
     }
 
-    pub(crate) fn take(&self) -> VecDeque<Command> {
+    pub(crate) fn drain(&self) -> VecDeque<Command> {
         let mut state = self.lock();
         state.refused_cancels = 0;
         self.urgent.store(false, SeqCst);

@@ -18,11 +18,11 @@ pub(crate) fn run(stage: &mut BusStage<'_>) -> Result<(), BenchError> {
     let busy = stage.slices(|end| {
         send(&mut link, &frame, IN_FLIGHT)?;
         while Instant::now() < end {
-            confirmed += take(&mut link, ANSWERS_PER_FLUSH)?;
+            confirmed += receive(&mut link, ANSWERS_PER_FLUSH)?;
             send(&mut link, &frame, ANSWERS_PER_FLUSH)?;
         }
         // Nothing may be under way while the disk is probed.
-        confirmed += take(&mut link, IN_FLIGHT)?;
+        confirmed += receive(&mut link, IN_FLIGHT)?;
         Ok(())
     })?;
     let syncs = stage.server.commits()? - commits;
@@ -38,7 +38,7 @@ fn send(link: &mut WsLink, frame: &str, count: u64) -> Result<(), BenchError> {
     link.flush()
 }
 
-fn take(link: &mut WsLink, count: u64) -> Result<u64, BenchError> {
+fn receive(link: &mut WsLink, count: u64) -> Result<u64, BenchError> {
     for _ in 0..count {
         link.published()?;
     }

@@ -35,7 +35,7 @@ pub(crate) fn run(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
             }
             let begun = Instant::now();
             for worker in &mut workers {
-                worker.ask(&format!("{verb} {}", time.as_secs_f64()))?;
+                worker.send_line(&format!("{verb} {}", time.as_secs_f64()))?;
             }
             for (worker, count) in workers.iter_mut().zip(&mut counts) {
                 let answer = worker.answer(options)?;
@@ -87,7 +87,7 @@ impl Worker {
         Ok(Worker { child, stdin, lines })
     }
 
-    fn ask(&mut self, line: &str) -> Result<(), BenchError> {
+    fn send_line(&mut self, line: &str) -> Result<(), BenchError> {
         let wrong = |source| BenchError::io("telling a process of the bench", source);
         writeln!(self.stdin, "{line}").map_err(wrong)
     }

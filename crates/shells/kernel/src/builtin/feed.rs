@@ -119,7 +119,7 @@ impl Feeding {
                 _ = self.stopped.changed() => return false,
             }
             let to = self.plan.to;
-            match self.kernel.look(move |router| router.takes(to)).await {
+            match self.kernel.with_router(move |router| router.takes(to)).await {
                 Ok(Takes::Now) => return true,
                 Ok(Takes::NotNow) => {}
                 Ok(Takes::Never) | Err(_) => return false,
@@ -128,11 +128,11 @@ impl Feeding {
     }
 
     async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<FeedEnd, Ended> {
-        let at = At { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
+        let at = BusConnection { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
         // Credits bound what is delivered. The window of the group alone does not: it has room again as soon as a lease
         // expires, although the mailbox still holds the event.
-        at.ask(Request::Flow { credits: self.limits.window.into() }).await?;
-        at.ask(self.subscribe(&at.key)).await?;
+        at.request(Request::Flow { credits: self.limits.window.into() }).await?;
+        at.request(self.subscribe(&at.key)).await?;
         let mut settling = FuturesUnordered::new();
         // The events that the capability has, with the credits spent on each.
         let mut handed = BTreeMap::<_, u64>::new();
@@ -158,7 +158,7 @@ impl Feeding {
                             Item::Delivery { event, .. }
                                 if ending.is_some() && !handed.contains_key(&place(&event)) =>
                             {
-                                at.ask(self.give_back(&event)).await?;
+                                at.request(self.give_back(&event)).await?;
                             }
                             Item::Delivery { event, attempts, .. } => {
                                 let spent = handed.entry(place(&event)).or_default();
@@ -172,11 +172,11 @@ impl Feeding {
                             Item::Reply { request: LAST_FLOW, .. } => stemmed = true,
                             Item::Reply { reply, .. } => {
                                 if let Some(why) = self.answered(reply, pause_ms) {
-                                    at.end(&mut ending, FeedEnd::Refused(why)).await?;
+                                    at.stop_flow(&mut ending, FeedEnd::Refused(why)).await?;
                                 }
                             }
                             Item::Notice { error, .. } => {
-                                at.end(&mut ending, FeedEnd::Refused(error.to_string())).await?;
+                                at.stop_flow(&mut ending, FeedEnd::Refused(error.to_string())).await?;
                             }
                         }
                     }
@@ -184,12 +184,12 @@ impl Feeding {
                 Some(Back { event, attempts, settled }) = settling.next() => {
                     let credits = handed.remove(&place(&event)).unwrap_or(1);
                     match settled {
-                        Ok(Settled::Processed) => at.ask(self.ack(&event)).await?,
-                        Ok(Settled::Failed(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
+                        Ok(Settled::Processed) => at.request(self.ack(&event)).await?,
+                        Ok(Settled::Failed(fault)) => at.request(self.nack(&event, attempts, fault)).await?,
                         Ok(Settled::Unseen) => {
                             // Before the event is given back, or it would be delivered again at once.
-                            at.end(&mut ending, FeedEnd::Full).await?;
-                            at.ask(self.give_back(&event)).await?;
+                            at.stop_flow(&mut ending, FeedEnd::Full).await?;
+                            at.request(self.give_back(&event)).await?;
                         }
                         Err(_) => {
                             outlive(link).await;
@@ -197,12 +197,12 @@ impl Feeding {
                         }
                     }
                     if ending.is_none() {
-                        at.ask(Request::Flow { credits }).await?;
+                        at.request(Request::Flow { credits }).await?;
                     }
                 }
                 _ = self.stopped.changed(), if !matches!(ending, Some(FeedEnd::ForGood)) => {
                     // No more deliveries from now on; events that the capability has are still settled.
-                    at.end(&mut ending, FeedEnd::ForGood).await?;
+                    at.stop_flow(&mut ending, FeedEnd::ForGood).await?;
                     ending = Some(FeedEnd::ForGood);
                 }
             }
@@ -294,18 +294,18 @@ async fn outlive(link: &Link) {
 }
 
 /// The connection that requests are sent on.
-struct At<'a> {
+struct BusConnection<'a> {
     key: TopicKey,
     link: &'a Link,
 }
 
-impl At<'_> {
-    async fn ask(&self, request: Request) -> Result<(), Ended> {
+impl BusConnection<'_> {
+    async fn request(&self, request: Request) -> Result<(), Ended> {
         self.link.ask(&mut vec![(ANY, request)]).await
     }
 
     /// Asks for no more deliveries; the first reason given is kept. Events that the capability has are still settled.
-    async fn end(&self, ending: &mut Option<FeedEnd>, end: FeedEnd) -> Result<(), Ended> {
+    async fn stop_flow(&self, ending: &mut Option<FeedEnd>, end: FeedEnd) -> Result<(), Ended> {
         if ending.is_none() {
             *ending = Some(end);
             self.link.ask(&mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;

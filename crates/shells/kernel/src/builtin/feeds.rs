@@ -43,7 +43,7 @@ pub struct Feeds {
     bus: Handle,
     runtime: tokio::runtime::Handle,
     limits: FeedLimits,
-    watch: Option<AuditHook>,
+    audit_hook: Option<AuditHook>,
     /// Feeds made by `Bus.Subscribe`. Feeds of manifests are kept with their capability (`change.rs`).
     asked: Mutex<HostRequest>,
 }
@@ -57,14 +57,14 @@ impl std::fmt::Debug for Feeds {
 type HostRequest = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
 
 impl Feeds {
-    /// Feeds run on `runtime`. `watch` is told what the bus answers to commands.
+    /// Feeds run on `runtime`. `audit_hook` is told what the bus answers to commands.
     pub fn new(
         bus: Handle,
         runtime: tokio::runtime::Handle,
         limits: FeedLimits,
-        watch: Option<AuditHook>,
+        audit_hook: Option<AuditHook>,
     ) -> Arc<Feeds> {
-        Arc::new(Feeds { bus, runtime, limits, watch, asked: Mutex::default() })
+        Arc::new(Feeds { bus, runtime, limits, audit_hook, asked: Mutex::default() })
     }
 
     /// Starts the feeds that manifests ask for; given to the loop.
@@ -91,7 +91,8 @@ impl Feeds {
         let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
         let (to, group) = (plan.to, plan.topic.group.clone());
         let (placed, is_placed) = oneshot::channel();
-        let live = kernel.look(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
+        let live =
+            kernel.with_router(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
         let live = live.map_err(|ended| OsFault::new(503, ended.to_string()))?;
         {
             let mut asked = self.asked();
@@ -120,12 +121,12 @@ impl Feeds {
     }
 
     pub(super) fn is_watched(&self) -> bool {
-        self.watch.is_some()
+        self.audit_hook.is_some()
     }
 
     pub(super) fn seen(&self, seen: &AuditEvent<'_>) {
-        if let Some(watch) = &self.watch {
-            watch(seen);
+        if let Some(hook) = &self.audit_hook {
+            hook(seen);
         }
     }
 

@@ -118,7 +118,7 @@ enum MemoryStep {
     /// A deletion of a path that has no value.
     Nothing,
     /// A read, done when every message before it is settled.
-    Look,
+    Read,
 }
 
 /// The namespace of a message: the one it names, which an edge has checked, or that of its sender. Messages of
@@ -145,7 +145,7 @@ fn begin(values_cache: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> 
         DELETE => values_cache
             .delete(at, &DataMembers::of(message)?.key()?)?
             .map_or(MemoryStep::Nothing, MemoryStep::Write),
-        _ => MemoryStep::Look,
+        _ => MemoryStep::Read,
     })
 }
 

@@ -39,7 +39,7 @@ pub enum HandlerPlace {
     Runtime,
     /// On the loop's own thread: only for handlers that never compute for long, because the loop stands still
     /// meanwhile.
-    Loop,
+    Kernel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -117,7 +117,7 @@ impl Actors {
             if too_long.is_err() {
                 let reason = format!("it had not finished {wait} ms after a reload replaced it");
                 old.clear(&local_queue, before, &name, &reason);
-                local_queue.tell(Input::Unhealthy { capability: before, reason });
+                local_queue.push(Input::Unhealthy { capability: before, reason });
             }
         });
     }
@@ -174,7 +174,7 @@ impl Actors {
 
     /// Closes every mailbox, at the end of the loop. Handlers are aborted, because nobody waits for their answers any
     /// more. Returns the actors written by hand, so that the caller can wait until they have cleaned up.
-    pub(crate) fn end(&mut self) -> Vec<JoinHandle<()>> {
+    pub(crate) fn stop_all(&mut self) -> Vec<JoinHandle<()>> {
         let mut tidy = Vec::new();
         for actor in std::mem::take(&mut self.running).into_values() {
             actor.mailbox.close();

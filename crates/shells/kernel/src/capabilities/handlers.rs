@@ -58,7 +58,7 @@ impl MessageHandlers {
         };
         match self.place {
             // The function itself may panic too, not only the future it returns.
-            HandlerPlace::Loop => {
+            HandlerPlace::Kernel => {
                 let work = AssertUnwindSafe(async move { handler(ctx, message).await }).catch_unwind();
                 work.await.unwrap_or_else(|panic| Err(failed(panic)))
             }

@@ -91,7 +91,7 @@ impl Mailbox {
         let cleared = std::mem::take(&mut *self.messages.borrow_mut());
         for lost in cleared.into_iter().filter(Delivery::is_plain_event) {
             let (subscriber, message, reason) = (name.clone(), lost.message, reason.to_owned());
-            local_queue.tell(Input::EventLost { capability, delivery: lost.id, subscriber, message, reason });
+            local_queue.push(Input::EventLost { capability, delivery: lost.id, subscriber, message, reason });
         }
     }
 
@@ -221,7 +221,7 @@ impl Port {
     /// Whether the engine has nothing more for a capability that is to be removed.
     pub(crate) async fn is_drained(&self) -> bool {
         let id = self.capability;
-        !self.has_next() && self.kernel.look(move |router| router.is_drained(id)).await.unwrap_or(true)
+        !self.has_next() && self.kernel.with_router(move |router| router.is_drained(id)).await.unwrap_or(true)
     }
 
     /// Waits until the capability was retired. Must not run beside [`Port::next`]: a notification for one could wake
@@ -235,7 +235,7 @@ impl Port {
     /// Whether the capability is to end as soon as its mailbox is empty.
     pub(crate) async fn is_to_go(&self) -> bool {
         let id = self.capability;
-        matches!(self.kernel.look(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
+        matches!(self.kernel.with_router(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
     }
 
     /// Emits a message. `during` is the delivery that caused it, if the actor knows. With `wait` the outcome of a
@@ -244,35 +244,35 @@ impl Port {
     pub async fn emit(&self, during: Option<DeliveryId>, message: OsMessage, wait: bool) {
         self.local_queue.room().await;
         let input = Input::Emit { from: self.capability, during, message, wait, trusted: false };
-        self.local_queue.tell(input);
+        self.local_queue.push(input);
     }
 
     /// Emits without waiting: for the terminal outcome of a delivery. There is one for each delivery, so the mailbox
     /// bounds them.
     pub fn answer(&self, during: DeliveryId, message: OsMessage) {
         let (from, during) = (self.capability, Some(during));
-        self.local_queue.tell(Input::Emit { from, during, message, wait: false, trusted: false });
+        self.local_queue.push(Input::Emit { from, during, message, wait: false, trusted: false });
     }
 
     /// Reports that the actor said something that is no message, or a message that it may not emit.
     pub fn bad_emit(&self, during: Option<DeliveryId>, fault: OsFault) {
-        self.local_queue.tell(Input::BadEmit { from: self.capability, during, fault });
+        self.local_queue.push(Input::BadEmit { from: self.capability, during, fault });
     }
 
     /// The actor was given an event and goes on to the next message: frees the event's place in the mailbox.
     /// [`Port::done`] follows.
     pub(crate) fn handed(&self, delivery: DeliveryId) {
-        self.local_queue.tell(Input::Handed { from: self.capability, delivery });
+        self.local_queue.push(Input::Handed { from: self.capability, delivery });
     }
 
     /// The actor ends and has not finished with this event of a durable timer.
     pub(crate) fn gives_back(&self, delivery: DeliveryId) {
-        self.local_queue.tell(Input::GivenBack { from: self.capability, delivery });
+        self.local_queue.push(Input::GivenBack { from: self.capability, delivery });
     }
 
     /// The actor did not answer in time.
     pub(crate) fn gave_up(&self, delivery: DeliveryId) {
-        self.local_queue.tell(Input::GaveUp { from: self.capability, delivery });
+        self.local_queue.push(Input::GaveUp { from: self.capability, delivery });
     }
 
     /// Puts messages back before everything else in the mailbox, in this order: for the next run of a child.
@@ -285,20 +285,20 @@ impl Port {
 
     /// The actor has finished with a delivery. With `Err` the requester gets that error unless it was answered before.
     pub fn done(&self, delivery: DeliveryId, result: Result<(), OsFault>) {
-        self.local_queue.tell(Input::Done { from: self.capability, delivery, result });
+        self.local_queue.push(Input::Done { from: self.capability, delivery, result });
     }
 
     /// The actor ended unexpectedly. The deliveries in `begun` fail with `fault`; messages that it had not begun stay
     /// in the mailbox. `over` is the message that the actor was killed for, if that delivery was given up before.
     pub fn crashed(&self, begun: Vec<DeliveryId>, over: Option<Arc<OsMessage>>, fault: OsFault) {
-        self.local_queue.tell(Input::Crashed { capability: self.capability, begun, over, fault });
+        self.local_queue.push(Input::Crashed { capability: self.capability, begun, over, fault });
     }
 
     /// The actor may not have seen this event.
     pub(crate) fn event_lost(&self, lost: &Delivery, reason: &str) {
         let (capability, subscriber) = (self.capability, self.name.clone());
         let (delivery, message, reason) = (lost.id, lost.message.clone(), reason.to_owned());
-        self.local_queue.tell(Input::EventLost { capability, delivery, subscriber, message, reason });
+        self.local_queue.push(Input::EventLost { capability, delivery, subscriber, message, reason });
     }
 
     /// The actor will not be back by itself: everything in its mailbox and everything new is answered with 503. Empties
@@ -310,11 +310,11 @@ impl Port {
             &self.name,
             &format!("it is unhealthy: {reason}"),
         );
-        self.local_queue.tell(Input::Unhealthy { capability: self.capability, reason });
+        self.local_queue.push(Input::Unhealthy { capability: self.capability, reason });
     }
 
     pub fn healthy(&self) {
-        self.local_queue.tell(Input::Healthy { capability: self.capability });
+        self.local_queue.push(Input::Healthy { capability: self.capability });
     }
 }
 

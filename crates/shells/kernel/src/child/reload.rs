@@ -107,7 +107,7 @@ impl Children {
     }
 
     async fn is_well(&self, id: CapabilityId) -> Result<bool, KernelEnded> {
-        self.handle.sender().look(move |router| !router.is_unhealthy(id)).await
+        self.handle.sender().with_router(move |router| !router.is_unhealthy(id)).await
     }
 
     /// Starts all at once: each of them may take a while to send its manifest.

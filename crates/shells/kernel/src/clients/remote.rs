@@ -35,7 +35,7 @@ impl OsSender {
     pub async fn send(&self, message: OsMessage) -> Result<(), KernelEnded> {
         self.room().await;
         self.account.permits.fetch_sub(1, Ordering::Relaxed);
-        self.kernel.tell(KernelCommand::Input(Input::Client { conn: self.conn, message })).await
+        self.kernel.send(KernelCommand::Input(Input::Client { conn: self.conn, message })).await
     }
 
     /// Waits like [`OsSender::send`] without sending: for a caller that checks before it reads on.
@@ -59,7 +59,7 @@ impl OsSender {
 
     /// Sets the identity of this connection from now on.
     pub async fn identify(&self, by: By) -> Result<(), KernelEnded> {
-        self.kernel.tell(KernelCommand::Input(Input::Identify { conn: self.conn, by })).await
+        self.kernel.send(KernelCommand::Input(Input::Identify { conn: self.conn, by })).await
     }
 
     /// Whether every request of this connection has been answered.

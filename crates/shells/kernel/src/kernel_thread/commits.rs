@@ -56,7 +56,7 @@ impl Commits {
                 None => Err("nothing durable was given to the loop".to_owned()),
             };
             for token in tokens {
-                local_queue.tell(Input::Committed { token, result: result.clone() });
+                local_queue.push(Input::Committed { token, result: result.clone() });
             }
             self.0.writes.set(false);
             self.0.written.notify_waiters();

@@ -52,7 +52,7 @@ pub(crate) enum KernelCommand {
     },
     /// All capabilities of the start are installed: see [`crate::KernelHandle::begin`].
     Begin,
-    Look(Box<dyn FnOnce(&Router) + Send>),
+    WithRouter(Box<dyn FnOnce(&Router) + Send>),
     Stop {
         grace: Duration,
     },
@@ -62,33 +62,33 @@ pub(crate) enum KernelCommand {
 /// commands.
 #[derive(Clone, Debug)]
 pub struct KernelSender {
-    pub(crate) told: mpsc::Sender<KernelCommand>,
+    pub(crate) commands: mpsc::Sender<KernelCommand>,
     pub(crate) mint: Arc<Mint>,
 }
 
 impl KernelSender {
-    pub(crate) async fn tell(&self, told: KernelCommand) -> Result<(), KernelEnded> {
-        self.told.send(told).await.map_err(|_| KernelEnded)
+    pub(crate) async fn send(&self, command: KernelCommand) -> Result<(), KernelEnded> {
+        self.commands.send(command).await.map_err(|_| KernelEnded)
     }
 
     /// Hands an event of the bus to a capability and waits until it is settled.
     pub async fn bus_event(&self, to: CapabilityId, message: OsMessage) -> Result<Settled, KernelEnded> {
         let (settled, is_settled) = oneshot::channel();
-        self.tell(KernelCommand::Bus { to, message, settled }).await?;
+        self.send(KernelCommand::Bus { to, message, settled }).await?;
         is_settled.await.map_err(|_| KernelEnded)
     }
 
-    /// Calls `look` with the engine between two turns, on the loop's thread, and returns its result.
-    pub async fn look<T: Send + 'static>(
+    /// Calls `read` with the engine between two turns, on the loop's thread, and returns its result.
+    pub async fn with_router<T: Send + 'static>(
         &self,
-        look: impl FnOnce(&Router) -> T + Send + 'static,
+        read: impl FnOnce(&Router) -> T + Send + 'static,
     ) -> Result<T, KernelEnded> {
         let (answer, seen) = oneshot::channel();
-        let look = Box::new(move |router: &Router| {
+        let read = Box::new(move |router: &Router| {
             // An error means that the caller no longer waits: fine.
-            let _ = answer.send(look(router));
+            let _ = answer.send(read(router));
         });
-        self.tell(KernelCommand::Look(look)).await?;
+        self.send(KernelCommand::WithRouter(read)).await?;
         seen.await.map_err(|_| KernelEnded)
     }
 

@@ -19,7 +19,7 @@ struct LocalQueueState {
     inputs: RefCell<VecDeque<Input>>,
     woken: Notify,
     /// The engine's lanes (queues of messages) are long: actors wait before they emit more.
-    crowded: Cell<bool>,
+    backpressure: Cell<bool>,
     room: Notify,
 }
 
@@ -29,7 +29,7 @@ impl LocalQueue {
     }
 
     /// Adds an input, which the loop handles in its next round. Bounded by what connections and mailboxes may hold.
-    pub(crate) fn tell(&self, input: Input) {
+    pub(crate) fn push(&self, input: Input) {
         self.0.inputs.borrow_mut().push_back(input);
         self.0.woken.notify_one();
     }
@@ -47,15 +47,15 @@ impl LocalQueue {
         self.0.inputs.borrow_mut().pop_front()
     }
 
-    pub(crate) fn set_crowded(&self, crowded: bool) {
-        if self.0.crowded.replace(crowded) && !crowded {
+    pub(crate) fn set_backpressure(&self, on: bool) {
+        if self.0.backpressure.replace(on) && !on {
             self.0.room.notify_waiters();
         }
     }
 
     /// Waits until an actor may emit more.
     pub(crate) async fn room(&self) {
-        while self.0.crowded.get() {
+        while self.0.backpressure.get() {
             self.0.room.notified().await;
         }
     }

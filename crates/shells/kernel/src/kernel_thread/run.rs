@@ -30,7 +30,7 @@ pub(crate) struct KernelThread {
     pub(crate) local_queue: LocalQueue,
     pub(crate) edge: Edge,
     pub(crate) clock: SystemClock,
-    pub(crate) told: mpsc::Receiver<KernelCommand>,
+    pub(crate) commands: mpsc::Receiver<KernelCommand>,
     /// Connections on other threads that have been closed.
     pub(crate) goodbyes: mpsc::UnboundedReceiver<ConnId>,
     pub(crate) accepting: Option<JoinHandle<()>>,
@@ -47,7 +47,7 @@ impl KernelThread {
         let mut turns = 0;
         while !self.shell.stopped {
             let now = self.clock.now();
-            self.hear(now);
+            self.handle_queued(now);
             if self.stop_now_at.is_some_and(|at| at <= now.mono) {
                 self.stop_now_at = None;
                 self.shell.router.handle(now, Input::StopNow);
@@ -55,12 +55,13 @@ impl KernelThread {
             let turned = self.shell.router.turn(now);
             self.shell.carry_out(now);
             turns = if turned { turns + 1 } else { 0 };
-            self.local_queue.set_crowded(self.shell.router.user_lane_len() > self.shell.settings.crowded_max);
+            self.local_queue
+                .set_backpressure(self.shell.router.user_lane_len() > self.shell.settings.backpressure_max);
             if !turned || turns >= self.shell.settings.flush_turns_max {
                 turns = 0;
                 self.shell.conns.flush();
             }
-            // A timer that may still act (`Effect::Vouch`) has put its message into the lanes after the turn.
+            // A timer that may still act (`Effect::CheckSender`) has put its message into the lanes after the turn.
             if turned || self.shell.router.is_busy() {
                 // RFC 0032, section 8.3: after each turn the host gets its turn.
                 pause::yield_now().await;
@@ -68,15 +69,15 @@ impl KernelThread {
                 self.wait(now).await;
             }
         }
-        self.end().await;
+        self.shut_down().await;
     }
 
     /// Handles all inputs that wait, those of other threads first: a message that an actor emitted on another thread
     /// must be handled before the actor's `Done`, which comes by the local queue.
-    fn hear(&mut self, now: Now) {
+    fn handle_queued(&mut self, now: Now) {
         for _ in 0..self.shell.settings.inbox_max {
-            let Ok(told) = self.told.try_recv() else { break };
-            self.take(now, told);
+            let Ok(command) = self.commands.try_recv() else { break };
+            self.on_command(now, command);
         }
         while let Ok(conn) = self.goodbyes.try_recv() {
             self.shell.left(now, conn);
@@ -86,8 +87,8 @@ impl KernelThread {
         }
     }
 
-    fn take(&mut self, now: Now, told: KernelCommand) {
-        match told {
+    fn on_command(&mut self, now: Now, command: KernelCommand) {
+        match command {
             KernelCommand::Listen { listener } => match tokio::net::UnixListener::from_std(listener) {
                 Ok(listener) => {
                     self.accepting = Some(spawn_local(ndjson::accept(self.edge.clone(), listener)));
@@ -103,7 +104,7 @@ impl KernelThread {
                 self.stop_now_at = Some(now.mono + grace_ms);
                 self.shell.router.handle(now, Input::Stop);
             }
-            told => self.shell.hear(now, told),
+            command => self.shell.on_command(now, command),
         }
     }
 
@@ -121,8 +122,8 @@ impl KernelThread {
         tokio::select! {
             biased;
             () = self.local_queue.woken() => {}
-            told = self.told.recv() => match told {
-                Some(told) => self.take(now_again(&self.clock, now), told),
+            command = self.commands.recv() => match command {
+                Some(command) => self.on_command(now_again(&self.clock, now), command),
                 // Cannot happen, because the loop itself holds a sender.
                 None => self.shell.stopped = true,
             },
@@ -136,12 +137,12 @@ impl KernelThread {
     }
 
     /// Writes the last answers and ends the actors.
-    async fn end(mut self) {
+    async fn shut_down(mut self) {
         self.shell.conns.flush();
         self.shell.conns.finish();
         let conns = self.shell.conns.clone();
         let _ = tokio::time::timeout(Duration::from_millis(FLUSH_MS), conns.all_gone()).await;
-        let actors = self.shell.actors.end();
+        let actors = self.shell.actors.stop_all();
         let all = async {
             for actor in actors {
                 // An error means that the actor panicked: it has ended, too.
@@ -154,7 +155,7 @@ impl KernelThread {
         // Child processes that ended by themselves have finished with the events of timers: delete the rows of those
         // timers.
         let now = self.clock.now();
-        self.hear(now);
+        self.handle_queued(now);
         self.shell.carry_out(now);
         let written = self.shell.commits.all_written();
         if tokio::time::timeout(Duration::from_millis(FLUSH_MS), written).await.is_err() {

@@ -73,8 +73,8 @@ impl Shell {
     }
 
     /// Handles a command of another thread that concerns the engine.
-    pub(crate) fn hear(&mut self, now: Now, told: KernelCommand) {
-        match told {
+    pub(crate) fn on_command(&mut self, now: Now, command: KernelCommand) {
+        match command {
             KernelCommand::Input(input) => self.router.handle(now, input),
             KernelCommand::Asks { from, during, message, outcome } => {
                 self.waits.insert((from, message.metadata.id.clone()), outcome);
@@ -98,7 +98,7 @@ impl Shell {
                 // An error means that the caller no longer waits: the change is made all the same.
                 let _ = done.send(changed);
             }
-            KernelCommand::Look(look) => look(&self.router),
+            KernelCommand::WithRouter(read) => read(&self.router),
             // The loop's task (`run.rs`) handles these before it calls this.
             KernelCommand::Listen { .. } | KernelCommand::Begin | KernelCommand::Stop { .. } => {}
         }
@@ -144,7 +144,7 @@ impl Shell {
                     let _ = waiting.send(settled);
                 }
             }
-            Effect::Vouch { timer, by, message } => {
+            Effect::CheckSender { timer, by, message } => {
                 let trusted = self.behalf.answer(timer, by, &message);
                 self.router.handle(now, trusted);
             }
@@ -183,9 +183,9 @@ impl Shell {
         let instead = (message.bytes() > line_max).then(|| self.too_long(now, message)).flatten();
         let message = instead.as_ref().unwrap_or(message);
         match out {
-            Out::Wire(wire) => {
-                wire.put(|out| encode(message, out));
-                self.conns.mark(&wire);
+            Out::LineWriter(writer) => {
+                writer.put(|out| encode(message, out));
+                self.conns.mark(&writer);
             }
             Out::Remote(remote) => {
                 self.scratch.clear();

@@ -18,7 +18,7 @@ use crate::capabilities::change::{Actors, BusFeed, ChangeError};
 use crate::clients::audit_hook::AuditHook;
 use crate::clients::behalf::Behalf;
 use crate::clients::conns::{Account, Conns};
-use crate::clients::credentials::{CheckToken, Vouch};
+use crate::clients::credentials::{CheckSender, CheckToken};
 use crate::clients::remote::{OsReceiver, OsSender};
 use crate::kernel_thread::commits::{Commit, Commits};
 use crate::kernel_thread::counts::{AtomicCounts, ShellCounts};
@@ -59,9 +59,9 @@ pub struct KernelParts {
     pub bus_feed: Option<BusFeed>,
     pub check_token: Option<CheckToken>,
     /// Checks whether an agent may still send a message that it scheduled with a timer. Without it, every agent may.
-    pub vouch: Option<Vouch>,
+    pub check_sender: Option<CheckSender>,
     /// Called for clients and timers that were refused, for the audit.
-    pub watch: Option<AuditHook>,
+    pub audit_hook: Option<AuditHook>,
     /// Gets every record of the trace as JSON, with the namespace it belongs to. A record that finds the channel full
     /// is dropped.
     pub records: Option<mpsc::Sender<(Namespace, JsonText)>>,
@@ -80,8 +80,8 @@ impl KernelParts {
             timers: Vec::new(),
             bus_feed: None,
             check_token: None,
-            vouch: None,
-            watch: None,
+            check_sender: None,
+            audit_hook: None,
             records: None,
         }
     }
@@ -134,14 +134,16 @@ impl KernelHandle {
         capabilities: Vec<Capability>,
     ) -> Result<(KernelHandle, mpsc::Receiver<HostRequest>), KernelError> {
         let settings = Arc::new(parts.settings.clone());
-        let (told_in, told) = mpsc::channel(settings.inbox_max.max(1));
+        let (commands_in, commands) = mpsc::channel(settings.inbox_max.max(1));
         let (goodbyes_in, goodbyes) = mpsc::unbounded_channel();
         let (asked_in, asked) = mpsc::channel(ASKED_MAX);
         let (ended_in, ended) = watch::channel(false);
         let (booted_in, booted) = oneshot::channel();
         // The engine derives ids from the nonce itself: the same nonce here would make the same ids again.
-        let sender =
-            KernelSender { told: told_in, mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())) };
+        let sender = KernelSender {
+            commands: commands_in,
+            mint: Arc::new(Mint::new(!parts.nonce, parts.clock.clone())),
+        };
         let counts = Arc::new(AtomicCounts::default());
         let conns = Arc::new(AtomicU64::new(1));
         let boot = Boot {
@@ -151,7 +153,7 @@ impl KernelHandle {
             sender: sender.clone(),
             counts: counts.clone(),
             conns: conns.clone(),
-            told,
+            commands,
             goodbyes,
             asked: asked_in,
             booted: booted_in,
@@ -185,7 +187,7 @@ impl KernelHandle {
             changed: Notify::new(),
         });
         let own_lines = lines_in.downgrade();
-        self.sender.tell(KernelCommand::Open { conn, by, lines: lines_in, account: account.clone() }).await?;
+        self.sender.send(KernelCommand::Open { conn, by, lines: lines_in, account: account.clone() }).await?;
         let sender = OsSender {
             conn,
             kernel: self.sender.clone(),
@@ -205,33 +207,34 @@ impl KernelHandle {
         come: Vec<Capability>,
     ) -> Result<Vec<CapabilityId>, ChangeError> {
         let (done, is_done) = oneshot::channel();
-        self.sender.tell(KernelCommand::Change { gone, come, done }).await?;
+        self.sender.send(KernelCommand::Change { gone, come, done }).await?;
         is_done.await.map_err(|_| KernelEnded)?
     }
 
     /// All capabilities of the start are installed: timers of the previous process may fire from now on. Further calls
     /// do nothing; [`KernelHandle::listen`] calls this, too.
     pub async fn begin(&self) -> Result<(), KernelEnded> {
-        self.sender.tell(KernelCommand::Begin).await
+        self.sender.send(KernelCommand::Begin).await
     }
 
     /// Accepts connections on the socket from now on.
     pub async fn listen(&self, listener: std::os::unix::net::UnixListener) -> Result<(), KernelEnded> {
         self.begin().await?;
-        self.sender.tell(KernelCommand::Listen { listener }).await?;
+        self.sender.send(KernelCommand::Listen { listener }).await?;
         // This command is behind `Listen` in the queue: once it is answered, the loop listens.
-        self.sender.look(|_| ()).await
+        self.sender.with_router(|_| ()).await
     }
 
     pub async fn view(&self) -> Result<KernelView, KernelEnded> {
-        let (counters, gauges) = self.sender.look(|router| (*router.counters(), router.gauges())).await?;
+        let (counters, gauges) =
+            self.sender.with_router(|router| (*router.counters(), router.gauges())).await?;
         Ok(KernelView { counters, gauges, shell: self.shared.counts.view() })
     }
 
     /// Stops the loop: new messages are answered with 503, and after `grace` so is every request that still waits.
     /// Returns when every answer is written and the thread has ended.
     pub async fn stop(&self, grace: Duration) {
-        if self.sender.tell(KernelCommand::Stop { grace }).await.is_ok() {
+        if self.sender.send(KernelCommand::Stop { grace }).await.is_ok() {
             self.ended().await;
         }
     }
@@ -251,7 +254,7 @@ struct Boot {
     sender: KernelSender,
     counts: Arc<AtomicCounts>,
     conns: Arc<AtomicU64>,
-    told: mpsc::Receiver<KernelCommand>,
+    commands: mpsc::Receiver<KernelCommand>,
     goodbyes: mpsc::UnboundedReceiver<ConnId>,
     asked: mpsc::Sender<HostRequest>,
     booted: oneshot::Sender<Result<(), KernelError>>,
@@ -270,7 +273,7 @@ impl Boot {
 
     /// Boots in the order of RFC 0032, section 15. The socket is accepted on when [`KernelHandle::listen`] is called.
     async fn boot(self) {
-        let Boot { parts, settings, capabilities, sender, counts, conns, told, goodbyes, asked, booted } =
+        let Boot { parts, settings, capabilities, sender, counts, conns, commands, goodbyes, asked, booted } =
             self;
         let clock = parts.clock;
         let (local_queue, conns, commits) = (LocalQueue::new(), Conns::new(conns), Commits::default());
@@ -300,18 +303,18 @@ impl Boot {
             sender.mint.clone(),
             counts.clone(),
             parts.check_token,
-            parts.watch.clone(),
+            parts.audit_hook.clone(),
         );
         let timers = Some(parts.timers);
         let mut shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
-        shell.behalf = Behalf { vouch: parts.vouch, watch: parts.watch };
+        shell.behalf = Behalf { check_sender: parts.check_sender, audit_hook: parts.audit_hook };
         let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
         let run = KernelThread {
             shell,
             local_queue,
             edge,
             clock,
-            told,
+            commands,
             goodbyes,
             accepting,
             stop_now_at,

@@ -15,7 +15,7 @@ use crate::clients::credentials::{self, CheckToken, Rights, TokenError};
 use crate::kernel_thread::counts::AtomicCounts;
 use crate::kernel_thread::inbox::Mint;
 use crate::kernel_thread::local_queue::LocalQueue;
-use crate::ndjson::wire::Wire;
+use crate::ndjson::writer::LineWriter;
 use crate::settings::KernelSettings;
 
 /// Bytes read at once, and handed to the loop before more is read.
@@ -33,7 +33,7 @@ pub(crate) struct EdgeParts {
     pub(super) mint: Arc<Mint>,
     pub(super) counts: Arc<AtomicCounts>,
     check_token: Option<CheckToken>,
-    watch: Option<AuditHook>,
+    audit_hook: Option<AuditHook>,
     buffers: RefCell<Vec<Box<[u8]>>>,
     open: Cell<usize>,
 }
@@ -73,7 +73,7 @@ impl Edge {
         mint: Arc<Mint>,
         counts: Arc<AtomicCounts>,
         check_token: Option<CheckToken>,
-        watch: Option<AuditHook>,
+        audit_hook: Option<AuditHook>,
     ) -> Edge {
         let (buffers, open) = (RefCell::default(), Cell::new(0));
         Edge(Rc::new(EdgeParts {
@@ -83,7 +83,7 @@ impl Edge {
             mint,
             counts,
             check_token,
-            watch,
+            audit_hook,
             buffers,
             open,
         }))
@@ -132,12 +132,12 @@ impl EdgeParts {
     }
 
     /// Answers a line that is not passed to the loop. `by` sent it.
-    pub(super) fn refuse(&self, wire: &Rc<Wire>, conn: ConnId, by: &By, refusal: OsRefusal) {
+    pub(super) fn refuse(&self, writer: &Rc<LineWriter>, conn: ConnId, by: &By, refusal: OsRefusal) {
         // A refused permission is worth a line in the log, a mistyped line is not.
-        match (refusal.code, &self.watch) {
-            (code @ (401 | 403), Some(watch)) => {
+        match (refusal.code, &self.audit_hook) {
+            (code @ (401 | 403), Some(hook)) => {
                 let what = refusal.ty.as_ref().map_or("a line", |ty| ty.as_str());
-                watch(&AuditEvent::Refused { by, code, what, why: &refusal.message });
+                hook(&AuditEvent::Refused { by, code, what, why: &refusal.message });
             }
             (401 | 403, None) => {
                 tracing::warn!(
@@ -152,8 +152,8 @@ impl EdgeParts {
         self.counts.refused_line();
         let (id, timestamp) = self.mint.stamp();
         let error = refusal.into_message(id, timestamp);
-        wire.put(|out| encode(&error, out));
-        self.conns.mark(wire);
+        writer.put(|out| encode(&error, out));
+        self.conns.mark(writer);
         self.local_queue.wake();
     }
 }

@@ -21,7 +21,7 @@ pub(super) fn syscall(
     let require_auth = settings.require_auth;
     let page_bytes = super::page_bytes(settings.line_bytes_max);
     Capability::new("Syscall", "The loop's own commands")
-        .place(HandlerPlace::Loop)
+        .place(HandlerPlace::Kernel)
         // The data comes back byte for byte, so nothing about it is checked.
         .open_query(
             "Syscall.Ping",
@@ -85,7 +85,7 @@ pub(super) fn syscall(
 /// `Syscall.Reload`, as a capability of its own: it takes a while, and other system calls must not wait for it.
 pub(super) fn reload(asked: mpsc::Sender<HostRequest>) -> Capability {
     Capability::new("Reload", "Reads the configuration again")
-        .place(HandlerPlace::Loop)
+        .place(HandlerPlace::Kernel)
         .command(RELOAD, "Reads tokens, certificate and capabilities again", json!({}), move |ctx, _| {
             let asked = asked.clone();
             async move {

@@ -20,7 +20,7 @@ struct Asks {
 
 pub(super) fn trace(line_bytes_max: usize) -> Capability {
     let page_bytes = super::page_bytes(line_bytes_max);
-    Capability::new("Trace", "What the loop saw lately").place(HandlerPlace::Loop).query(
+    Capability::new("Trace", "What the loop saw lately").place(HandlerPlace::Kernel).query(
         "Syscall.Trace",
         "The messages of a correlation, or those that followed from one message, oldest first",
         json!({
@@ -56,9 +56,9 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
     let after = asks.after.unwrap_or(0);
     // Capabilities, and clients that access control does not apply to, see records of all namespaces.
     let from = ctx.caller().and_then(|caller| caller.namespaces.clone());
-    let look =
+    let read =
         move |router: &millrace_router::Router| router.trace(&query, after, PAGE_RECORDS_MAX + 1, &from);
-    let found = ctx.kernel().look(look).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;
+    let found = ctx.kernel().with_router(read).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;
     let (mut records, mut bytes, mut next) = (Vec::new(), 0, None);
     for record in &found {
         let shown = shown(record);

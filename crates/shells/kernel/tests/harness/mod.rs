@@ -57,8 +57,8 @@ impl Harness {
             timers: Vec::new(),
             bus_feed: Some(feeds.bus_feed()),
             check_token: None,
-            vouch: None,
-            watch: None,
+            check_sender: None,
+            audit_hook: None,
             records: None,
         };
         more.push(bus(feeds));

@@ -190,7 +190,7 @@ impl ServerBusState {
             return;
         }
         let (shared, path) = (Arc::clone(self), format!("/topics/{topic}/groups/{group}"));
-        let asked = tokio::task::spawn_blocking(move || shared.http.ask(Method::DELETE, &path, "")).await;
+        let asked = tokio::task::spawn_blocking(move || shared.http.request(Method::DELETE, &path, "")).await;
         let reason = match asked {
             Ok(Ok(_)) => return,
             Ok(Err(failure)) => failure.message().unwrap_or_default().to_owned(),

@@ -63,7 +63,7 @@ impl<'a> MsgpackReader<'a> {
             _ => u32::from_be_bytes(self.fixed()?),
         };
         match marker {
-            0xc4..=0xc6 => Ok(Value::Bin(self.take(len)?.to_vec())),
+            0xc4..=0xc6 => Ok(Value::Bin(self.take_bytes(len)?.to_vec())),
             0xd9..=0xdb => self.str(len),
             0xdc | 0xdd => self.array(len, depth),
             _ => self.map(len, depth),
@@ -72,7 +72,7 @@ impl<'a> MsgpackReader<'a> {
 
     fn str(&mut self, len: u32) -> Result<Value, MsgPackError> {
         let at = self.at;
-        let text = std::str::from_utf8(self.take(len)?).map_err(|_| MsgPackError::Utf8 { at })?;
+        let text = std::str::from_utf8(self.take_bytes(len)?).map_err(|_| MsgPackError::Utf8 { at })?;
         Ok(Value::from(text))
     }
 
@@ -101,7 +101,7 @@ impl<'a> MsgpackReader<'a> {
         if u64::from(len) * bytes_each > left { Err(self.truncated()) } else { Ok(()) }
     }
 
-    fn take(&mut self, len: u32) -> Result<&'a [u8], MsgPackError> {
+    fn take_bytes(&mut self, len: u32) -> Result<&'a [u8], MsgPackError> {
         let end = usize::try_from(len).ok().and_then(|len| self.at.checked_add(len));
         let taken = end.and_then(|end| self.bytes.get(self.at..end)).ok_or_else(|| self.truncated())?;
         self.at += taken.len();

@@ -33,7 +33,7 @@ impl Driver {
     }
 
     fn turn(&mut self) -> Turned {
-        for command in self.inbox.take() {
+        for command in self.inbox.drain() {
             if !self.obey(command) {
                 return Turned::Stopped;
             }

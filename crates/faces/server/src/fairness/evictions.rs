@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use crate::access::LogLines;
-use crate::crowd::CallerKey;
+use crate::fairness::CallerKey;
 
 /// Why a connection was closed, or a request refused, to make room for others. A closed list, because it is the label
 /// of a metric.

@@ -24,7 +24,7 @@ pub(super) enum ConnectionEnd {
     Silent,
 }
 
-pub(crate) struct Wire {
+pub(crate) struct LineWriter {
     half: OwnedWriteHalf,
     out: RefCell<Out>,
     /// In the list of connections to be flushed.
@@ -50,9 +50,9 @@ struct Out {
     sent: usize,
 }
 
-impl Wire {
-    pub(super) fn new(half: OwnedWriteHalf, permits_max: usize, unsent_bytes_max: usize) -> Wire {
-        Wire {
+impl LineWriter {
+    pub(super) fn new(half: OwnedWriteHalf, permits_max: usize, unsent_bytes_max: usize) -> LineWriter {
+        LineWriter {
             half,
             out: RefCell::default(),
             marked: Cell::new(false),
@@ -153,7 +153,7 @@ impl Wire {
         }
     }
 
-    /// Writes what [`Wire::flush`] could not, until the connection has ended.
+    /// Writes what [`LineWriter::flush`] could not, until the connection has ended.
     pub(super) async fn run(&self, slow_reader: Duration) -> ConnectionEnd {
         loop {
             if self.failed.get() {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{Notify, watch};
 
-use crate::crowd::{CallerKey, EvictionReason, Evictions};
+use crate::fairness::{CallerKey, EvictionReason, Evictions};
 
 /// Which connection loses its seat when all are taken and one more arrives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ impl Seats {
     }
 
     /// Takes a seat, if need be that of another connection. Returns `None` if there is none for this caller.
-    pub(crate) fn take(self: &Arc<Seats>, caller: CallerKey) -> Option<Seat> {
+    pub(crate) fn claim(self: &Arc<Seats>, caller: CallerKey) -> Option<Seat> {
         let mut table = self.lock();
         let mut evicted = None;
         if table.taken.len() >= self.max {
@@ -162,8 +162,8 @@ mod tests {
     #[test]
     fn without_a_token_the_oldest_of_the_largest_crowd_goes() {
         let seats = seats(4, SeatRule::Oldest);
-        let alone = seats.take(caller(1)).unwrap();
-        let crowd: Vec<_> = (0..6).map(|_| seats.take(caller(2)).unwrap()).collect();
+        let alone = seats.claim(caller(1)).unwrap();
+        let crowd: Vec<_> = (0..6).map(|_| seats.claim(caller(2)).unwrap()).collect();
         let told: Vec<_> = crowd.iter().map(is_told).collect();
         assert_eq!(told, [true, true, true, false, false, false]);
         assert!(!is_told(&alone));
@@ -172,19 +172,19 @@ mod tests {
     #[test]
     fn a_caller_with_all_seats_gives_half_of_them_to_another_and_no_more() {
         let seats = seats(4, SeatRule::FairShare);
-        let first: Vec<_> = (0..4).map(|_| seats.take(caller(1)).unwrap()).collect();
-        assert!(seats.take(caller(1)).is_none(), "nobody has more than this caller");
-        let second: Vec<_> = (0..2).map(|_| seats.take(caller(2)).unwrap()).collect();
+        let first: Vec<_> = (0..4).map(|_| seats.claim(caller(1)).unwrap()).collect();
+        assert!(seats.claim(caller(1)).is_none(), "nobody has more than this caller");
+        let second: Vec<_> = (0..2).map(|_| seats.claim(caller(2)).unwrap()).collect();
         assert_eq!(first.iter().map(is_told).collect::<Vec<_>>(), [false, false, true, true]);
-        assert!(seats.take(caller(2)).is_none(), "they have the same now");
+        assert!(seats.claim(caller(2)).is_none(), "they have the same now");
         drop(second);
-        assert!(seats.take(caller(1)).is_some(), "seats come back");
+        assert!(seats.claim(caller(1)).is_some(), "seats come back");
     }
 
     #[test]
     fn the_end_of_all_is_waited_for_also_of_those_sent_away() {
         let seats = seats(1, SeatRule::Oldest);
-        let (first, second) = (seats.take(caller(1)).unwrap(), seats.take(caller(1)).unwrap());
+        let (first, second) = (seats.claim(caller(1)).unwrap(), seats.claim(caller(1)).unwrap());
         drop(second);
         assert!(seats.all_left().now_or_never().is_none());
         drop(first);

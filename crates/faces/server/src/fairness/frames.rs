@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Message;
 
-use crate::crowd::{CallerKey, EvictionReason, Evictions};
+use crate::fairness::{CallerKey, EvictionReason, Evictions};
 
 /// Bytes of an incomplete frame that a connection may hold without being accounted for.
 const FREE_BYTES: usize = 64 << 10;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-use crate::crowd::CallerKey;
-use crate::crowd::places::{Phase, Places};
+use crate::fairness::CallerKey;
+use crate::fairness::places::{Phase, Places};
 
 /// A request that waits for a place checks again after this long: a peer may have become slow meanwhile.
 const LOOK_AGAIN_MS: u64 = 100;

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-use crate::crowd::place::{BodyPace, ConnectionPlace, PlaceSignals};
-use crate::crowd::{CallerKey, EvictionReason, Evictions};
+use crate::fairness::place::{BodyPace, ConnectionPlace, PlaceSignals};
+use crate::fairness::{CallerKey, EvictionReason, Evictions};
 
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PlaceBounds {

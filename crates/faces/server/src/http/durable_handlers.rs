@@ -27,10 +27,10 @@ const FIGURES_MS: u64 = 5000;
 
 /// The figures of handlers for `/metrics`, as of the last read of the store. Clones share them.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Figures(Arc<Mutex<Looked>>);
+pub(crate) struct Figures(Arc<Mutex<FiguresCache>>);
 
 #[derive(Debug, Default)]
-struct Looked {
+struct FiguresCache {
     at: Option<Instant>,
     found: Arc<Vec<HandlerFigures>>,
     /// A read is in progress. Others use the known figures meanwhile, so that a slow read is not made twice at once.
@@ -44,18 +44,18 @@ pub(crate) struct HandlerFigures {
 }
 
 impl Figures {
-    fn lock(&self) -> MutexGuard<'_, Looked> {
+    fn lock(&self) -> MutexGuard<'_, FiguresCache> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the known figures as `Err` if they are fresh or being read, otherwise the right to read them.
     fn begin(&self) -> Result<ReadTurn, Arc<Vec<HandlerFigures>>> {
-        let mut looked = self.lock();
-        let fresh = looked.at.is_some_and(|at| at.elapsed() < Duration::from_millis(FIGURES_MS));
-        if fresh || looked.busy {
-            return Err(looked.found.clone());
+        let mut cache = self.lock();
+        let fresh = cache.at.is_some_and(|at| at.elapsed() < Duration::from_millis(FIGURES_MS));
+        if fresh || cache.busy {
+            return Err(cache.found.clone());
         }
-        looked.busy = true;
+        cache.busy = true;
         Ok(ReadTurn(self.clone()))
     }
 }
@@ -65,8 +65,8 @@ struct ReadTurn(Figures);
 
 impl ReadTurn {
     fn done(self, found: Vec<HandlerFigures>) {
-        let mut looked = self.0.lock();
-        (looked.at, looked.found) = (Some(Instant::now()), Arc::new(found));
+        let mut cache = self.0.lock();
+        (cache.at, cache.found) = (Some(Instant::now()), Arc::new(found));
     }
 }
 
@@ -86,7 +86,7 @@ impl App {
         let store = self.store.clone();
         // The read finishes, and its result is kept, even if the caller gives up waiting for it.
         let read = self.read(move |_| {
-            let found = look(&Admin::new(store), now).map_err(unreadable);
+            let found = read_figures(&Admin::new(store), now).map_err(unreadable);
             let found = found
                 .inspect_err(|error| tracing::warn!(%error, "/metrics cannot tell how handlers stand"))?;
             turn.done(found);
@@ -98,7 +98,7 @@ impl App {
     }
 }
 
-fn look(admin: &Admin, now: Timestamp) -> Result<Vec<HandlerFigures>, AdminError> {
+fn read_figures(admin: &Admin, now: Timestamp) -> Result<Vec<HandlerFigures>, AdminError> {
     let mut found = Vec::new();
     for namespace in admin.namespace_names()? {
         let views = admin.handlers(&namespace, now)?;
@@ -188,7 +188,7 @@ fn letter(row: DeadLetterRow) -> Option<HandlerLetter> {
     })
 }
 
-/// Which topics of a namespace somebody may read. Each topic is looked up once.
+/// Which topics of a namespace somebody may read. Each topic is cache up once.
 struct Readers<'a> {
     store: &'a dyn Store,
     namespace: &'a Namespace,

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::crowd::{CallerKey, ConnectionPlace};
+use crate::fairness::{CallerKey, ConnectionPlace};
 
 /// A body or page that waits for memory checks again after this long: a peer may have become slow meanwhile.
 const LOOK_AGAIN_MS: u64 = 100;
@@ -226,7 +226,7 @@ mod tests {
     use futures_util::FutureExt;
 
     use super::*;
-    use crate::crowd::{BodyPace, PlaceBounds, Places};
+    use crate::fairness::{BodyPace, PlaceBounds, Places};
 
     fn caller(last: u8) -> CallerKey {
         CallerKey::of_address([127, 0, 0, last].into())

@@ -8,7 +8,7 @@ use axum::http::HeaderMap;
 use millrace_bus::Request;
 use millrace_model::{EventBody, Headers, NewEvent, TRACEPARENT, TraceId};
 
-use crate::crowd::{CallerKey, ConnectionPlace};
+use crate::fairness::{CallerKey, ConnectionPlace};
 use crate::refusal::Refusal;
 
 /// Belongs to `traceparent`, and means nothing without it.
@@ -17,11 +17,11 @@ const TRACESTATE: &str = "tracestate";
 const VALUE_BYTES_MAX: usize = 512;
 
 tokio::task_local! {
-    static ASKER: Arc<Asker>;
+    static HTTP_REQUESTER: Arc<HttpRequester>;
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Asker {
+pub(crate) struct HttpRequester {
     pub(crate) peer: Option<SocketAddr>,
     /// Set by the gate (`access/gate.rs`).
     pub(crate) agent: OnceLock<String>,
@@ -34,18 +34,18 @@ pub(crate) struct Asker {
     tracestate: Option<String>,
 }
 
-impl Asker {
+impl HttpRequester {
     pub(crate) fn of(
         peer: Option<SocketAddr>,
         place: Option<Arc<ConnectionPlace>>,
         headers: &HeaderMap,
-    ) -> Asker {
+    ) -> HttpRequester {
         let text = |name| {
             let value = headers.get(name).and_then(|value| value.to_str().ok());
             value.filter(|text| (1..=VALUE_BYTES_MAX).contains(&text.len())).map(str::to_owned)
         };
         let traceparent = text(TRACEPARENT);
-        Asker {
+        HttpRequester {
             peer,
             agent: OnceLock::new(),
             place,
@@ -56,13 +56,13 @@ impl Asker {
         }
     }
 
-    pub(crate) async fn serve<T>(self: Arc<Asker>, serve: impl Future<Output = T>) -> T {
-        ASKER.scope(self, serve).await
+    pub(crate) async fn serve<T>(self: Arc<HttpRequester>, serve: impl Future<Output = T>) -> T {
+        HTTP_REQUESTER.scope(self, serve).await
     }
 
     /// Returns `None` outside of an HTTP request.
-    pub(crate) fn current() -> Option<Arc<Asker>> {
-        ASKER.try_with(Arc::clone).ok()
+    pub(crate) fn current() -> Option<Arc<HttpRequester>> {
+        HTTP_REQUESTER.try_with(Arc::clone).ok()
     }
 
     pub(crate) fn agent(&self) -> Option<&str> {
@@ -71,7 +71,7 @@ impl Asker {
 
     /// Waits for something the server is short of. Refuses the request if others need the connection's place meanwhile.
     pub(crate) async fn wait_for<T>(awaited: impl Future<Output = T>) -> Result<T, Refusal> {
-        match Asker::current().and_then(|asker| asker.place.clone()) {
+        match HttpRequester::current().and_then(|http_requester| http_requester.place.clone()) {
             Some(place) => place.wait_for(awaited).await.map_err(Refusal::from),
             None => Ok(awaited.await),
         }
@@ -79,13 +79,15 @@ impl Asker {
 
     /// Adds the request's trace headers to events that have none of their own.
     pub(crate) fn stamp(request: &mut Request) {
-        let Some(asker) = Asker::current() else { return };
-        let Some(traceparent) = asker.traceparent.as_deref() else { return };
+        let Some(http_requester) = HttpRequester::current() else { return };
+        let Some(traceparent) = http_requester.traceparent.as_deref() else { return };
         match request {
-            Request::Publish(publish) => stamp(&mut publish.event, traceparent, asker.tracestate.as_deref()),
+            Request::Publish(publish) => {
+                stamp(&mut publish.event, traceparent, http_requester.tracestate.as_deref())
+            }
             Request::PublishBatch(batch) => {
                 for event in &mut batch.events {
-                    stamp(event, traceparent, asker.tracestate.as_deref());
+                    stamp(event, traceparent, http_requester.tracestate.as_deref());
                 }
             }
             _ => {}
