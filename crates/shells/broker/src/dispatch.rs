@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_bus::{ConnId, Effect, Reply, ReplyTo, Token};
+use millrace_bus::{ConnId, Effect, Reply, ReplyTo};
 use millrace_model::Batch;
 use millrace_store::{ReadLimit, Retention};
 use tokio::sync::oneshot;
@@ -12,7 +12,7 @@ use crate::notes::Notes;
 use crate::outbox::{Item, Outbox, Pressure};
 use crate::readers::{Job, Jobs};
 use crate::schemas::Schemas;
-use crate::writer::Backlog;
+use crate::writer::{Backlog, Sender};
 
 /// Collects the effects of a turn and hands them over once at its end.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Dispatch {
     next_call: u64,
     stopped: Vec<oneshot::Sender<()>>,
     has_stopped: bool,
-    commits: Vec<(Token, Batch)>,
+    commits: Vec<(Sender, Batch)>,
     reads: Vec<Job>,
     /// Connections with staged items.
     touched: Vec<ConnId>,
@@ -101,7 +101,7 @@ impl Dispatch {
 
     pub(crate) fn effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Commit { token, batch } => self.commits.push((token, batch)),
+            Effect::Commit { token, batch } => self.commits.push((Sender::Engine(token), batch)),
             Effect::Read { token, stream, from, events_max, bytes_max } => {
                 self.reads.push(Job::Read {
                     token,
@@ -133,8 +133,13 @@ impl Dispatch {
 
     /// Hands everything over, to the writer first, because its sync takes longest.
     pub(crate) fn hand_over(&mut self, feedback: &mut Vec<Feedback>) {
-        self.backlog.push(&mut self.commits);
-        self.jobs.push(&mut self.reads);
+        if self.backlog.push(&mut self.commits).is_err() {
+            // The broker has ended or the store has failed; the engine has been told of a failure.
+            self.commits.clear();
+        }
+        if !self.reads.is_empty() {
+            self.jobs.push_all(self.reads.drain(..));
+        }
         for id in self.touched.drain(..) {
             let Some(conn) = self.conns.get_mut(&id) else { continue };
             match conn.outbox.fill(&mut conn.staged) {

@@ -8,17 +8,17 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_bus::Input;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
 use crate::handle::Ended;
 use crate::link::Asked;
 use crate::settings::BrokerSettings;
 use crate::workers;
-use crate::writer::Backlog;
+use crate::writer::{Backlog, requests_max};
 
 /// Inputs of a short turn, at most. A short turn runs before a commit that waits, because its result then joins the
 /// commit. Before a longer turn the commit is started first, and the other thread is woken for the turn. A short turn
@@ -161,7 +161,7 @@ impl Inbox {
     }
 
     fn short_turn(&self, queues: &mut Queues, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
-        let requests_max = backlog.requests_max(settings);
+        let requests_max = requests_max(backlog, settings);
         let short = queues.requests.len().max(queues.completions.len()) <= SHORT_TURN;
         (!queues.deciding && !queues.ended && short && requests_max > 0)
             .then(|| self.take(queues, requests_max))
@@ -253,9 +253,7 @@ impl Inbox {
                 until = until.min(queues.maintenance_at).min(queues.commit_at.unwrap_or(until));
             }
             queues.idle_until.push(until);
-            let wait = until.saturating_duration_since(now);
-            let woken = self.wake.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner);
-            queues = woken.0;
+            self.wake.wait_until(&mut queues, until);
             // If two threads sleep until the same time, it does not matter which one is removed.
             if let Some(own) = queues.idle_until.iter().position(|sleeper| *sleeper == until) {
                 queues.idle_until.swap_remove(own);
@@ -284,7 +282,7 @@ impl Inbox {
             queues.writing |= can_write;
             return Some(if can_write { Job::Commit } else { Job::End });
         }
-        let requests_max = backlog.requests_max(settings);
+        let requests_max = requests_max(backlog, settings);
         let asked = requests_max > 0 && !queues.requests.is_empty();
         let turn = asked || now >= queues.decide_at || !queues.completions.is_empty();
         let long = queues.requests.len().max(queues.completions.len()) > SHORT_TURN;
@@ -329,7 +327,7 @@ impl Inbox {
     /// thread decides, because that thread looks for maintenance afterwards: waking a thread only to set another alarm costs
     /// as much as a turn.
     fn share(&self, queues: MutexGuard<'_, Queues>, backlog: &Backlog, settings: &BrokerSettings) {
-        let asked = !queues.requests.is_empty() && backlog.requests_max(settings) > 0;
+        let asked = !queues.requests.is_empty() && requests_max(backlog, settings) > 0;
         let turn = !queues.deciding && (asked || !queues.completions.is_empty());
         let first = queues.idle_until.iter().min();
         let late = first.is_some_and(|first| {
@@ -398,8 +396,7 @@ impl Inbox {
         self.requests_waiting.load(Ordering::Relaxed)
     }
 
-    /// The queues are consistent after every statement, so poisoning by a panic can be ignored.
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 }

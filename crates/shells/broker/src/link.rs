@@ -24,9 +24,11 @@ pub(crate) enum Asked {
     Stop { stopped: oneshot::Sender<()> },
 }
 
+/// Bytes that take one unit of the inbox's room.
+pub(crate) const UNIT_BYTES: usize = 1024;
+
 /// How many units of the inbox's room a request takes.
 pub(crate) fn units(request: &Request) -> u32 {
-    const UNIT_BYTES: usize = 1024;
     let bytes = match request {
         Request::Publish(publish) => publish.event.body.bytes(),
         Request::PublishBatch(batch) => batch.events.iter().map(|event| event.body.bytes()).sum(),

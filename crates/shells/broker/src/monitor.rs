@@ -3,11 +3,12 @@
 //! The monitor waits for neither the engine nor the writer, so it can report when they hang. Edges read its findings
 //! from [`Health`]; the age of a commit is computed there and needs no thread at all.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bus::Input;
 use millrace_store::{DiskUse, Store};
+use parking_lot::{Condvar, Mutex};
 
 use crate::health::Health;
 use crate::inbox::Inbox;
@@ -51,15 +52,14 @@ impl Control {
     }
 
     fn tell(&self, tell: impl FnOnce(&mut Told)) {
-        tell(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+        tell(&mut self.told.lock());
         self.changed.notify_all();
     }
 
     /// Waits for the next check. Returns true at the end.
     fn wait(&self, wait: Duration) -> bool {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(told, wait, |told| !told.look && !told.end);
-        let mut told = waited.unwrap_or_else(PoisonError::into_inner).0;
+        let mut told = self.told.lock();
+        self.changed.wait_while_for(&mut told, |told| !told.look && !told.end, wait);
         told.look = false;
         told.end
     }

@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use millrace_bus::{BusError, Reply};
 use millrace_model::{Event, Group};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::metrics::Metrics;
@@ -212,7 +213,7 @@ impl Outbox {
 
     /// The state is consistent whenever the lock is released, so poisoning by a panic can be ignored.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

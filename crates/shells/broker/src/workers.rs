@@ -14,8 +14,10 @@
 //! The task of an edge that brings a request is awake as well, so it helps: if no thread is running the engine, it runs
 //! a short turn inline, and if both threads sleep it also commits the result. The workers do everything else.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use millrace_shell::Wrote;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
@@ -23,7 +25,7 @@ use crate::handle::{Ended, Shared};
 use crate::inbox::{Inbox, Job, Turn};
 use crate::link::Asked;
 use crate::owner::Owner;
-use crate::writer::{Writer, Wrote};
+use crate::writer::Writer;
 
 /// Two are enough: one waits for the disk, one decides.
 pub(crate) const THREADS: usize = 2;
@@ -46,7 +48,7 @@ impl Workers {
                 Job::Decide(turn) => self.decide(turn),
                 Job::Commit => {
                     match self.writer.commit_queued() {
-                        Wrote::Done => inbox.wrote(),
+                        Wrote::Done(_) => inbox.wrote(),
                         Wrote::Again(at) => inbox.wrote_nothing(at),
                         // Stays marked as writing, because the store has failed: no thread writes any more.
                         Wrote::Never => {}
@@ -83,7 +85,7 @@ impl Workers {
             return;
         }
         match block_in_place(|| self.writer.commit_queued()) {
-            Wrote::Done => {
+            Wrote::Done(_) => {
                 if let Some(turn) = inbox.wrote_alone(backlog, settings) {
                     self.decide(turn);
                 }
@@ -107,7 +109,7 @@ impl Workers {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Box<Owner>>> {
-        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owner.lock()
     }
 }
 

@@ -35,7 +35,6 @@ pub use child::{
 pub use clients::credentials::{CheckToken, Credentials, Rights, TokenError, Vouch, shown_token};
 pub use clients::remote::{OsReceiver, OsSender};
 pub use clients::watch::{Seen, Watch};
-pub use loop_thread::commits::Commit;
 pub use loop_thread::counts::ShellCounts;
 pub use loop_thread::inbox::{Ended, RouterHandle};
 pub use loop_thread::start::{Asked, LoopError, LoopHandle, LoopParts, LoopView};

@@ -16,7 +16,7 @@ async fn started(settings: LoopSettings, capabilities: Vec<Capability>) -> LoopH
         nonce: 7,
         clock: millrace_broker::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
         runtime: Handle::current(),
-        commit: None,
+        rows: None,
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,

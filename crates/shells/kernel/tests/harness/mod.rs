@@ -53,7 +53,7 @@ impl Harness {
             nonce: 7,
             clock: millrace_broker::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
             runtime: Handle::current(),
-            commit: None,
+            rows: None,
             timers: Vec::new(),
             bus_feed: Some(feeds.bus_feed()),
             check_token: None,
