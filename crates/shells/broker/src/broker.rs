@@ -17,11 +17,11 @@ use crate::dispatch::Dispatch;
 use crate::handle::{Handle, Shared};
 use crate::health::Health;
 use crate::inbox::Inbox;
-use crate::link::Asked;
+use crate::link::Command;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor};
 use crate::owner::Owner;
-use crate::readers::{Jobs, Reader};
+use crate::readers::{ReadQueue, Reader};
 use crate::settings::BrokerSettings;
 use crate::watcher::NewsWatcher;
 use crate::workers::{self, Workers};
@@ -57,7 +57,7 @@ pub enum StopOutcome {
 #[derive(Debug)]
 pub struct Broker {
     shared: Arc<Shared>,
-    jobs: Arc<Jobs>,
+    jobs: Arc<ReadQueue>,
     monitor: Arc<monitor::Control>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -92,7 +92,7 @@ impl Broker {
             ended: watch::Sender::new(false),
             settings,
         });
-        let jobs = Arc::new(Jobs::default());
+        let jobs = Arc::new(ReadQueue::default());
         let monitor = Arc::default();
         let mut broker = Broker { shared: shared.clone(), jobs: jobs.clone(), monitor, threads: Vec::new() };
         let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes, shared.schemas.clone());
@@ -165,7 +165,7 @@ impl Broker {
     pub async fn stop(&self, grace: Duration) -> StopOutcome {
         self.shared.health.set_stopping();
         let (stopped, has_stopped) = oneshot::channel();
-        if self.shared.inbox.tell(Asked::Stop { stopped }).is_err() {
+        if self.shared.inbox.tell(Command::Stop { stopped }).is_err() {
             return StopOutcome::CutShort;
         }
         let written = async {

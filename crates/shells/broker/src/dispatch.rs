@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use crate::notes::Notes;
 use crate::outbox::{Item, Outbox, Pressure};
-use crate::readers::{Job, Jobs};
+use crate::readers::{ReadJob, ReadQueue};
 use crate::schemas::Schemas;
 use crate::writer::{Backlog, Sender};
 
@@ -18,7 +18,7 @@ use crate::writer::{Backlog, Sender};
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     backlog: Arc<Backlog>,
-    jobs: Arc<Jobs>,
+    jobs: Arc<ReadQueue>,
     notes: Notes,
     schemas: Arc<Schemas>,
     conns: HashMap<ConnId, Conn>,
@@ -27,7 +27,7 @@ pub(crate) struct Dispatch {
     stopped: Vec<oneshot::Sender<()>>,
     has_stopped: bool,
     commits: Vec<(Sender, Batch)>,
-    reads: Vec<Job>,
+    reads: Vec<ReadJob>,
     /// Connections with staged items.
     touched: Vec<ConnId>,
 }
@@ -48,7 +48,7 @@ pub(crate) enum Feedback {
 impl Dispatch {
     pub(crate) fn new(
         backlog: Arc<Backlog>,
-        jobs: Arc<Jobs>,
+        jobs: Arc<ReadQueue>,
         notes: Notes,
         schemas: Arc<Schemas>,
     ) -> Dispatch {
@@ -103,23 +103,25 @@ impl Dispatch {
         match effect {
             Effect::Commit { token, batch } => self.commits.push((Sender::Engine(token), batch)),
             Effect::Read { token, stream, from, events_max, bytes_max } => {
-                self.reads.push(Job::Read {
+                self.reads.push(ReadJob::Read {
                     token,
                     stream,
                     from,
                     limit: ReadLimit { events_max, bytes_max },
                 });
             }
-            Effect::Seek { token, streams, ts } => self.reads.push(Job::Seek { token, streams, ts }),
+            Effect::Seek { token, streams, ts } => self.reads.push(ReadJob::Seek { token, streams, ts }),
             Effect::FindStart { token, stream, older_than, bytes_max } => {
                 let rule = Retention { older_than, bytes_max };
-                self.reads.push(Job::FindStart { token, stream, rule });
+                self.reads.push(ReadJob::FindStart { token, stream, rule });
             }
             Effect::ScanDue { token, waits, rows_max } => {
-                self.reads.push(Job::ScanDue { token, waits, rows_max });
+                self.reads.push(ReadJob::ScanDue { token, waits, rows_max });
             }
-            Effect::ReadTopic { token, topic } => self.reads.push(Job::ReadTopic { token, topic }),
-            Effect::CheckRetained { token, check } => self.reads.push(Job::CheckRetained { token, check }),
+            Effect::ReadTopic { token, topic } => self.reads.push(ReadJob::ReadTopic { token, topic }),
+            Effect::CheckRetained { token, check } => {
+                self.reads.push(ReadJob::CheckRetained { token, check })
+            }
             Effect::SchemaInForce { topic, schema } => self.schemas.set(topic, schema),
             Effect::Reply { to, reply } => self.reply(to, reply),
             Effect::Deliver { conn, group, event, attempts } => {

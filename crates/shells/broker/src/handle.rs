@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::health::Health;
 use crate::inbox::Inbox;
-use crate::link::{Asked, Link, UNIT_BYTES, units};
+use crate::link::{Command, Link, UNIT_BYTES, units};
 use crate::metrics::{self, Metrics, ShellView};
 use crate::notes::NotesEnd;
 use crate::outbox::Outbox;
@@ -99,8 +99,8 @@ impl Handle {
         let units = units(&request);
         let checked = self.shared.schemas.check(&request).await;
         self.shared.inbox.reserve(units).await?;
-        let asked = std::iter::once((Asked::Call { answer, by, request, checked }, units));
-        workers::ask(&self.shared, asked, self.may_commit)?;
+        let command = std::iter::once((Command::Call { answer, by, request, checked }, units));
+        workers::hand_over(&self.shared, command, self.may_commit)?;
         Ok(Call(reply))
     }
 

@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::{boot, watcher};
 
 #[derive(Debug)]
-pub(crate) enum Job {
+pub(crate) enum ReadJob {
     Read { token: Token, stream: Stream, from: Offset, limit: ReadLimit },
     Seek { token: Token, streams: Vec<Stream>, ts: Timestamp },
     FindStart { token: Token, stream: Stream, rule: Retention },
@@ -28,11 +28,11 @@ pub(crate) enum Job {
     CheckRetained { token: Token, check: RetainedCheck },
 }
 
-pub(crate) type Jobs = WorkQueue<Job>;
+pub(crate) type ReadQueue = WorkQueue<ReadJob>;
 
 pub(crate) struct Reader {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) jobs: Arc<ReadQueue>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) metrics: Arc<Metrics>,
 }
@@ -43,29 +43,29 @@ impl Reader {
             self.metrics.reads_waiting.store(self.jobs.len() as u64, Relaxed);
             self.metrics.reads.fetch_add(1, Relaxed);
             let input = match job {
-                Job::Read { token, stream, from, limit } => Input::Page {
+                ReadJob::Read { token, stream, from, limit } => Input::Page {
                     token,
                     page: self.answer(&format_args!("reading {stream} from {from}"), || {
                         self.page(&stream, from, limit)
                     }),
                 },
-                Job::Seek { token, streams, ts } => {
+                ReadJob::Seek { token, streams, ts } => {
                     let seek = || streams.iter().map(|stream| self.store.seek(stream, ts)).collect();
                     Input::Found { token, offsets: self.answer(&"seeking a time", seek) }
                 }
-                Job::FindStart { token, stream, rule } => {
+                ReadJob::FindStart { token, stream, rule } => {
                     let find = || Ok(vec![self.store.retention_start(&stream, rule)?]);
                     Input::Found { token, offsets: self.answer(&format_args!("retention of {stream}"), find) }
                 }
-                Job::ScanDue { token, waits, rows_max } => {
+                ReadJob::ScanDue { token, waits, rows_max } => {
                     let rows = self.answer(&"delayed events", || self.due(waits, rows_max));
                     Input::DueRows { token, rows }
                 }
-                Job::ReadTopic { token, topic } => {
+                ReadJob::ReadTopic { token, topic } => {
                     let found = self.answer(&format_args!("looking up {topic}"), || self.topic(&topic));
                     Input::TopicRead { token, found }
                 }
-                Job::CheckRetained { token, check } => {
+                ReadJob::CheckRetained { token, check } => {
                     let what = format_args!("comparing retained events with a new schema");
                     Input::RetainedChecked { token, outcome: self.answer(&what, || self.retained(&check)) }
                 }

@@ -22,7 +22,7 @@ impl RowCommits for Shared {
         }
         let pushed = self.backlog.push(&mut vec![(Sender::RowWriter(reply), batch)]);
         pushed.map_err(|error| RowWriteError::StorageFailed(error.to_string()))?;
-        self.inbox.leave(&self.backlog, &self.settings);
+        self.inbox.wake_for_the_rest(&self.backlog, &self.settings);
         Ok(())
     }
 

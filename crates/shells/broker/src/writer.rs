@@ -121,7 +121,7 @@ impl Writer {
         match watcher.poll(&*self.group.store) {
             Ok(None) => {}
             Ok(Some(News { reaches, delayed })) => {
-                self.group.receiver.inbox.complete_own([Input::Elsewhere { reaches, delayed }]);
+                self.group.receiver.inbox.complete_from_writer([Input::Elsewhere { reaches, delayed }]);
             }
             Err(error) => {
                 tracing::warn!(%error, "what others committed could not be read, it will be tried again");
@@ -137,10 +137,10 @@ impl CommitReceiver for Receiver {
         let events = commit.batches.iter().map(appends).sum();
         self.metrics.committed(commit.batches.len(), events, commit.took);
         if self.health.add_committed(commit.bytes as u64) {
-            self.monitor.look();
+            self.monitor.check();
         }
         let outcomes = commit.replies.into_iter().zip(commit.outcomes);
-        self.inbox.complete_own(outcomes.filter_map(|(sender, outcome)| match sender {
+        self.inbox.complete_from_writer(outcomes.filter_map(|(sender, outcome)| match sender {
             Sender::Engine(token) => Some(Input::Committed { token, outcome }),
             Sender::RowWriter(reply) => {
                 reply.committed(&outcome);
@@ -152,7 +152,7 @@ impl CommitReceiver for Receiver {
     fn refused(&self, sender: Sender, error: StoreError) {
         match (sender, error) {
             (Sender::Engine(token), StoreError::TooLarge { bytes, .. }) => {
-                self.inbox.complete_own([Input::TooLarge { token, bytes }]);
+                self.inbox.complete_from_writer([Input::TooLarge { token, bytes }]);
             }
             (Sender::Engine(_), error) => {
                 // The engine's batches are refused for their size only: any other reason is a failure.
