@@ -64,6 +64,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Guests, "zabi", Kind::Plain),
     room(Floor::Guests, "zi", Kind::Plain),
     room(Floor::Guests, "wasm", Kind::Plain),
+    room(Floor::Guests, "child", Kind::Plain),
     room(Floor::Guests, "sandbox", Kind::Plain),
     room(Floor::Faces, "macros", Kind::Plain),
     room(Floor::Faces, "millrace", Kind::Plain),

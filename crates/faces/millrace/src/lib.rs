@@ -44,7 +44,7 @@
 //! Not in this crate: the server and its protocol (`millrace serve`), and the server's client (`millrace-client`).
 //!
 //! This crate only re-exports names. They are defined in `millrace-session` and `millrace-macros`; the CQRS loop in
-//! [`os`] is in `millrace-kernel`, sandboxed programs (feature `wasm`) are in `millrace-wasm`.
+//! [`os`] is in `millrace-kernel` and `millrace-child`, sandboxed programs (feature `wasm`) are in `millrace-wasm`.
 
 /// ```
 /// use millrace::{Event, IntoOutgoing};
@@ -195,10 +195,13 @@ pub use millrace_session::{
 /// `os`, which is on by default.
 #[cfg(feature = "os")]
 pub mod os {
+    pub use millrace_child::{
+        Child, ChildError, ChildLimits, ChildSettings, Children, Guard, become_guarded,
+    };
     pub use millrace_kernel::{
-        BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
-        Children, Context, Guard, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault,
-        OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketFile, become_guarded, default_path,
+        BusTopic, Capability, CapabilityError, ChangeError, Context, JsonText, LoopError, LoopHandle,
+        LoopParts, LoopSettings, OsFault, OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketFile,
+        default_path,
     };
 }
 

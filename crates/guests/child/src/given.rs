@@ -13,12 +13,12 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use millrace_kernel::{Delivery, Port};
 use millrace_model::{OsFault, OsId, OsKind, OsMessage, OsType};
 use tokio::time::Instant;
 
-use crate::capabilities::port::{Delivery, Port};
-use crate::child::in_progress::{InProgress, fault_of};
-use crate::child::settings::ChildLimits;
+use crate::in_progress::{InProgress, fault_of};
+use crate::settings::ChildLimits;
 
 /// Ids of plain events (those of no durable timer) that are kept, so that a reply to such an event is not taken for a
 /// fault.
@@ -51,7 +51,7 @@ struct TimerEvents {
 }
 
 #[derive(Debug)]
-pub(super) struct GivenEvents {
+pub(crate) struct GivenEvents {
     timers: BTreeMap<OsType, TimerEvents>,
     /// The newest plain events: at most twice `ahead_bytes` of them. Older ones have been read and are no longer in the
     /// child's buffer.
@@ -63,7 +63,7 @@ pub(super) struct GivenEvents {
 }
 
 impl GivenEvents {
-    pub(super) fn new(limits: &ChildLimits) -> GivenEvents {
+    pub(crate) fn new(limits: &ChildLimits) -> GivenEvents {
         GivenEvents {
             timers: BTreeMap::new(),
             plain: VecDeque::new(),
@@ -76,7 +76,7 @@ impl GivenEvents {
 
     /// An event was written to the child's pipe. The last event before a pause stays open in the engine, so that a
     /// capability that is to be removed stays until the child has finished with it.
-    pub(super) fn wrote(&mut self, port: &Port, hand: InProgress) {
+    pub(crate) fn wrote(&mut self, port: &Port, hand: InProgress) {
         let InProgress { delivery, end, .. } = hand;
         let now = Instant::now();
         let given = Given { end, read_at: None, written_at: now, open: true, delivery };
@@ -112,13 +112,13 @@ impl GivenEvents {
     }
 
     /// The most plain events that the child may have read and not begun.
-    pub(super) fn ahead(&self) -> u32 {
+    pub(crate) fn ahead(&self) -> u32 {
         u32::try_from(self.plain.len()).unwrap_or(u32::MAX)
     }
 
     /// The child has answered the message that ends at byte `end`. A child handles one message after another, so it has
     /// finished with the plain events before.
-    pub(super) fn answered(&mut self, port: &Port, end: u64) {
+    pub(crate) fn answered(&mut self, port: &Port, end: u64) {
         while self.plain.front().is_some_and(|oldest| oldest.end <= end) {
             let Some(oldest) = self.plain.pop_front() else { break };
             if oldest.open {
@@ -128,7 +128,7 @@ impl GivenEvents {
     }
 
     /// Whether an outcome is about an event that the child was given; if so, finishes that event.
-    pub(super) fn is_answered_by(&mut self, port: &Port, outcome: &OsMessage) -> bool {
+    pub(crate) fn is_answered_by(&mut self, port: &Port, outcome: &OsMessage) -> bool {
         let Some(cause) = &outcome.metadata.causation else { return false };
         let is_it = |given: &Given| given.delivery.message.metadata.id == *cause;
         for of_type in self.timers.values_mut() {
@@ -150,13 +150,13 @@ impl GivenEvents {
     }
 
     /// The child has replied to an event of this type that it was given alone.
-    pub(super) fn replied(&mut self, ty: &OsType) {
+    pub(crate) fn replied(&mut self, ty: &OsType) {
         self.timers.entry(ty.clone()).or_default().replied();
     }
 
     /// When the next event counts as finished, or when the pipe is to be checked: a few times within the time of an
     /// event.
-    pub(super) fn until(&self) -> Option<Instant> {
+    pub(crate) fn until(&self) -> Option<Instant> {
         let fronts = self.timers.values().filter_map(|of_type| Some((of_type.events.front()?, of_type)));
         let timers = fronts.map(|(given, of_type)| of_type.start(given).map(|start| start + self.event_time));
         let plain = self.plain.back().filter(|last| last.open);
@@ -166,7 +166,7 @@ impl GivenEvents {
     }
 
     /// Called with the number of bytes that the child has read. Finishes the events whose time has passed.
-    pub(super) fn look(&mut self, port: &Port, read: u64) {
+    pub(crate) fn look(&mut self, port: &Port, read: u64) {
         let now = Instant::now();
         self.looked_at = now;
         let is_over = |start: Option<Instant>| start.is_some_and(|start| start + self.event_time <= now);
@@ -192,7 +192,7 @@ impl GivenEvents {
     }
 
     /// The child has ended by itself when it was told to: it has read and finished everything.
-    pub(super) fn finished(self, port: &Port) {
+    pub(crate) fn finished(self, port: &Port) {
         for given in self.all().filter(|given| given.open) {
             port.done(given.delivery.id, Ok(()));
         }
@@ -200,7 +200,7 @@ impl GivenEvents {
 
     /// The child was killed because it did not end. Events of durable timers are given back for its successor. Other
     /// events are not given to the successor: they were checked against the manifest of this child.
-    pub(super) fn give_back(self, port: &Port, read: u64, in_progress: Option<InProgress>) {
+    pub(crate) fn give_back(self, port: &Port, read: u64, in_progress: Option<InProgress>) {
         let (ahead, time) = (self.ahead_bytes, self.event_time);
         let in_progress = in_progress.map(Given::in_progress);
         let mut lost = 0;
@@ -233,7 +233,7 @@ impl GivenEvents {
     /// ever.
     ///
     /// Returns the number of suspects.
-    pub(super) fn for_next_life(
+    pub(crate) fn for_next_life(
         self,
         port: &Port,
         read: u64,

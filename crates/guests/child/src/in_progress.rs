@@ -1,25 +1,23 @@
 //! The message that a child is handling (`InProgress`): there is at most one at a time.
 
+use millrace_kernel::{Delivery, Port};
 use millrace_model::{OsFault, OsId, OsKind, OsMessage};
 use serde::Deserialize;
 use tokio::time::Instant;
 
-use crate::builtin::BUS_MESSAGE;
-use crate::capabilities::port::{Delivery, Port};
-
 #[derive(Debug)]
-pub(super) struct InProgress {
-    pub(super) delivery: Delivery,
+pub(crate) struct InProgress {
+    pub(crate) delivery: Delivery,
     /// Position of the end of this message in the bytes written to the child.
-    pub(super) end: u64,
-    pub(super) ends: Ends,
+    pub(crate) end: u64,
+    pub(crate) ends: Ends,
     /// When the child is not waited for any longer.
-    pub(super) until: Option<Instant>,
+    pub(crate) until: Option<Instant>,
 }
 
 /// The condition that finishes the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(crate) enum Ends {
     /// An event: finished when it was written.
     Written,
     /// A suspect (see `given.rs`), an event of a durable timer during which the child may have ended before: finished
@@ -33,7 +31,7 @@ pub(super) enum Ends {
 
 impl InProgress {
     /// `until` is for messages that must be answered, `alone_until` for an event that is given alone.
-    pub(super) fn new(
+    pub(crate) fn new(
         delivery: &Delivery,
         end: u64,
         until: Option<Instant>,
@@ -42,7 +40,7 @@ impl InProgress {
         let message = &delivery.message;
         let ends = match message.kind {
             OsKind::Command | OsKind::Query => Ends::Outcome,
-            OsKind::Event if message.ty.as_str() == BUS_MESSAGE => Ends::Settled,
+            OsKind::Event if delivery.is_bus_event() => Ends::Settled,
             _ if delivery.suspect.is_some() => Ends::Alone,
             _ => Ends::Written,
         };
@@ -54,25 +52,25 @@ impl InProgress {
         InProgress { delivery: delivery.clone(), end, ends, until }
     }
 
-    pub(super) fn id(&self) -> &OsId {
+    pub(crate) fn id(&self) -> &OsId {
         &self.delivery.message.metadata.id
     }
 
-    pub(super) fn is_alone(&self) -> bool {
+    pub(crate) fn is_alone(&self) -> bool {
         self.ends == Ends::Alone
     }
 
     /// An event that only the child has, and of which nobody awaits an outcome.
-    pub(super) fn is_event(&self) -> bool {
+    pub(crate) fn is_event(&self) -> bool {
         matches!(self.ends, Ends::Written | Ends::Alone)
     }
 
     /// Whether this outcome is about this message.
-    pub(super) fn is_answered_by(&self, outcome: &OsMessage) -> bool {
+    pub(crate) fn is_answered_by(&self, outcome: &OsMessage) -> bool {
         self.ends != Ends::Written && outcome.metadata.causation.as_ref() == Some(self.id())
     }
 
-    pub(super) fn finish(self, port: &Port, outcome: OsMessage) {
+    pub(crate) fn finish(self, port: &Port, outcome: OsMessage) {
         let delivery = self.delivery.id;
         match (self.ends, outcome.kind) {
             (Ends::Settled | Ends::Alone, OsKind::Error) => port.done(delivery, Err(fault_of(&outcome))),
@@ -85,12 +83,12 @@ impl InProgress {
     }
 
     /// Ends the message with `fault`, because the child will not answer it.
-    pub(super) fn fail(self, port: &Port, fault: OsFault) {
+    pub(crate) fn fail(self, port: &Port, fault: OsFault) {
         port.done(self.delivery.id, Err(fault));
     }
 
     /// Fills in causation and correlation that the child left out.
-    pub(super) fn lend(&self, message: &mut OsMessage) {
+    pub(crate) fn lend(&self, message: &mut OsMessage) {
         let metadata = &mut message.metadata;
         if metadata.causation.is_none() {
             metadata.causation = Some(self.id().clone());
@@ -101,7 +99,7 @@ impl InProgress {
     }
 }
 
-pub(super) fn fault_of(error: &OsMessage) -> OsFault {
+pub(crate) fn fault_of(error: &OsMessage) -> OsFault {
     #[derive(Deserialize)]
     struct Data {
         code: Option<u16>,

@@ -3,16 +3,16 @@
 use std::io;
 use std::time::Duration;
 
+use millrace_kernel::Capability;
 use millrace_router::{MANIFEST_BYTES_MAX, Manifest, ManifestError};
 use millrace_wire::os::{Line, LineSplitter};
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStdout;
 
-use crate::capabilities::capability::{Capability, Declared};
-use crate::child::guard;
-use crate::child::process::{Pipes, Process};
-use crate::child::settings::{ChildLimits, ChildSettings};
-use crate::child::supervise;
+use crate::guard;
+use crate::process::{Pipes, Process};
+use crate::settings::{ChildLimits, ChildSettings};
+use crate::supervise;
 
 /// Time for a child that has closed its stdout to end.
 const END_MS: u64 = 500;
@@ -50,9 +50,9 @@ pub enum StartError {
 pub struct Child {
     settings: ChildSettings,
     limits: ChildLimits,
-    pub(super) manifest: Manifest,
-    pub(super) process: Process,
-    pub(super) pipes: Pipes,
+    pub(crate) manifest: Manifest,
+    pub(crate) process: Process,
+    pub(crate) pipes: Pipes,
 }
 
 impl Child {
@@ -67,22 +67,9 @@ impl Child {
     pub fn into_capability(self) -> Capability {
         let Child { settings, limits, manifest, process, pipes } = self;
         let known = manifest.clone();
-        let mut capability = Capability::actor(&manifest.name, &manifest.description, move |port| {
+        Capability::of_manifest(manifest, move |port| {
             Box::pin(supervise::run(port, settings, limits, known, process, pipes))
-        });
-        let declared = |branch: &millrace_router::Branch| Declared {
-            kind: branch.kind,
-            ty: branch.ty.to_string(),
-            description: branch.description.clone(),
-            data: Some(branch.data.document().clone()),
-            checked: true,
-            output: Some(branch.output.document().clone()),
-        };
-        capability.inbound = manifest.inbound.iter().map(declared).collect();
-        capability.outbound = manifest.outbound.map(|outbound| outbound.iter().map(declared).collect());
-        capability.subscribes = manifest.subscribes.iter().map(ToString::to_string).collect();
-        capability.bus = manifest.bus;
-        capability
+        })
     }
 }
 
@@ -147,7 +134,7 @@ async fn first_line(stdout: &mut ChildStdout) -> First {
 }
 
 /// Starts the child again after it ended: its manifest must be the same as before.
-pub(super) async fn again(
+pub(crate) async fn again(
     settings: &ChildSettings,
     limits: &ChildLimits,
     known: &Manifest,

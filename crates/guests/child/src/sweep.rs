@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The name of the mark in the environment. The name does not begin with `MILLRACE_`, because those variables are
 /// settings.
-pub(super) const MARK: &str = "CHILD_OF_MILLRACE";
+pub(crate) const MARK: &str = "CHILD_OF_MILLRACE";
 
 /// A mark that no other child has, of this server or of another one.
-pub(super) fn new_mark() -> String {
+pub(crate) fn new_mark() -> String {
     static CHILDREN: AtomicU64 = AtomicU64::new(0);
     static START: std::sync::OnceLock<u128> = std::sync::OnceLock::new();
     let start = START.get_or_init(|| std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_nanos()));
@@ -24,7 +24,7 @@ pub(super) fn new_mark() -> String {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) fn end_all(mark: &str) {
+pub(crate) fn end_all(mark: &str) {
     use rustix::process::{Pid, Signal, kill_process};
 
     /// Processes that are found may start others meanwhile; the next round finds those.
@@ -56,4 +56,4 @@ fn processes() -> Vec<i32> {
 }
 
 #[cfg(not(target_os = "linux"))]
-pub(super) fn end_all(_: &str) {}
+pub(crate) fn end_all(_: &str) {}

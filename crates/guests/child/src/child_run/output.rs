@@ -4,7 +4,7 @@ use millrace_model::{OsFault, OsKind, OsMessage};
 use millrace_wire::os::{Lenient, Line, LineSplitter, OsRefusal, parse};
 
 use super::Life;
-use crate::child::in_progress::Ends;
+use crate::in_progress::Ends;
 
 impl Life<'_> {
     pub(super) async fn hear(&mut self, mut input: &[u8]) {

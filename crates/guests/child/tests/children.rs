@@ -5,7 +5,8 @@ mod harness;
 
 use harness::{Client, Harness, command, doer, example, fault, limits, python};
 use millrace_bus::BusLimits;
-use millrace_kernel::{Capability, Child, ChildLimits, ChildSettings};
+use millrace_child::{Changed, Child, ChildLimits, ChildSettings};
+use millrace_kernel::Capability;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -366,7 +367,7 @@ async fn a_reload_that_fails_changes_nothing() {
         assert_eq!(harness.client().await.query("A.Do", &json!(1)).await, "old");
     }
     let changed = harness.children.become_these(vec![good]).await.unwrap();
-    assert_eq!(changed, millrace_kernel::Changed::default(), "nothing has changed");
+    assert_eq!(changed, Changed::default(), "nothing has changed");
 }
 
 #[tokio::test(flavor = "multi_thread")]

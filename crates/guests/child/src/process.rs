@@ -9,19 +9,19 @@ use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::io::AsyncReadExt;
 use tokio::process::{ChildStdin, ChildStdout, Command};
 
-use crate::child::settings::{ChildLimits, ChildSettings};
-use crate::child::spawner;
-use crate::child::stderr_log::Words;
-use crate::child::sweep;
+use crate::settings::{ChildLimits, ChildSettings};
+use crate::spawner;
+use crate::stderr_log::Words;
+use crate::sweep;
 
 /// A child process that runs. Dropping it kills it and all processes it started.
 #[derive(Debug)]
-pub(super) struct Process {
+pub(crate) struct Process {
     child: tokio::process::Child,
     /// The child's own process group: processes it started end with it, and a Ctrl-C at the terminal goes to the server
     /// alone. `None` once the child has been waited for and its group killed, because the number may then be reused.
     group: Option<Pid>,
-    pub(super) words: Words,
+    pub(crate) words: Words,
     /// A mark in the environment of every process that the child started, unless they removed it (`sweep.rs`).
     mark: String,
     /// The processes with this mark have been killed.
@@ -31,15 +31,15 @@ pub(super) struct Process {
 /// The pipes as plain descriptors, not bound to a tokio runtime: the manifest may be read on another thread than the
 /// rest.
 #[derive(Debug)]
-pub(super) struct Pipes {
+pub(crate) struct Pipes {
     stdin: OwnedFd,
     stdout: OwnedFd,
     /// Bytes that were read together with the manifest and belong to the lines after it.
-    pub(super) read_ahead: Vec<u8>,
+    pub(crate) read_ahead: Vec<u8>,
 }
 
 impl Process {
-    pub(super) async fn spawn(
+    pub(crate) async fn spawn(
         settings: &ChildSettings,
         limits: &ChildLimits,
     ) -> io::Result<(Process, ChildStdin, ChildStdout)> {
@@ -77,7 +77,7 @@ impl Process {
     }
 
     /// Waits for the end and returns the status as text.
-    pub(super) async fn wait(&mut self) -> String {
+    pub(crate) async fn wait(&mut self) -> String {
         let status = self.child.wait().await;
         // Processes that the child started live on without it, and nothing else would end them. Their group keeps its
         // number as long as one of them lives.
@@ -96,27 +96,27 @@ impl Process {
     }
 
     /// Whether a status, as [`Process::wait`] returns it, is that of a successful process.
-    pub(super) fn ended_well(status: &str) -> bool {
+    pub(crate) fn ended_well(status: &str) -> bool {
         status == std::process::ExitStatus::default().to_string()
     }
 
     /// For a child that has closed its stdout, so that no talking to it is possible any more: waits `ms` for its end,
     /// then kills it.
-    pub(super) async fn wait_or_kill(&mut self, ms: u64) -> String {
+    pub(crate) async fn wait_or_kill(&mut self, ms: u64) -> String {
         if let Ok(status) = tokio::time::timeout(Duration::from_millis(ms), self.wait()).await {
             return status;
         }
         self.kill_and_wait().await
     }
 
-    pub(super) async fn kill_and_wait(&mut self) -> String {
+    pub(crate) async fn kill_and_wait(&mut self) -> String {
         self.kill();
         self.wait().await
     }
 
     /// Closes stdin, which tells the child to end, and discards the rest of its output. Kills it after `ms`. Returns
     /// whether it ended by itself.
-    pub(super) async fn end(mut self, stdin: Option<ChildStdin>, mut stdout: ChildStdout, ms: u64) -> bool {
+    pub(crate) async fn end(mut self, stdin: Option<ChildStdin>, mut stdout: ChildStdout, ms: u64) -> bool {
         drop(stdin);
         let drained = async {
             let mut buffer = vec![0; 4096];
@@ -140,7 +140,7 @@ impl Process {
 }
 
 /// How many of the bytes written to a child it has not read; 0 where the system does not tell.
-pub(super) fn unread(stdin: &ChildStdin) -> u64 {
+pub(crate) fn unread(stdin: &ChildStdin) -> u64 {
     rustix::io::ioctl_fionread(stdin).unwrap_or(0)
 }
 
@@ -154,12 +154,12 @@ impl Drop for Process {
 }
 
 impl Pipes {
-    pub(super) fn new(stdin: ChildStdin, stdout: ChildStdout, read_ahead: Vec<u8>) -> io::Result<Pipes> {
+    pub(crate) fn new(stdin: ChildStdin, stdout: ChildStdout, read_ahead: Vec<u8>) -> io::Result<Pipes> {
         Ok(Pipes { stdin: stdin.into_owned_fd()?, stdout: stdout.into_owned_fd()?, read_ahead })
     }
 
     /// Binds the pipes to the tokio runtime of the current thread.
-    pub(super) fn open(self) -> io::Result<(ChildStdin, ChildStdout, Vec<u8>)> {
+    pub(crate) fn open(self) -> io::Result<(ChildStdin, ChildStdout, Vec<u8>)> {
         let stdin = ChildStdin::from_std(std::process::ChildStdin::from(self.stdin))?;
         let stdout = ChildStdout::from_std(std::process::ChildStdout::from(self.stdout))?;
         Ok((stdin, stdout, self.read_ahead))

@@ -3,16 +3,16 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use crate::child::settings::ChildSettings;
+use crate::settings::ChildSettings;
 
 /// Length and modification time of every word of the command that names a file. Programs found through `PATH` are not
 /// checked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamp(Vec<Option<(u64, Option<SystemTime>)>>);
+pub(crate) struct Stamp(Vec<Option<(u64, Option<SystemTime>)>>);
 
 impl Stamp {
     /// Reads the files' metadata. Blocks.
-    pub(super) fn of(settings: &ChildSettings) -> Stamp {
+    pub(crate) fn of(settings: &ChildSettings) -> Stamp {
         let cwd = settings.cwd.as_deref().unwrap_or(Path::new(""));
         let look = |word: &String| {
             let found = std::fs::metadata(cwd.join(word)).ok().filter(std::fs::Metadata::is_file)?;

@@ -1,5 +1,5 @@
 //! A life of a child: one run of its process. Messages are written to its stdin, one at a time is in its hands, and
-//! lines of its stdout (`life/output.rs`) answer them.
+//! lines of its stdout (`child_run/output.rs`) answer them.
 
 mod output;
 
@@ -8,6 +8,7 @@ use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_kernel::{Delivery, Port};
 use millrace_model::{OsId, OsMessage};
 use millrace_router::DeliveryId;
 use millrace_wire::os::{LineSplitter, encode};
@@ -15,11 +16,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::time::{Instant, sleep_until};
 
-use crate::capabilities::port::{Delivery, Port};
-use crate::child::given::GivenEvents;
-use crate::child::in_progress::{Ends, InProgress};
-use crate::child::process::{Pipes, Process, unread};
-use crate::child::settings::ChildLimits;
+use crate::given::GivenEvents;
+use crate::in_progress::{Ends, InProgress};
+use crate::process::{Pipes, Process, unread};
+use crate::settings::ChildLimits;
 
 /// Bytes of stdout read at once.
 const READ_BYTES: usize = 16 << 10;
@@ -37,7 +37,7 @@ const ALONE_MS: u64 = 1000;
 /// Interval of the checks whether a child that is to be removed has been given everything.
 const LEAVE_LOOK_MS: u64 = 20;
 
-pub(super) enum ChildExit {
+pub(crate) enum ChildExit {
     Retired,
     Ended {
         why: String,
@@ -54,7 +54,7 @@ pub(super) enum ChildExit {
     },
 }
 
-pub(super) struct Life<'a> {
+pub(crate) struct Life<'a> {
     port: &'a Port,
     limits: &'a ChildLimits,
     hand: Option<InProgress>,
@@ -114,7 +114,7 @@ enum Woken {
 }
 
 impl<'a> Life<'a> {
-    pub(super) async fn live(
+    pub(crate) async fn live(
         port: &'a Port,
         limits: &'a ChildLimits,
         restarts: bool,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use crate::child::guard::Guard;
+use crate::guard::Guard;
 use millrace_wire::os::LINE_BYTES_MAX;
 
 /// A `[[capability]]` of the configuration.

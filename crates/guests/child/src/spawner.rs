@@ -24,7 +24,7 @@ struct Start {
 /// The queue of the thread. There is one for the process, made at first use.
 static NURSERY: Mutex<Option<mpsc::Sender<Start>>> = Mutex::new(None);
 
-pub(super) async fn spawn(command: Command) -> io::Result<Child> {
+pub(crate) async fn spawn(command: Command) -> io::Result<Child> {
     let gone = |_| io::Error::other("the thread that starts children has ended");
     let (started, is_started) = oneshot::channel();
     let start = Start { command, runtime: Handle::current(), started };

@@ -33,7 +33,7 @@ impl Guard {
     }
 
     /// The command that becomes `command`.
-    pub(super) fn wrap(&self, command: &[String]) -> Command {
+    pub(crate) fn wrap(&self, command: &[String]) -> Command {
         let mut guarded = Command::new(&self.program);
         guarded.args(&self.args).arg("--parent").arg(std::process::id().to_string()).arg("--").args(command);
         guarded
@@ -70,7 +70,7 @@ fn tie_to(_: u32) -> io::Result<()> {
 }
 
 /// Why the program could not become the child, if its first line says so.
-pub(super) fn failure(line: &[u8]) -> Option<io::Error> {
+pub(crate) fn failure(line: &[u8]) -> Option<io::Error> {
     let code = std::str::from_utf8(line).ok()?.strip_prefix(CANNOT)?;
     Some(match code.trim_end().parse() {
         Ok(0) | Err(_) => io::Error::other("the program cannot be started"),

@@ -4,18 +4,18 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use millrace_kernel::Port;
 use millrace_model::OsFault;
 use millrace_router::Manifest;
 use tokio::time::Instant;
 
-use crate::capabilities::port::Port;
-use crate::child::child_run::{ChildExit, Life};
-use crate::child::process::{Pipes, Process};
-use crate::child::settings::{ChildLimits, ChildSettings};
-use crate::child::start::{self, StartError};
+use crate::child_run::{ChildExit, Life};
+use crate::process::{Pipes, Process};
+use crate::settings::{ChildLimits, ChildSettings};
+use crate::start::{self, StartError};
 
 /// Runs the child until the capability is retired.
-pub(super) async fn run(
+pub(crate) async fn run(
     port: Port,
     settings: ChildSettings,
     limits: ChildLimits,

@@ -17,21 +17,21 @@ const WINDOW: Duration = Duration::from_secs(1);
 const LAST_WORDS_MS: u64 = 500;
 
 #[derive(Debug)]
-pub(super) struct Words {
+pub(crate) struct Words {
     last: Arc<Mutex<String>>,
     task: JoinHandle<()>,
 }
 
 impl Words {
     /// Logs at most `lines_max` lines a second and counts the rest.
-    pub(super) fn listen(name: &str, lines_max: usize, stderr: ChildStderr) -> Words {
+    pub(crate) fn listen(name: &str, lines_max: usize, stderr: ChildStderr) -> Words {
         let last = Arc::new(Mutex::new(String::new()));
         let task = tokio::spawn(log(name.to_owned(), lines_max, stderr, last.clone()));
         Words { last, task }
     }
 
     /// The last line, once the child has ended.
-    pub(super) async fn last(&mut self) -> String {
+    pub(crate) async fn last(&mut self) -> String {
         // A process that inherited the child's stderr may keep it open: after the timeout the last line so far is
         // returned.
         let _ = tokio::time::timeout(Duration::from_millis(LAST_WORDS_MS), &mut self.task).await;

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use millrace_kernel::{Capability, ChangeError, Ended, LoopHandle};
 use millrace_router::CapabilityId;
 
-use crate::capabilities::capability::Capability;
-use crate::capabilities::change::ChangeError;
-use crate::child::settings::{ChildLimits, ChildSettings};
-use crate::child::stamp::Stamp;
-use crate::child::start::{Child, ChildError};
-use crate::loop_thread::inbox::Ended;
-use crate::loop_thread::start::LoopHandle;
+use crate::settings::{ChildLimits, ChildSettings};
+use crate::stamp::Stamp;
+use crate::start::{Child, ChildError};
 
 /// Why a configuration was refused. Nothing has been changed then.
 #[derive(Debug, thiserror::Error)]
