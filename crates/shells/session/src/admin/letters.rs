@@ -4,10 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use millrace_model::{ClaimRow, DeadLetterRow, Namespace, Space, Timestamp, keys};
-use millrace_store::{KeyRange, Store, StoreError};
+use millrace_store::{KeyRange, Store, StoreError, try_each_row};
 
-use super::{Admin, AdminError};
-use crate::state::scan;
+use super::{Admin, AdminError, PAGE_ROWS};
 
 /// The letters of a handler about events of one type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -42,7 +41,7 @@ pub struct LetterQuery<'a> {
 /// claims have ended, and are hidden meanwhile. A claim that cannot be decoded hides nothing.
 pub(crate) fn replaying(store: &dyn Store, prefix: &str) -> Result<BTreeSet<String>, StoreError> {
     let mut found = BTreeSet::new();
-    scan::each_row(store, Space::Claims, KeyRange::prefix(prefix), &mut |row| {
+    try_each_row(store, Space::Claims, KeyRange::prefix(prefix), PAGE_ROWS, &mut |row| {
         found.extend(ClaimRow::decode(&row.key, &row.value).ok().and_then(|claim| claim.letter));
         Ok::<_, StoreError>(ControlFlow::Continue(()))
     })?;

@@ -23,7 +23,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_model::{DeadLetterRow, Namespace, RowError, Space};
-use millrace_store::{KeyRange, Row, Store, StoreError};
+use millrace_store::{KeyRange, Row, Store, StoreError, try_each_row};
 
 pub use act::{ActError, Cleaned};
 pub use events::{ClaimView, EventView, Status};
@@ -36,8 +36,8 @@ pub use schedules::ScheduleView;
 pub use sessions::{Liveness, SessionView};
 pub use totals::Totals;
 
-use crate::state::{StateError, scan};
-
+/// Rows per read of the store.
+const PAGE_ROWS: usize = 512;
 /// Keys per read of the store.
 const KEYS_PAGE: usize = 4096;
 
@@ -48,8 +48,6 @@ pub enum AdminError {
     Store(#[from] StoreError),
     #[error(transparent)]
     Row(#[from] RowError),
-    #[error(transparent)]
-    State(#[from] StateError),
 }
 
 /// A store seen from outside.
@@ -96,7 +94,7 @@ impl Admin {
         range: &KeyRange,
         mut each: impl FnMut(Row) -> Result<ControlFlow<()>, E>,
     ) -> Result<(), E> {
-        scan::each_row(&*self.store, space, range.clone(), &mut each)
+        try_each_row(&*self.store, space, range.clone(), PAGE_ROWS, &mut each)
     }
 
     /// Calls `each` with the keys of a range, page by page, until it breaks.

@@ -24,8 +24,8 @@ pub const ROWS_MAX: usize = 10_000;
 /// ```
 /// use std::sync::Arc;
 ///
-/// use millrace_session::model::{Identity, Namespace, StateKind};
-/// use millrace_session::{Field, Schema, State, StateError, Stateful};
+/// use millrace_model::{Identity, Namespace, StateKind};
+/// use millrace_state::{Field, Schema, State, StateError, Stateful};
 /// use millrace_store::MemoryStore;
 /// use serde::{Deserialize, Serialize};
 ///

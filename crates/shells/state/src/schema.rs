@@ -38,6 +38,17 @@ pub struct Admitted {
     pub(crate) carried: Carried,
 }
 
+impl Admitted {
+    /// Adds the fields that the program lacks to its declarations, with their stored values. If those change before
+    /// the commit, the commit is repeated, as with an update.
+    pub fn carry_over(&mut self, state: &State, resolved: &mut Resolved) -> Result<(), StateError> {
+        match self.carried.is_empty() {
+            true => Ok(()),
+            false => fit::carry_over(state, &self.carried, &mut self.intents, &mut resolved.expected),
+        }
+    }
+}
+
 /// The schemas that a session has seen. If one of the checks made here refuses a commit, another process has changed
 /// the schemas: call [`SchemaBook::forget`], admit again, and try once more.
 #[derive(Debug, Default)]

@@ -1,5 +1,10 @@
-//! Entities and relations over the store port: reads them now or as of a commit, their history and their schemas, and
-//! migrates drifted types. Only a migration writes, through its caller.
+//! Typed state over the store port: reads entities and relations now or as of a commit, their history and their schemas,
+//! and migrates drifted types. Has the traits of the user types that are stored ([`Entity`], [`Relation`]; the derives
+//! of `millrace-macros` implement them).
+//!
+//! Not in this crate: commits. [`Pending`] collects declarations and updates, [`SchemaBook`] checks them against the
+//! stored schemas; their caller commits the result (`millrace-session`). Only a migration writes, also through its
+//! caller. Events and handlers are in `millrace-session`, too.
 //!
 //! Start with [`State`].
 
@@ -16,40 +21,43 @@ mod narrow;
 mod pending;
 mod query;
 mod reads;
-pub(crate) mod scan;
+mod scan;
 mod schema;
 mod stored;
 mod top;
 mod type_history;
+mod typed;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_model::{Identity, Namespace, Space, StateCommit, keys};
+use millrace_model::{Identity, Intent, Namespace, Space, StateCommit, keys};
 use millrace_store::{KeyRange, Store};
 
 pub use commits::{CommitRecord, LIST_COMMITS_MAX};
 pub use edges::{Edge, Edges};
 pub use error::StateError;
-pub(crate) use fit::carry_over;
 pub use group::{GROUPS_MAX, Grouped};
 pub use history::Version;
 pub use migrate::{
     Commit, MIGRATION_BYTES_MAX, MIGRATION_ROWS_MAX, Migrated, Migration, MigrationError, Plan, TypePlan,
 };
-pub(crate) use pending::{Apply, Origin};
-pub use pending::{Pending, Resolved};
+pub use pending::{Expectation, Origin, Pending, Resolved};
 pub use query::{Pages, Query, ROWS_MAX};
 pub use reads::{READ_BYTES_MAX, READS_MAX};
 pub use schema::{Admitted, Drift, SchemaBook};
 pub use stored::Stored;
 pub use type_history::{TypeHistory, TypeVersion};
+pub use typed::{
+    CanonicalError, Declared, Entity, Field, Filter, IntoIntents, KEY_BYTES_MAX, Key, Many, NumberField, One,
+    Operand, Order, OrderedField, Relation, Schema, SchemaField, Stateful, TextField, canonical,
+    canonical_text, entity_identity, relation_identity,
+};
 
 use reads::{Known, Reads};
 use scan::Found;
-
-use crate::typed::{Entity, Key, Relation, Stateful, entity_identity, relation_identity};
 
 /// The state of a namespace, for reading.
 ///
@@ -68,8 +76,9 @@ impl State {
         State { store, namespace, reads: None }
     }
 
-    /// Returns the same state; everything that is read through it is remembered.
-    pub(crate) fn tracked(&self) -> State {
+    /// Returns the same state; everything that is read through it is remembered, until [`State::forget_reads`].
+    #[must_use]
+    pub fn tracked(&self) -> State {
         State { reads: Some(Arc::default()), ..self.clone() }
     }
 
@@ -81,6 +90,22 @@ impl State {
 
     pub(crate) fn reads(&self) -> Option<&Reads> {
         self.reads.as_deref()
+    }
+
+    /// Forgets what was read through a [`State::tracked`] state, because everything is to be read again.
+    pub fn forget_reads(&self) {
+        if let Some(reads) = self.reads() {
+            reads.clear();
+        }
+    }
+
+    /// Notes that a commit of these intents succeeded: identities that it checked are now as they were declared.
+    pub fn note_committed(&self, resolved: &Resolved, intents: &[Intent], commit: Option<StateCommit>) {
+        let Some(reads) = self.reads() else { return };
+        let checked = resolved.expected.iter().filter(|expected| expected.origin != Origin::Carried);
+        let checked: BTreeMap<String, Option<Bytes>> =
+            checked.map(|expected| (expected.key.clone(), expected.head.clone())).collect();
+        reads.committed(&self.namespace, intents, &checked, commit);
     }
 
     pub(crate) fn known(&self, key: &str) -> Known {
@@ -140,7 +165,8 @@ impl State {
         Ok(parsed.map_err(damaged)?)
     }
 
-    pub(crate) fn row(&self, space: Space, key: &str) -> Result<Option<Bytes>, StateError> {
+    /// Returns the value of a row of the store.
+    pub fn row(&self, space: Space, key: &str) -> Result<Option<Bytes>, StateError> {
         let range = KeyRange { from: key.to_owned(), to: Some(format!("{key}\0")) };
         Ok(self.store.scan(space, &range, 1)?.pop().map(|row| row.value))
     }

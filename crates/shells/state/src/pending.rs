@@ -11,7 +11,7 @@ use millrace_model::{HeadRow, Identity, Intent, JsonText, Space, StateKind, keys
 use super::State;
 use super::error::{StateError, kind_name};
 use super::reads::Known;
-use crate::typed::{Declared, Schema};
+use crate::typed::{Declared, Schema, Stateful, apply_to};
 
 /// Computes the new fields from the stored ones; `None` = the identity does not exist.
 pub(crate) type Apply = dyn Fn(Option<&str>) -> Result<Option<JsonText>, StateError> + Send + Sync;
@@ -35,20 +35,23 @@ pub struct Resolved {
     pub(crate) intents: Vec<Intent>,
     pub(crate) schemas: BTreeMap<(StateKind, &'static str), Schema>,
     /// The rows from which the intents were made, in the order of the intents.
-    pub(crate) expected: Vec<Expectation>,
+    pub expected: Vec<Expectation>,
 }
 
+/// An identity whose row must be unchanged when the commit is made.
 #[derive(Clone, Debug)]
-pub(crate) struct Expectation {
-    pub(crate) identity: Identity,
-    pub(crate) key: String,
-    pub(crate) head: Option<Bytes>,
-    pub(crate) origin: Origin,
+pub struct Expectation {
+    pub identity: Identity,
+    /// The key of its row.
+    pub key: String,
+    /// The row that was read; `None` = there was none.
+    pub head: Option<Bytes>,
+    pub origin: Origin,
 }
 
 /// Why an identity must be unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Origin {
+pub enum Origin {
     /// The caller has read it, and its declaration may follow from that.
     Read,
     /// An update has just read it: if it has changed by the commit, the update is applied again.
@@ -74,14 +77,18 @@ impl Pending {
         Ok(())
     }
 
-    /// Queues an update. `apply` is called when this is committed, and again whenever another commit was faster.
-    pub(crate) fn update(
+    /// Queues an update. `change` is called when this is committed, and again whenever another commit was faster.
+    pub fn update<T, R>(
         &mut self,
-        schema: &Schema,
         identity: Identity,
-        apply: Arc<Apply>,
-    ) -> Result<(), StateError> {
-        self.know(identity.kind(), schema)?;
+        change: impl Fn(Option<T>) -> R + Send + Sync + 'static,
+    ) -> Result<(), StateError>
+    where
+        T: Stateful,
+        R: Into<Option<T>>,
+    {
+        let apply = apply_to(identity.clone(), change)?;
+        self.know(identity.kind(), &T::schema())?;
         self.changes.push(Change::Update { identity, apply });
         Ok(())
     }

@@ -5,7 +5,7 @@ use millrace_model::{Identity, Intent, StateKind};
 use super::canonical::canonical;
 use super::entity::{Entity, Key, Relation, Stateful};
 use super::schema::Schema;
-use crate::state::StateError;
+use crate::error::StateError;
 
 /// The most bytes of a key; a relation's three keys are counted separately. Keys become parts of the keys of rows.
 pub const KEY_BYTES_MAX: usize = 1024;

@@ -6,7 +6,8 @@ use millrace_model::Identity;
 
 use super::entity::Stateful;
 use super::intents::{check_keys, intent_of};
-use crate::state::{Apply, StateError};
+use crate::error::StateError;
+use crate::pending::Apply;
 
 /// Turns the function into one over stored fields, which may be called several times: whenever another commit was
 /// faster.

@@ -7,9 +7,9 @@ use millrace_model::{Check, Done, Intent, Op, Outcome, Reconcile, SchemaRow, Spa
 
 use super::plan::Step;
 use super::{Commit, Migration, MigrationError, Plan, Unfit};
-use crate::state::error::StateError;
-use crate::state::scan::Walk;
-use crate::state::schema::{archived_schema, first_row};
+use crate::error::StateError;
+use crate::scan::Walk;
+use crate::schema::{archived_schema, first_row};
 
 /// Rows rewritten by a commit.
 pub const MIGRATION_ROWS_MAX: usize = 500;

@@ -4,7 +4,7 @@ use std::ops::ControlFlow;
 
 use bytes::Bytes;
 use millrace_model::{HeadRow, RowError, Space, StateCommit, VersionRow, keys};
-use millrace_store::{KeyRange, Row, Store, StoreError};
+use millrace_store::{KeyRange, Row, Store, try_each_row};
 use serde_json::Value;
 
 use super::ends::End;
@@ -144,31 +144,7 @@ pub(crate) fn rows(
     range: KeyRange,
     each: &mut dyn FnMut(Row) -> Result<ControlFlow<()>, StateError>,
 ) -> Result<(), StateError> {
-    each_row(store, space, range, each)
-}
-
-/// Does the same for callers with an error type of their own.
-pub(crate) fn each_row<E: From<StoreError>>(
-    store: &dyn Store,
-    space: Space,
-    mut range: KeyRange,
-    each: &mut dyn FnMut(Row) -> Result<ControlFlow<()>, E>,
-) -> Result<(), E> {
-    loop {
-        let page = store.scan(space, &range, PAGE_ROWS)?;
-        let is_last = page.len() < PAGE_ROWS;
-        if let Some(last) = page.last() {
-            range.from = format!("{}\0", last.key);
-        }
-        for row in page {
-            if each(row)?.is_break() {
-                return Ok(());
-            }
-        }
-        if is_last {
-            return Ok(());
-        }
-    }
+    try_each_row(store, space, range, PAGE_ROWS, each)
 }
 
 /// Splits the key of a version into the identity's key and the commit, see [`keys::version`]. Splits at the last two

@@ -1,6 +1,6 @@
 //! A single spelling per value: because of this property, comparing texts tells whether anything has changed.
 
-use millrace_session::typed::{canonical, canonical_text};
+use millrace_state::{canonical, canonical_text};
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 

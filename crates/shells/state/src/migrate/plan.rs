@@ -9,9 +9,9 @@ use millrace_model::{SchemaRow, Space, StateCommit, StateKind, keys};
 use sha2::{Digest, Sha256};
 
 use super::{Migration, Target, Unfit};
-use crate::state::error::StateError;
-use crate::state::scan::{Found, Walk};
-use crate::state::schema::Drift;
+use crate::error::StateError;
+use crate::scan::{Found, Walk};
+use crate::schema::Drift;
 
 /// How many of the rows that cannot be upgraded a plan names.
 const FAILURES_MAX: usize = 10;
