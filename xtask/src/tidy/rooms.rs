@@ -61,6 +61,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Shells, "broker", Kind::Plain),
     room(Floor::Shells, "kernel", Kind::Plain),
     room(Floor::Shells, "state", Kind::Plain),
+    room(Floor::Shells, "admin", Kind::Plain),
     room(Floor::Shells, "session", Kind::Plain),
     room(Floor::Guests, "zabi", Kind::Plain),
     room(Floor::Guests, "zi", Kind::Plain),

@@ -1,11 +1,10 @@
 //! Durable handlers for programs that embed Millrace: typed events, state beside them, explicit commits.
 //!
-//! [`Event`] and [`HandlerSpec`] are the traits of user types (the derives of `millrace-macros` implement them),
-//! [`admin`] shows the work of handlers from outside.
+//! [`Event`] and [`HandlerSpec`] are the traits of user types; the derives of `millrace-macros` implement them.
 //!
 //! Not in this crate: decisions about claims, leases and retries (the `claims` engine makes them), entities, relations
-//! and queries (`millrace-state`), the derives (`millrace-macros`), and the public interface (`millrace` re-exports an
-//! explicit list).
+//! and queries (`millrace-state`), what operators see and mend (`millrace-admin`), the derives (`millrace-macros`), and
+//! the public interface (`millrace` re-exports an explicit list).
 //!
 //! How a session runs: the loop (`shell`) owns the engine and a mailbox. Handlers are called on threads of their own
 //! and commit through the mailbox; a single committer thread merges the batches of the loop and of all other callers in
@@ -13,7 +12,6 @@
 //!
 //! Start with [`Session`] and [`HandlerContext`].
 
-pub mod admin;
 mod context;
 mod data;
 mod draft;

@@ -13,7 +13,7 @@ use millrace_model::{
 use millrace_store::{KeyRange, StoreError};
 
 use super::{Admin, AdminError};
-use crate::shell::looks;
+use crate::look::look as look_up;
 
 /// Rows read or removed per commit, so that other writers never wait long.
 const SLICE_ROWS: usize = 512;
@@ -114,7 +114,7 @@ impl Admin {
         loop {
             match sweep.step() {
                 SweepStep::Look(look) => {
-                    let seen = looks::try_look(&*self.store, &look)?;
+                    let seen = look_up(&*self.store, &look)?;
                     sweep.seen(seen);
                 }
                 SweepStep::Commit(batch) => {
@@ -144,7 +144,7 @@ impl Admin {
         loop {
             match forget.step() {
                 ForgetStep::Look(look) => {
-                    let rows = match looks::try_look(&*self.store, &look)? {
+                    let rows = match look_up(&*self.store, &look)? {
                         Seen::Rows(rows) => rows,
                         Seen::Streams(_) | Seen::Start(_) => Vec::new(),
                     };

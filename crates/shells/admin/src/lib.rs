@@ -1,8 +1,11 @@
-//! The work of handlers seen from outside: namespaces, sessions, handlers, schedules, events and their status, dead
-//! letters.
+//! The work of handlers seen from outside, as operators see and mend it: namespaces, sessions, handlers, schedules,
+//! events and their status, dead letters.
 //!
-//! Most of this only reads, and nothing here makes a store. Actions of people (replay, cleanup, forgetting a handler)
-//! are built by the `claims` engine and committed in `act.rs` and `replay.rs`.
+//! Most of this only reads. Actions of people (replay, cleanup, forgetting a handler) are built by the `claims` engine
+//! and committed in `act.rs` and `replay.rs`.
+//!
+//! Not in this crate: sessions (`millrace-session` runs them; nothing here needs one), opening a store (the caller
+//! brings it), and how any of this is shown (the command line and the server do that).
 //!
 //! Start with [`Admin`].
 
@@ -11,6 +14,7 @@ mod events;
 mod find;
 mod handlers;
 mod letters;
+mod look;
 mod namespaces;
 mod replay;
 mod schedules;
@@ -28,8 +32,8 @@ use millrace_store::{KeyRange, Row, Store, StoreError, try_each_row};
 pub use act::{ActError, Cleaned};
 pub use events::{ClaimView, EventView, Status};
 pub use handlers::HandlerView;
-pub(crate) use letters::replaying;
-pub use letters::{HandlerLetters, LetterPage, LetterQuery};
+pub use letters::{HandlerLetters, LetterPage, LetterQuery, replaying};
+pub use look::look;
 pub use namespaces::NamespaceView;
 pub use replay::{PublishedAgain, Replayed, Resent};
 pub use schedules::ScheduleView;

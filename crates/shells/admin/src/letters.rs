@@ -39,7 +39,7 @@ pub struct LetterQuery<'a> {
 
 /// Returns the keys of letters that are being replayed, by the claims under `prefix`. Such letters are kept until their
 /// claims have ended, and are hidden meanwhile. A claim that cannot be decoded hides nothing.
-pub(crate) fn replaying(store: &dyn Store, prefix: &str) -> Result<BTreeSet<String>, StoreError> {
+pub fn replaying(store: &dyn Store, prefix: &str) -> Result<BTreeSet<String>, StoreError> {
     let mut found = BTreeSet::new();
     try_each_row(store, Space::Claims, KeyRange::prefix(prefix), PAGE_ROWS, &mut |row| {
         found.extend(ClaimRow::decode(&row.key, &row.value).ok().and_then(|claim| claim.letter));
