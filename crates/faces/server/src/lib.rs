@@ -36,9 +36,9 @@ pub use access::{
     CertificateName, NamespaceRule, Proof, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings,
 };
 pub use http::openapi::document as openapi;
+pub use millrace_child::{Changed, ChildLimits, ChildSettings};
 pub use millrace_kernel::{
-    Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
-    MemoryLimits, PlaceError, SocketFile, become_guarded, default_path,
+    Capability, FeedLimits, LoopHandle, LoopSettings, MemoryLimits, PlaceError, SocketFile, default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};

@@ -7,9 +7,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_broker::Handle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
+use millrace_child::{ChildLimits, Children};
 use millrace_kernel::{
-    Asked, CheckToken, ChildLimits, Children, Credentials, Feeds, LoopHandle, LoopParts, Seen, TokenError,
-    ValueCache, Vouch, Watch, bus as bus_capability, memory,
+    Asked, CheckToken, Credentials, Feeds, LoopHandle, LoopParts, Seen, TokenError, ValueCache, Vouch, Watch,
+    bus as bus_capability, memory,
 };
 use millrace_model::{
     EventBody, JsonText, Namespace, NewEvent, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
