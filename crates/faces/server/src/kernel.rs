@@ -7,12 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_broker::Handle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
+use millrace_child::{ChildLimits, Children};
 use millrace_kernel::{
-    AuditEvent, AuditHook, CheckSender, CheckToken, ChildLimits, Children, Commit, Credentials, Feeds,
-    HostRequest, KernelHandle, KernelParts, TokenError, ValueCache, bus as bus_capability, memory,
+    AuditEvent, AuditHook, CheckSender, CheckToken, Credentials, Feeds, HostRequest, KernelHandle,
+    KernelParts, TokenError, ValueCache, bus as bus_capability, memory,
 };
 use millrace_model::{
-    EventBody, JsonText, Namespace, NewEvent, Op, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
+    EventBody, JsonText, Namespace, NewEvent, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
 };
 use millrace_router::TIMER_PREFIX;
 use millrace_store::{KeyRange, Store, StoreError, each_row};
@@ -43,8 +44,9 @@ pub(crate) async fn start(
     tokens: &Arc<Tokens>,
     audit_target: &AuditTarget,
 ) -> Result<(KernelHandle, mpsc::Receiver<HostRequest>), ServeError> {
-    let (at, handle, limits) = (store.clone(), bus.clone(), settings.memory.clone());
-    let read = move || Ok::<_, StoreError>((timers(&*at)?, ValueCache::load(&*at, handle, limits)?));
+    let rows = bus.row_writer(keys::ROUTER);
+    let (at, memory_rows, limits) = (store.clone(), rows.clone(), settings.memory.clone());
+    let read = move || Ok::<_, StoreError>((timers(&*at)?, ValueCache::load(&*at, memory_rows, limits)?));
     let read = tokio::task::spawn_blocking(read).await;
     let (timers, values) = read.map_err(|_| ServeError::Fallen)?.map_err(ServeError::Store)?;
     let runtime = tokio::runtime::Handle::current();
@@ -55,7 +57,7 @@ pub(crate) async fn start(
         nonce: rand::rng().next_u64(),
         clock: bus.clock().clone(),
         runtime,
-        commit: Some(commit(bus.clone())),
+        rows: Some(rows),
         timers,
         bus_feed: Some(feeds.bus_feed()),
         check_token: (!tokens.is_open()).then(|| check_token(tokens.clone())),
@@ -118,21 +120,6 @@ pub(crate) fn grace(grace_ms: u64) -> Duration {
 /// How long the loop's end is waited for: a handler on its thread that never returns must not keep the process alive.
 pub(crate) fn patience(grace_ms: u64) -> Duration {
     grace(grace_ms) + Duration::from_millis(END_MS_MAX)
-}
-
-/// Commits the loop's rows through the bus, whose writer is the only one of the store.
-fn commit(bus: Handle) -> Commit {
-    Arc::new(move |ops: Vec<Op>| {
-        let bus = bus.clone();
-        Box::pin(async move {
-            match bus.call(Request::Write { ops, durability: None }).await {
-                Ok(Reply::Written) => Ok(()),
-                Ok(Reply::Refused(error)) => Err(error.to_string()),
-                Ok(other) => Err(format!("the bus answered {other:?}")),
-                Err(ended) => Err(ended.to_string()),
-            }
-        })
-    })
 }
 
 fn timers(store: &dyn Store) -> Result<Vec<(String, Bytes)>, StoreError> {

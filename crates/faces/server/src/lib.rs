@@ -36,9 +36,10 @@ pub use access::{
     CertificateName, NamespaceRule, Proof, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings,
 };
 pub use http::openapi::document as openapi;
+pub use millrace_child::{Changed, ChildLimits, ChildSettings};
 pub use millrace_kernel::{
-    Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, KernelHandle, KernelSettings,
-    MemoryLimits, SocketFile, SocketPathError, become_guarded, default_path,
+    Capability, FeedLimits, KernelHandle, KernelSettings, MemoryLimits, SocketFile, SocketPathError,
+    default_path,
 };
 pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};

@@ -8,8 +8,9 @@ use std::time::Duration;
 use futures_util::future::{BoxFuture, join_all};
 use millrace_broker::{Broker, Handle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
+use millrace_child::Children;
 use millrace_kernel::{
-    ChangeError, Children, HostRequest, KernelEnded, KernelError, KernelHandle, SocketFile, SocketPathError,
+    ChangeError, HostRequest, KernelEnded, KernelError, KernelHandle, SocketFile, SocketPathError,
 };
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -40,7 +41,7 @@ pub enum ServeError {
     Place(#[from] SocketPathError),
     /// A child process could not be started; the error names it.
     #[error(transparent)]
-    Capability(millrace_kernel::ReloadError),
+    Capability(millrace_child::ReloadError),
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
     #[error("the listener has no address: {0}")]

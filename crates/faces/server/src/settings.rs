@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use millrace_broker::BrokerSettings;
-use millrace_kernel::{ChildLimits, ChildSettings, FeedLimits, KernelSettings, MemoryLimits};
+use millrace_child::{ChildLimits, ChildSettings};
+use millrace_kernel::{FeedLimits, KernelSettings, MemoryLimits};
 
 use crate::accept::http_sockets_max;
 use crate::access::{Rate, TokenSettings};

@@ -56,8 +56,8 @@ impl Event for GuestSent {
     const TYPE: &'static str = "millrace.guest.event";
     const NAME_GIVEN: bool = true;
 
-    fn schema() -> millrace_session::Schema {
-        millrace_session::Schema::new(Self::TYPE, &[])
+    fn schema() -> millrace_state::Schema {
+        millrace_state::Schema::new(Self::TYPE, &[])
     }
 }
 

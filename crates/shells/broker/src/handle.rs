@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use millrace_bus::{By, ConnId, Note, Reply, Request};
-use millrace_model::Namespace;
-use millrace_shell::SystemClock;
+use millrace_model::{Durability, Namespace};
+use millrace_shell::{RowWriter, SystemClock};
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::health::Health;
 use crate::inbox::Inbox;
-use crate::link::{Asked, Link, units};
+use crate::link::{Command, Link, UNIT_BYTES, units};
 use crate::metrics::{self, Metrics, ShellView};
 use crate::notes::NotesEnd;
 use crate::outbox::Outbox;
@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) notes: NotesEnd,
     pub(crate) schemas: Arc<Schemas>,
     pub(crate) conns: AtomicU64,
+    /// The durability of commits that ask for none of their own.
+    pub(crate) durability: Durability,
     /// Turns true when the owner has been dropped.
     pub(crate) ended: watch::Sender<bool>,
 }
@@ -97,9 +99,17 @@ impl Handle {
         let units = units(&request);
         let checked = self.shared.schemas.check(&request).await;
         self.shared.inbox.reserve(units).await?;
-        let asked = std::iter::once((Asked::Call { answer, by, request, checked }, units));
-        workers::ask(&self.shared, asked, self.may_commit)?;
+        let command = std::iter::once((Command::Call { answer, by, request, checked }, units));
+        workers::hand_over(&self.shared, command, self.may_commit)?;
         Ok(Call(reply))
+    }
+
+    /// Returns a writer of rows of the space `kv` below `prefix`. As many bytes of rows may wait for the disk as of
+    /// requests.
+    pub fn row_writer(&self, prefix: &'static str) -> RowWriter {
+        let Shared { settings, durability, .. } = &*self.shared;
+        let bytes_max = (settings.request_units_max as usize).saturating_mul(UNIT_BYTES);
+        RowWriter::new(self.shared.clone(), prefix, *durability, bytes_max)
     }
 
     /// Waits until the owner has ended, by a stop or by a panic.

@@ -32,6 +32,7 @@ mod notes;
 mod outbox;
 mod owner;
 mod readers;
+mod rows;
 mod schemas;
 mod settings;
 mod watcher;

@@ -16,7 +16,7 @@ const ASK_UNITS_MAX: u32 = 1024;
 
 /// A message from an edge to the owner, handled in order.
 #[derive(Debug)]
-pub(crate) enum Asked {
+pub(crate) enum Command {
     Open { conn: ConnId, namespace: Namespace, outbox: Arc<Outbox> },
     Request { to: ReplyTo, by: By, request: Request, checked: Option<Box<SchemaVerdict>> },
     Call { answer: oneshot::Sender<Reply>, by: By, request: Request, checked: Option<Box<SchemaVerdict>> },
@@ -24,9 +24,11 @@ pub(crate) enum Asked {
     Stop { stopped: oneshot::Sender<()> },
 }
 
+/// Bytes that take one unit of the inbox's room.
+pub(crate) const UNIT_BYTES: usize = 1024;
+
 /// How many units of the inbox's room a request takes.
 pub(crate) fn units(request: &Request) -> u32 {
-    const UNIT_BYTES: usize = 1024;
     let bytes = match request {
         Request::Publish(publish) => publish.event.body.bytes(),
         Request::PublishBatch(batch) => batch.events.iter().map(|event| event.body.bytes()).sum(),
@@ -55,7 +57,7 @@ impl Link {
         may_commit: bool,
     ) -> Result<Link, Ended> {
         let outbox = Arc::new(outbox);
-        shared.inbox.tell(Asked::Open { conn, namespace, outbox: outbox.clone() })?;
+        shared.inbox.tell(Command::Open { conn, namespace, outbox: outbox.clone() })?;
         Ok(Link { conn, shared, outbox, may_commit, evicted: AtomicBool::new(false) })
     }
 
@@ -90,26 +92,26 @@ impl Link {
             }
             self.shared.inbox.reserve(total).await?;
             let conn = self.conn;
-            let asked = requests.drain(..count).zip(checked).map(|((number, request), checked)| {
+            let commands = requests.drain(..count).zip(checked).map(|((number, request), checked)| {
                 let units = units(&request);
                 let to = ReplyTo::Conn { conn, request: number };
-                (Asked::Request { to, by: by.clone(), request, checked }, units)
+                (Command::Request { to, by: by.clone(), request, checked }, units)
             });
             // If items already wait to be written, this task must not commit: they would wait for a sync.
-            let consumer_awake = self.outbox.attend();
-            workers::ask(&self.shared, asked, self.may_commit && consumer_awake.is_empty)?;
+            let consumer_awake = self.outbox.mark_consumer_awake();
+            workers::hand_over(&self.shared, commands, self.may_commit && consumer_awake.is_empty)?;
         }
         Ok(())
     }
 
     /// Waits for items and takes as many as there are, within the bounds.
     pub async fn take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Taken {
-        self.outbox.take(items, items_max, bytes_max).await
+        self.outbox.receive(items, items_max, bytes_max).await
     }
 
     /// Takes the items that wait now; `None` if there are none.
     pub fn try_take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Option<Taken> {
-        self.outbox.try_take(items, items_max, bytes_max)
+        self.outbox.try_receive(items, items_max, bytes_max)
     }
 
     /// So many bytes of the items taken have been written to the socket.
@@ -140,6 +142,6 @@ impl Drop for Link {
         self.outbox.close();
         // An error means that the broker has ended: nobody needs to be told.
         let evicted = self.evicted.load(Relaxed);
-        let _ = self.shared.inbox.tell(Asked::Close { conn: self.conn, evicted });
+        let _ = self.shared.inbox.tell(Command::Close { conn: self.conn, evicted });
     }
 }

@@ -1,121 +1,15 @@
 //! The shell around the engine: group commit, backpressure, failures, stop.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex};
+mod harness;
+
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use millrace_broker::{Broker, BrokerSettings, Handle, Item, Link, StopOutcome, Taken};
-use millrace_bus::{BusError, BusLimits, From, Publish, Reply, Request, Subscribe};
-use millrace_model::{
-    BATCH_BYTES_MAX, Batch, EventBody, Filter, Group, JsonText, Namespace, NewEvent, Offset, Outcome, Space,
-    Stream, Timestamp, TopicKey,
-};
-use millrace_store::{
-    Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
-    StoreError, StreamBounds,
-};
-
-/// A store with a gate: commits wait while it is shut, and fail or panic on demand.
-struct Disk {
-    store: MemoryStore,
-    shut: Mutex<bool>,
-    opened: Condvar,
-    fails: AtomicBool,
-    /// Commits write nothing.
-    full: AtomicBool,
-    panics: AtomicBool,
-    commits: AtomicUsize,
-    /// Commits by threads that are not the workers's.
-    by_helpers: AtomicUsize,
-    unreadable: AtomicUsize,
-    /// The largest batch it accepts.
-    bytes_max: AtomicUsize,
-}
-
-impl Disk {
-    fn new() -> Arc<Disk> {
-        Arc::new(Disk {
-            store: MemoryStore::new(),
-            shut: Mutex::new(false),
-            opened: Condvar::new(),
-            fails: AtomicBool::new(false),
-            full: AtomicBool::new(false),
-            panics: AtomicBool::new(false),
-            commits: AtomicUsize::new(0),
-            by_helpers: AtomicUsize::new(0),
-            unreadable: AtomicUsize::new(0),
-            bytes_max: AtomicUsize::new(usize::MAX),
-        })
-    }
-
-    fn shut(&self, shut: bool) {
-        *self.shut.lock().unwrap() = shut;
-        self.opened.notify_all();
-    }
-}
-
-impl Store for Disk {
-    fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
-        drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
-        assert!(!self.panics.load(SeqCst), "a bug in the store");
-        if self.fails.load(SeqCst) {
-            return Err(StoreError::Poisoned("disk full".to_owned()));
-        }
-        if self.full.load(SeqCst) {
-            return Err(StoreError::NoSpace("just now".to_owned()));
-        }
-        let max = self.bytes_max.load(SeqCst);
-        if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
-            return Err(StoreError::TooLarge { bytes, max });
-        }
-        self.commits.fetch_add(1, SeqCst);
-        if std::thread::current().name() != Some("millrace-workers") {
-            self.by_helpers.fetch_add(1, SeqCst);
-        }
-        self.store.commit(batches)
-    }
-    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
-        let fails = self.unreadable.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-        match fails {
-            Ok(_) => Err(StoreError::Unreadable("just now".to_owned())),
-            Err(_) => self.store.read(stream, from, limit),
-        }
-    }
-    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
-        self.store.seek(stream, ts)
-    }
-    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
-        self.store.retention_start(stream, rule)
-    }
-    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.store.scan(space, range, rows_max)
-    }
-    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
-        self.store.streams()
-    }
-    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
-        self.store.watch(after, commits_max)
-    }
-    fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
-        self.store.maintain(rows_max)
-    }
-}
-
-fn start(settings: BrokerSettings, disk: &Arc<Disk>) -> Broker {
-    let store: Arc<dyn Store> = disk.clone();
-    Broker::start(settings, &store, BusLimits::default()).unwrap()
-}
-
-fn topic() -> TopicKey {
-    TopicKey::parse("default/t").unwrap()
-}
-
-fn publish(bytes: usize) -> Request {
-    let payload = JsonText::parse(&format!("{:?}", "x".repeat(bytes))).unwrap();
-    let event = NewEvent { id: None, body: Arc::new(EventBody::of(payload)) };
-    Request::Publish(Publish { topic: topic(), event, deliver_at: None })
-}
+use harness::{Disk, publish, start, topic, until};
+use millrace_broker::{BrokerSettings, Handle, Item, Link, StopOutcome, Taken};
+use millrace_bus::{BusError, From, Reply, Request, Subscribe};
+use millrace_model::{BATCH_BYTES_MAX, Filter, Group, Namespace, Offset};
 
 fn subscribe() -> Request {
     Request::Subscribe(Subscribe {
@@ -292,13 +186,6 @@ async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
     assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::CutShort);
     assert!(started.elapsed() < Duration::from_secs(1), "there is nothing to wait for");
     runtime.end();
-}
-
-/// Polls until a condition holds.
-async fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
 }
 
 async fn goes_through_in_the_end() {

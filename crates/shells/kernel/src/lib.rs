@@ -1,13 +1,14 @@
 //! The shell of the CQRS loop: drives the engine `millrace-router`, which routes messages between clients and
 //! capabilities. The crate holds the loop's thread, the mailboxes of the capabilities, and the ways in (socket, other
-//! threads, child processes).
+//! threads).
 //!
 //! A capability is a [`Capability`]: the messages it takes and emits, and the functions that do the work. A capability
 //! gets one message at a time from its mailbox, and the messages it emits go back to the loop. The loop only routes and
 //! never waits for a handler.
 //!
-//! This crate decides nothing about messages (the engine does) and does not know the format of a line (`millrace-wire`
-//! does).
+//! This crate decides nothing about messages (the engine does), does not know the format of a line (`millrace-wire`
+//! does), and starts no processes (`millrace-child` does: a child is an actor with a [`Port`], see
+//! [`Capability::of_manifest`]).
 //!
 //! A single thread holds the engine, the connections of the socket, the light built-ins and the mailboxes. A request
 //! that such a built-in answers never changes threads. Handlers that wait for input or output run on the tokio runtime
@@ -17,7 +18,6 @@
 
 mod builtin;
 mod capabilities;
-mod child;
 mod clients;
 mod kernel_thread;
 mod ndjson;
@@ -29,13 +29,9 @@ pub use capabilities::capability::{ActorFuture, Capability, CapabilityError, Han
 pub use capabilities::change::{BusFeed, ChangeError};
 pub use capabilities::context::Context;
 pub use capabilities::port::{Delivery, Port};
-pub use child::{
-    Changed, Child, ChildError, ChildLimits, ChildSettings, Children, Guard, ReloadError, become_guarded,
-};
 pub use clients::audit_hook::{AuditEvent, AuditHook};
 pub use clients::credentials::{CheckSender, CheckToken, Credentials, Rights, TokenError, shown_token};
 pub use clients::remote::{OsReceiver, OsSender};
-pub use kernel_thread::commits::Commit;
 pub use kernel_thread::counts::ShellCounts;
 pub use kernel_thread::inbox::{KernelEnded, KernelSender};
 pub use kernel_thread::start::{HostRequest, KernelError, KernelHandle, KernelParts, KernelView};

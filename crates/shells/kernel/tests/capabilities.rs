@@ -18,7 +18,7 @@ async fn started(settings: KernelSettings, capabilities: Vec<Capability>) -> Ker
         nonce: 7,
         clock: millrace_broker::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
         runtime: Handle::current(),
-        commit: None,
+        rows: None,
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,

@@ -2,10 +2,10 @@
 
 use millrace_claims::{CommitError, SpecError};
 use millrace_model::{Identity, NameError, RowError};
+use millrace_state::StateError;
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrlError};
 
-use crate::state::StateError;
 use crate::typed::EventError;
 
 pub type Result<T, E = SessionError> = std::result::Result<T, E>;

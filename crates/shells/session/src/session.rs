@@ -11,6 +11,7 @@ use millrace_model::{
     keys,
 };
 use millrace_shell::SystemClock;
+use millrace_state::{Pending, SchemaBook, State};
 use millrace_store::{KeyRange, Store, StoreError};
 use millrace_store_sqlite::SqliteOptions;
 use millrace_stores::{StoreUrl, open_shared};
@@ -22,7 +23,6 @@ use crate::data::Data;
 use crate::error::{Result, SessionError};
 use crate::shell::simulated::Ground;
 use crate::shell::{Clock, Committer};
-use crate::state::{Pending, SchemaBook, State};
 use crate::typed::{EventName, EventNames};
 
 /// The most rows of topics that are read to know their partitions. Topics beyond that count as having one partition.

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use clap::{ArgMatches, Command};
-use millrace_session::admin::{Admin, Totals};
+use millrace_admin::{Admin, Totals};
 use millrace_store::DiskUse;
 use millrace_store_sqlite::{SCHEMA_VERSION, ServeLock, find_store, schema_version};
 use serde_json::{Value, json};

@@ -6,9 +6,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
+use millrace_child::Guard;
 use millrace_server::{
-    Changed, ClientAuthority, Guard, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketFile,
-    TlsFiles, TokenSettings, default_path,
+    Changed, ClientAuthority, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketFile, TlsFiles,
+    TokenSettings, default_path,
 };
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrl};

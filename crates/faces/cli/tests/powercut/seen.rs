@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use millrace_model::{CursorRow, DueRow, Namespace, Offset, Space};
-use millrace_session::State;
+use millrace_state::State;
 use millrace_store::{KeyRange, ReadLimit, Store};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use millrace::{DeadLettered, Event, Session, StateCommit};
-use millrace_session::admin::{Admin, EventView, Status};
+use millrace_admin::{Admin, EventView, Status};
 use millrace_store_sqlite::Doctor;
 
 use crate::chain::{ATTEMPTS_MAX, Invoice, Paid, Payment, Placed, Shipment, Shipped, cents, is_hopeless};

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use millrace::{Config, Entity, Event, Handler, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 use serde::{Deserialize, Serialize};
 

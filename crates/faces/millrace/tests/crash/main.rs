@@ -18,7 +18,7 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 
 use millrace::Session;
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_store::Store;
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

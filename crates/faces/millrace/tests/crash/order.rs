@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use millrace::{Config, Entity, Event, Handler, HandlerOrder, HandlerSettings, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 use serde::{Deserialize, Serialize};
 

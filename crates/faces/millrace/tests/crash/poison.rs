@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace::{Config, DeadLettered, Event, Handler, Session};
-use millrace_session::admin::{Admin, ClaimView, EventView, Status};
+use millrace_admin::{Admin, ClaimView, EventView, Status};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 use serde::{Deserialize, Serialize};
 

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millrace::{Config, Handler, HandlerSettings, Running, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_session::model::{Namespace, Timestamp};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

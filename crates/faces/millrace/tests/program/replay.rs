@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millrace::{Config, Handler, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_session::model::{HandlerId, Namespace};
 use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 

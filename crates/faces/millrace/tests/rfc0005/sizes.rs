@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace::{CatchUp, Config, Event, Namespace, Offset, Partition, Schedule, Session, SessionError};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_session::model::{
     Append, BATCH_BYTES_MAX, Batch, EventBody, JsonText, NewEvent, Op, Timestamp, TopicKey,
 };

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use axum::response::Response;
+use millrace_admin::{Admin, AdminError, HandlerView, LetterQuery};
 use millrace_bus::By;
 use millrace_model::{DeadLetterRow, Namespace, Timestamp, TopicKey, TopicName};
-use millrace_session::admin::{Admin, AdminError, HandlerView, LetterQuery};
 use millrace_store::{ReadLimit, Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{HandlerLetter, HandlerLetters, HandlerLettersPage};

@@ -8,10 +8,10 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use millrace_admin::HandlerView;
 use millrace_broker::{Health, ShellView};
 use millrace_bus::{GroupGauges, Reply, Request, Stats, TopicCounters};
 use millrace_kernel::KernelView;
-use millrace_session::admin::HandlerView;
 
 use crate::access::{Caller, NamespaceRule};
 use crate::app::{App, SharedApp};

@@ -57,7 +57,7 @@ async fn work(port: Port, mut values_cache: ValueCache) {
                     // Handed over here and not in the future, because the order in which futures are polled is not
                     // defined.
                     let call = match &step {
-                        Ok(MemoryStep::Write(write)) => Some(write.hand_over(values_cache.bus()).await),
+                        Ok(MemoryStep::Write(write)) => Some(write.hand_over(values_cache.rows()).await),
                         _ => None,
                     };
                     under_way.push_back(async move {

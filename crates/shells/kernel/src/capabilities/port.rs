@@ -30,13 +30,18 @@ pub struct Delivery {
     pub owed: bool,
     /// Set if a child process ended while it may have been handling this event: the event is now given to the child
     /// alone. The number counts the runs of the child that ended while this was the only event in hand.
-    pub(crate) suspect: Option<u8>,
+    pub suspect: Option<u8>,
 }
 
 impl Delivery {
     /// An event that exists nowhere else: if the actor that has it ends, it is lost.
     fn is_plain_event(&self) -> bool {
-        self.message.kind == OsKind::Event && !self.owed && self.message.ty.as_str() != BUS_MESSAGE
+        self.message.kind == OsKind::Event && !self.owed && !self.is_bus_event()
+    }
+
+    /// An event of the bus (`Bus.Message`): acknowledged when it is done, given back to its topic when it fails.
+    pub fn is_bus_event(&self) -> bool {
+        self.message.kind == OsKind::Event && self.message.ty.as_str() == BUS_MESSAGE
     }
 }
 
@@ -163,7 +168,7 @@ impl Port {
 
     /// Waits until the previous actor of this capability, which a reload replaced, has finished. Returns false if this
     /// actor is not to begin at all. Must not run beside [`Port::next`], which waits for the same signal.
-    pub(crate) async fn is_its_turn(&self) -> bool {
+    pub async fn is_its_turn(&self) -> bool {
         while self.mailbox.held.get() {
             if self.mailbox.closed.get() {
                 return false;
@@ -195,21 +200,22 @@ impl Port {
     }
 
     /// The next outcome if one waits.
-    pub(crate) fn try_next_outcome(&self) -> Option<Arc<OsMessage>> {
+    pub fn try_next_outcome(&self) -> Option<Arc<OsMessage>> {
         self.mailbox.outcomes.borrow_mut().pop_front()
     }
 
-    pub(crate) fn outcomes_waiting(&self) -> usize {
+    /// Number of outcomes that wait for [`Port::next_outcome`].
+    pub fn outcomes_waiting(&self) -> usize {
         self.mailbox.outcomes.borrow().len()
     }
 
     /// Whether a message waits.
-    pub(crate) fn has_next(&self) -> bool {
+    pub fn has_next(&self) -> bool {
         !self.mailbox.held.get() && !self.mailbox.messages.borrow().is_empty()
     }
 
     /// Waits until the capability is to be removed. Returns how long its actor has to finish, in ms; 0 = no limit.
-    pub(crate) async fn leaving(&self) -> u64 {
+    pub async fn leaving(&self) -> u64 {
         loop {
             if let Some(within_ms) = self.mailbox.leaving.get() {
                 return within_ms;
@@ -219,21 +225,21 @@ impl Port {
     }
 
     /// Whether the engine has nothing more for a capability that is to be removed.
-    pub(crate) async fn is_drained(&self) -> bool {
+    pub async fn is_drained(&self) -> bool {
         let id = self.capability;
         !self.has_next() && self.kernel.with_router(move |router| router.is_drained(id)).await.unwrap_or(true)
     }
 
     /// Waits until the capability was retired. Must not run beside [`Port::next`]: a notification for one could wake
     /// the other.
-    pub(crate) async fn retired(&self) {
+    pub async fn retired(&self) {
         while !self.mailbox.closed.get() {
             self.mailbox.arrived.notified().await;
         }
     }
 
     /// Whether the capability is to end as soon as its mailbox is empty.
-    pub(crate) async fn is_to_go(&self) -> bool {
+    pub async fn is_to_go(&self) -> bool {
         let id = self.capability;
         matches!(self.kernel.with_router(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
     }
@@ -261,22 +267,22 @@ impl Port {
 
     /// The actor was given an event and goes on to the next message: frees the event's place in the mailbox.
     /// [`Port::done`] follows.
-    pub(crate) fn handed(&self, delivery: DeliveryId) {
+    pub fn handed(&self, delivery: DeliveryId) {
         self.local_queue.push(Input::Handed { from: self.capability, delivery });
     }
 
     /// The actor ends and has not finished with this event of a durable timer.
-    pub(crate) fn gives_back(&self, delivery: DeliveryId) {
+    pub fn gives_back(&self, delivery: DeliveryId) {
         self.local_queue.push(Input::GivenBack { from: self.capability, delivery });
     }
 
     /// The actor did not answer in time.
-    pub(crate) fn gave_up(&self, delivery: DeliveryId) {
+    pub fn gave_up(&self, delivery: DeliveryId) {
         self.local_queue.push(Input::GaveUp { from: self.capability, delivery });
     }
 
     /// Puts messages back before everything else in the mailbox, in this order: for the next run of a child.
-    pub(crate) fn put_back(&self, deliveries: Vec<Delivery>) {
+    pub fn put_back(&self, deliveries: Vec<Delivery>) {
         let mut messages = self.mailbox.messages.borrow_mut();
         for delivery in deliveries.into_iter().rev() {
             messages.push_front(delivery);
@@ -295,7 +301,7 @@ impl Port {
     }
 
     /// The actor may not have seen this event.
-    pub(crate) fn event_lost(&self, lost: &Delivery, reason: &str) {
+    pub fn event_lost(&self, lost: &Delivery, reason: &str) {
         let (capability, subscriber) = (self.capability, self.name.clone());
         let (delivery, message, reason) = (lost.id, lost.message.clone(), reason.to_owned());
         self.local_queue.push(Input::EventLost { capability, delivery, subscriber, message, reason });

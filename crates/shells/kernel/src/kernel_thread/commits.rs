@@ -1,19 +1,16 @@
-//! Writes the engine's operations (rows of durable timers) to the store, in order; several requests share one write.
+//! Writes the engine's operations (rows of durable timers) through the row writer, in order; several requests share one
+//! write.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::rc::Rc;
-use std::sync::Arc;
 
-use futures_util::future::BoxFuture;
 use millrace_model::{BATCH_BYTES_MAX, Op};
 use millrace_router::{CommitToken, Input};
+use millrace_shell::RowWriter;
 use tokio::sync::Notify;
 
 use crate::kernel_thread::local_queue::LocalQueue;
-
-/// Makes operations durable, all or none; `Err` says why nothing was written.
-pub type Commit = Arc<dyn Fn(Vec<Op>) -> BoxFuture<'static, Result<(), String>> + Send + Sync>;
 
 /// The queue of requests to the store. Bounded by the number of timers that the engine lets be set.
 #[derive(Clone, Default)]
@@ -43,7 +40,7 @@ impl Commits {
 
     /// Writes until the task is dropped. There is one write at a time, so that the deletion of a timer's row never
     /// overtakes its insertion.
-    pub(crate) async fn run(self, commit: Option<Commit>, local_queue: LocalQueue, ops_max: usize) {
+    pub(crate) async fn run(self, rows: Option<RowWriter>, local_queue: LocalQueue, ops_max: usize) {
         loop {
             let (tokens, ops) = self.take(ops_max);
             if tokens.is_empty() {
@@ -51,8 +48,8 @@ impl Commits {
                 continue;
             }
             self.0.writes.set(true);
-            let result = match &commit {
-                Some(commit) => commit(ops).await,
+            let result = match &rows {
+                Some(rows) => rows.write(ops).await.map_err(|error| error.to_string()),
                 None => Err("nothing durable was given to the loop".to_owned()),
             };
             for token in tokens {

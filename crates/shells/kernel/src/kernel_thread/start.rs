@@ -8,7 +8,7 @@ use std::{io, thread};
 use bytes::Bytes;
 use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace};
 use millrace_router::{By, CapabilityId, ConnId, Counters, Gauges, Router};
-use millrace_shell::SystemClock;
+use millrace_shell::{RowWriter, SystemClock};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{LocalSet, spawn_local};
@@ -20,7 +20,7 @@ use crate::clients::behalf::Behalf;
 use crate::clients::conns::{Account, Conns};
 use crate::clients::credentials::{CheckSender, CheckToken};
 use crate::clients::remote::{OsReceiver, OsSender};
-use crate::kernel_thread::commits::{Commit, Commits};
+use crate::kernel_thread::commits::Commits;
 use crate::kernel_thread::counts::{AtomicCounts, ShellCounts};
 use crate::kernel_thread::inbox::{KernelCommand, KernelEnded, KernelSender, Mint};
 use crate::kernel_thread::local_queue::LocalQueue;
@@ -52,7 +52,7 @@ pub struct KernelParts {
     /// Where handlers run.
     pub runtime: Handle,
     /// Makes timers durable. Without it they are lost with the process.
-    pub commit: Option<Commit>,
+    pub rows: Option<RowWriter>,
     /// Timers of the previous process: the rows of [`millrace_router::TIMER_PREFIX`], and the row at
     /// [`millrace_model::keys::ROUTER_ELAPSED`]. See [`KernelHandle::begin`].
     pub timers: Vec<(String, Bytes)>,
@@ -76,7 +76,7 @@ impl KernelParts {
             nonce: rand::random(),
             clock: SystemClock::start(CLOCK_SETTLE_MS),
             runtime: Handle::current(),
-            commit: None,
+            rows: None,
             timers: Vec::new(),
             bus_feed: None,
             check_token: None,
@@ -278,7 +278,7 @@ impl Boot {
         let clock = parts.clock;
         let (local_queue, conns, commits) = (LocalQueue::new(), Conns::new(conns), Commits::default());
         let mut limits = settings.router.clone();
-        limits.durable_timers &= parts.commit.is_some();
+        limits.durable_timers &= parts.rows.is_some();
         limits.trace_effects = parts.records.is_some();
         let mut router = Router::new(limits, parts.nonce);
         let mut actors = Actors::new(
@@ -295,7 +295,7 @@ impl Boot {
             notes::boot_failed(&error);
             return drop(booted.send(Err(error.into())));
         }
-        spawn_local(commits.clone().run(parts.commit, local_queue.clone(), settings.commit_ops_max));
+        spawn_local(commits.clone().run(parts.rows, local_queue.clone(), settings.commit_ops_max));
         let edge = Edge::new(
             settings.clone(),
             local_queue.clone(),

@@ -3,7 +3,7 @@
 mod call;
 mod clock;
 mod committer;
-pub(crate) mod looks;
+mod looks;
 mod mailbox;
 mod pool;
 mod run_loop;

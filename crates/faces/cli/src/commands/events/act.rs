@@ -2,8 +2,8 @@
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 
+use millrace_admin::{PublishedAgain, Replayed, Resent};
 use millrace_model::{EventId, HandlerId, Namespace};
-use millrace_session::admin::{PublishedAgain, Replayed, Resent};
 use serde_json::json;
 
 use super::EventsCall;

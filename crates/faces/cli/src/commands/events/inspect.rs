@@ -1,7 +1,7 @@
 //! `millrace events inspect`: one event in full.
 
+use millrace_admin::{ClaimView, EventView};
 use millrace_model::{EventId, Timestamp};
-use millrace_session::admin::{ClaimView, EventView};
 use serde_json::{Map, Value, json};
 
 use super::EventsCall;

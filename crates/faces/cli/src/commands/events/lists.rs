@@ -1,7 +1,7 @@
 //! The listings of `millrace events`: namespaces, sessions, handlers, schedules, events, dead letters.
 
+use millrace_admin::{EventView, Liveness, Status};
 use millrace_model::HangingRow;
-use millrace_session::admin::{EventView, Liveness, Status};
 use serde_json::{Value, json};
 
 use super::EventsCall;

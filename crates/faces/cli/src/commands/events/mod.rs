@@ -7,8 +7,8 @@ mod inspect;
 mod lists;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use millrace_admin::{ActError, Admin, AdminError};
 use millrace_model::{EventId, Namespace, Timestamp};
-use millrace_session::admin::{ActError, Admin, AdminError};
 use millrace_store_sqlite::find_store;
 use millrace_stores::{StoreUrl, open_shared};
 
