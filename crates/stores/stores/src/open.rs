@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use millrace_model::Durability;
 use millrace_store::{MemoryStore, Store, StoreError};
-use millrace_store_sqlite::{ServeLock, SqliteOptions, SqliteStore};
+use millrace_store_sqlite::{ServeLock, SqliteStore};
 
+use crate::options::StoreOptions;
 use crate::url::{StoreUrl, StoreUrlError};
 
 #[derive(Debug, thiserror::Error)]
@@ -47,12 +48,12 @@ impl fmt::Debug for OpenedStore {
 /// # Errors
 ///
 /// Also fails for a store that an earlier failure has poisoned.
-pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
+pub fn open_store(url: &StoreUrl, options: &StoreOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
         StoreUrl::Sqlite(path) => {
             let lock = ServeLock::acquire(path)?;
-            let store = SqliteStore::open_served(&lock, sqlite)?;
+            let store = SqliteStore::open_served(&lock, options.for_sqlite())?;
             match store.poisoned() {
                 Some(reason) => Err(StoreError::Poisoned(reason).into()),
                 None => Ok(OpenedStore { lock: Some(lock), ..opened(store) }),
@@ -63,10 +64,10 @@ pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, 
 
 /// Opens a store beside all processes that have it open, a server among them. Makes the store if it does not exist.
 /// Blocks.
-pub fn open_shared(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
+pub fn open_shared(url: &StoreUrl, options: &StoreOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
-        StoreUrl::Sqlite(path) => Ok(opened(SqliteStore::open(path, sqlite)?)),
+        StoreUrl::Sqlite(path) => Ok(opened(SqliteStore::open(path, options.for_sqlite())?)),
     }
 }
 
@@ -97,20 +98,20 @@ mod tests {
     fn a_shared_store_knows_whether_it_is_served() {
         let folder = tempfile::tempdir().unwrap();
         let url = StoreUrl::Sqlite(folder.path().join("new/store.db"));
-        let shared = open_shared(&url, SqliteOptions::default()).unwrap();
+        let shared = open_shared(&url, &StoreOptions::default()).unwrap();
         assert!(!shared.is_served_elsewhere());
-        let served = open_store(&url, SqliteOptions::default()).unwrap();
+        let served = open_store(&url, &StoreOptions::default()).unwrap();
         assert!(shared.is_served_elsewhere() && !served.is_served_elsewhere());
         drop(served);
         assert!(!shared.is_served_elsewhere());
         // The same store opened by another name.
         let link = folder.path().join("link.db");
         std::os::unix::fs::symlink("new/store.db", &link).unwrap();
-        let served = open_store(&StoreUrl::Sqlite(link.clone()), SqliteOptions::default()).unwrap();
+        let served = open_store(&StoreUrl::Sqlite(link.clone()), &StoreOptions::default()).unwrap();
         assert!(shared.is_served_elsewhere());
-        let refused = open_store(&url, SqliteOptions::default()).unwrap_err().to_string();
+        let refused = open_store(&url, &StoreOptions::default()).unwrap_err().to_string();
         assert!(refused.contains("already served by process"), "{refused}");
-        let through = open_shared(&StoreUrl::Sqlite(link), SqliteOptions::default()).unwrap();
+        let through = open_shared(&StoreUrl::Sqlite(link), &StoreOptions::default()).unwrap();
         assert!(through.is_served_elsewhere() && !served.is_served_elsewhere());
     }
 }
