@@ -1,7 +1,6 @@
 //! Opening a store: alone, to serve it to others, or beside all other processes.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_model::Durability;
@@ -19,21 +18,11 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
-/// An open store. Dropping this closes it, and releases the server's lock if this holds one.
+/// An open store. Dropping the last share of `store` closes it, and ends the right to serve it if it had that.
 pub struct OpenedStore {
     pub store: Arc<dyn Store>,
     /// The highest durability that this store can promise. No process may confirm more.
     pub durability_max: Durability,
-    /// The store's file, beside which a server's lock would be; `None` for a store that no other process can reach.
-    path: Option<PathBuf>,
-    lock: Option<ServeLock>,
-}
-
-impl OpenedStore {
-    /// Returns whether another process serves this store now, and so does its housekeeping.
-    pub fn is_served_elsewhere(&self) -> bool {
-        self.lock.is_none() && self.path.as_deref().is_some_and(ServeLock::is_held)
-    }
 }
 
 impl fmt::Debug for OpenedStore {
@@ -42,8 +31,7 @@ impl fmt::Debug for OpenedStore {
     }
 }
 
-/// Opens a store to serve it, and makes it if it does not exist. No other process can serve it until the returned value
-/// is dropped. Blocks.
+/// Opens a store to serve it ([`Store::claim_serving`]), and makes it if it does not exist. Blocks.
 ///
 /// # Errors
 ///
@@ -52,11 +40,10 @@ pub fn open_store(url: &StoreUrl, options: &StoreOptions) -> Result<OpenedStore,
     match url {
         StoreUrl::Memory => Ok(memory()),
         StoreUrl::Sqlite(path) => {
-            let lock = ServeLock::acquire(path)?;
-            let store = SqliteStore::open_served(&lock, options.for_sqlite())?;
+            let store = SqliteStore::open_served(ServeLock::acquire(path)?, options.for_sqlite())?;
             match store.poisoned() {
                 Some(reason) => Err(StoreError::Poisoned(reason).into()),
-                None => Ok(OpenedStore { lock: Some(lock), ..opened(store) }),
+                None => Ok(opened(store)),
             }
         }
     }
@@ -80,14 +67,11 @@ pub fn opening_waits_for(url: &StoreUrl) -> Option<String> {
 }
 
 fn memory() -> OpenedStore {
-    let store = Arc::new(MemoryStore::new());
-    OpenedStore { store, durability_max: Durability::Memory, path: None, lock: None }
+    OpenedStore { store: Arc::new(MemoryStore::new()), durability_max: Durability::Memory }
 }
 
 fn opened(store: SqliteStore) -> OpenedStore {
-    let store = Arc::new(store);
-    let path = Some(store.path().to_owned());
-    OpenedStore { store, durability_max: Durability::Fsync, path, lock: None }
+    OpenedStore { store: Arc::new(store), durability_max: Durability::Fsync }
 }
 
 #[cfg(test)]
@@ -99,19 +83,19 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let url = StoreUrl::Sqlite(folder.path().join("new/store.db"));
         let shared = open_shared(&url, &StoreOptions::default()).unwrap();
-        assert!(!shared.is_served_elsewhere());
+        assert!(!shared.store.is_served_elsewhere());
         let served = open_store(&url, &StoreOptions::default()).unwrap();
-        assert!(shared.is_served_elsewhere() && !served.is_served_elsewhere());
+        assert!(shared.store.is_served_elsewhere() && !served.store.is_served_elsewhere());
         drop(served);
-        assert!(!shared.is_served_elsewhere());
+        assert!(!shared.store.is_served_elsewhere());
         // The same store opened by another name.
         let link = folder.path().join("link.db");
         std::os::unix::fs::symlink("new/store.db", &link).unwrap();
         let served = open_store(&StoreUrl::Sqlite(link.clone()), &StoreOptions::default()).unwrap();
-        assert!(shared.is_served_elsewhere());
+        assert!(shared.store.is_served_elsewhere());
         let refused = open_store(&url, &StoreOptions::default()).unwrap_err().to_string();
         assert!(refused.contains("already served by process"), "{refused}");
         let through = open_shared(&StoreUrl::Sqlite(link), &StoreOptions::default()).unwrap();
-        assert!(through.is_served_elsewhere() && !served.is_served_elsewhere());
+        assert!(through.store.is_served_elsewhere() && !served.store.is_served_elsewhere());
     }
 }

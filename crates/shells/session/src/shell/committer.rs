@@ -336,7 +336,7 @@ impl Writer {
     }
 
     fn maintain(&self) -> Result<bool, StoreError> {
-        if self.opened.is_served_elsewhere() {
+        if self.opened.store.is_served_elsewhere() {
             return Ok(false);
         }
         match self.opened.store.maintain(MAINTAIN_ROWS_MAX) {
