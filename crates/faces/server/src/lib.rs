@@ -40,7 +40,6 @@ pub use millrace_child::{Changed, ChildLimits, ChildSettings};
 pub use millrace_kernel::{
     Capability, FeedLimits, LoopHandle, LoopSettings, MemoryLimits, PlaceError, SocketFile, default_path,
 };
-pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};
 pub use reload::{Reload, ReloadError, Reloaded, Reloader};
 pub use server::{ServeError, Server};

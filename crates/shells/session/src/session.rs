@@ -13,8 +13,7 @@ use millrace_model::{
 use millrace_shell::SystemClock;
 use millrace_state::{Pending, SchemaBook, State};
 use millrace_store::{KeyRange, Store, StoreError};
-use millrace_store_sqlite::SqliteOptions;
-use millrace_stores::{StoreUrl, open_shared};
+use millrace_stores::{StoreOptions, StoreUrl, open_shared};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -89,7 +88,7 @@ impl Session {
     /// # Ok(()) }
     /// ```
     pub fn open(url: &str) -> Result<Session> {
-        let opened = open_shared(&url.parse::<StoreUrl>()?, SqliteOptions::default())?;
+        let opened = open_shared(&url.parse::<StoreUrl>()?, &StoreOptions::default())?;
         let store = opened.store.clone();
         let committer = Committer::start(opened).map_err(SessionError::Thread)?;
         let commits = Commits::Threaded(Arc::new(committer));

@@ -8,7 +8,6 @@ use std::time::{Duration, Instant};
 use millrace::{Config, Handler, HandlerSettings, Running, Session};
 use millrace_admin::Admin;
 use millrace_session::model::{Namespace, Timestamp};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{Ping, Place};
 
@@ -80,8 +79,7 @@ fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() 
     session.publish(Fine { n: 7 }).unwrap();
     assert_eq!(handled.recv().unwrap(), 7, "the others go on");
     // Other processes can see which handler hangs.
-    let store = Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
-    let admin = Admin::new(store);
+    let admin = Admin::new(place.store());
     let hanging = until(|| {
         let sessions = admin.sessions(&Namespace::default(), Timestamp(0), 60_000).unwrap();
         sessions.into_iter().map(|session| session.hanging).find(|hanging| hanging.len() == 3)

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use millrace::{Config, Event, Handler, Session, Simulation};
 use millrace_session::model::Space;
-use millrace_store::{KeyRange, Store};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_store::KeyRange;
 use serde::{Deserialize, Serialize};
 
 use crate::{Ping, Place};
@@ -90,7 +89,7 @@ fn a_session_on_a_file_trims_beside_its_work() {
         ..Config::default()
     };
     let session = Session::open(&place.url()).unwrap().config(config);
-    let store = SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap();
+    let store = place.store();
     let handled = Arc::new(Mutex::new(Vec::new()));
     let notes = handled.clone();
     let handler = Handler::from_fn::<Ping>("pings", move |ctx| {

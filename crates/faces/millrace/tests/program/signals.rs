@@ -9,7 +9,6 @@ use std::time::Duration;
 use millrace::{Config, Handler, Session};
 use millrace_session::model::{ClaimRow, Space};
 use millrace_store::{KeyRange, Store};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{Ping, Place};
 
@@ -33,7 +32,7 @@ struct Program {
     child: Child,
     /// Kept open, because the process prints more when it ends.
     said: BufReader<ChildStdout>,
-    store: SqliteStore,
+    store: Arc<dyn Store>,
 }
 
 impl Program {
@@ -52,7 +51,7 @@ impl Program {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let store = SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap();
+        let store = place.store();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut program = Program { child, said, store };
         let mut line = String::new();

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use millrace::{Config, Session};
 use millrace_session::model::{Batch, Durability, Offset, Op, Partition, TopicKey};
-use millrace_store::Store;
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_stores::{StoreOptions, open_shared};
 
 use crate::words::*;
 
@@ -91,12 +90,12 @@ fn an_event_behind_many_commits_without_events_is_seen() {
     let session = Session::open(&file.url()).unwrap().config(config);
     session.publish_all((0..TRIMS).map(|order| OrderPlaced { order })).unwrap();
     session.publish(Ping { n: 1 }).unwrap();
-    let (seen, url, path) = (Seen::default(), file.url(), file.0.path().join("app.db"));
+    let (seen, url, other_url) = (Seen::default(), file.url(), file.url().parse().unwrap());
     let (notes, within) = (seen.clone(), session.clone());
     let handler = on::<Ping>("pings", move |ctx| {
         notes.add(ctx.event.n.to_string());
         if ctx.event.n == 1 {
-            let other = SqliteStore::open(&path, SqliteOptions::default())?;
+            let other = open_shared(&other_url, &StoreOptions::default())?.store;
             let stream = TopicKey::parse("default/order.placed")?.stream(Partition(0));
             for start in 2..TRIMS {
                 let trim = Op::Trim { stream: stream.clone(), start: Offset(start) };

@@ -9,8 +9,7 @@ use millrace_admin::Admin;
 use millrace_session::model::{
     Append, BATCH_BYTES_MAX, Batch, EventBody, JsonText, NewEvent, Op, Timestamp, TopicKey,
 };
-use millrace_store::Store;
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_stores::{StoreOptions, open_shared};
 use serde::{Deserialize, Serialize};
 
 use crate::words::*;
@@ -96,9 +95,9 @@ fn an_event_that_is_too_large_is_refused_where_it_is_sent() {
 #[test]
 fn an_event_too_large_for_a_letter_is_replayed_from_the_log() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("app.db");
-    let session = Session::open(&format!("sqlite:///{}", path.display())).unwrap().config(giving_up());
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path, SqliteOptions::default()).unwrap());
+    let url = format!("sqlite:///{}", folder.path().join("app.db").display());
+    let session = Session::open(&url).unwrap().config(giving_up());
+    let store = open_shared(&url.parse().unwrap(), &StoreOptions::default()).unwrap().store;
     let payload = format!(r#"{{"text":"{}"}}"#, "x".repeat(BATCH_BYTES_MAX - 800));
     let body = EventBody::of(JsonText::parse(&payload).unwrap());
     let append = Append {

@@ -51,7 +51,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         set: |config, value| {
             if let Value::Number(number) = value {
                 config.limits.dedupe_window_ms_max = number;
-                config.sqlite.dedupe_window_ms_max = number;
+                config.store_options.dedupe_window_ms_max = number;
             }
         },
     },
