@@ -187,7 +187,7 @@ pub use millrace_session::{
 };
 pub use millrace_state::{
     CommitRecord, Drift, Edge, Edges, Entity, Field, Filter, Grouped, IntoIntents, Key, Migrated, Migration,
-    MigrationError, NumberField, Operand, Order, OrderedField, Pages, Plan, Query, Relation, Schema,
+    MigrationError, MigrationPlan, NumberField, Operand, Order, OrderedField, Pages, Query, Relation, Schema,
     SchemaField, State, StateError, Stateful, Stored, TextField, TypeHistory, TypePlan, TypeVersion, Version,
 };
 
