@@ -182,12 +182,12 @@ pub use millrace_session::{
     Called, CatchUp, Config, DeadLettered, Event, EventError, EventMeta, EventName, EventOptions, Handler,
     HandlerContext, HandlerError, HandlerOrder, HandlerResult, HandlerSettings, HandlerSpec,
     IntoHandlerResult, IntoOutgoing, LocalFuture, OutcomeExt, Outgoing, Published, Result, Running, Schedule,
-    Session, SessionError, Simulation, SpecError, Start, StopHandle, Transaction, VirtualClock, WithOptions,
-    handlers, schedules,
+    Session, SessionBuilder, SessionError, Simulation, SimulationBuilder, SpecError, Start, StopHandle,
+    Transaction, VirtualClock, WithOptions, handlers, schedules,
 };
 pub use millrace_state::{
     CommitRecord, Drift, Edge, Edges, Entity, Field, Filter, Grouped, IntoIntents, Key, Migrated, Migration,
-    MigrationError, NumberField, Operand, Order, OrderedField, Pages, Plan, Query, Relation, Schema,
+    MigrationError, MigrationPlan, NumberField, Operand, Order, OrderedField, Pages, Query, Relation, Schema,
     SchemaField, State, StateError, Stateful, Stored, TextField, TypeHistory, TypePlan, TypeVersion, Version,
 };
 

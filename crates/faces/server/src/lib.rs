@@ -41,7 +41,6 @@ pub use millrace_kernel::{
     Capability, FeedLimits, KernelHandle, KernelSettings, MemoryLimits, SocketFile, SocketPathError,
     default_path,
 };
-pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};
 pub use reload::{Reload, ReloadError, Reloaded, Reloader};
 pub use server::{ServeError, Server};

@@ -14,18 +14,18 @@ use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
 use crate::dispatch::Dispatch;
-use crate::handle::{Handle, Shared};
+use crate::handle::{BrokerShared, Handle};
 use crate::health::Health;
 use crate::inbox::Inbox;
 use crate::link::Command;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor};
 use crate::owner::Owner;
-use crate::readers::{ReadQueue, Reader};
+use crate::readers::{ReadQueue, StoreReader};
 use crate::settings::BrokerSettings;
 use crate::watcher::NewsWatcher;
 use crate::workers::{self, Workers};
-use crate::writer::{Receiver, Writer};
+use crate::writer::{CommitWriter, Receiver};
 use crate::{boot, notes};
 
 /// How often a stop checks whether the last rows are written.
@@ -56,7 +56,7 @@ pub enum StopOutcome {
 /// Owns the threads. Dropping it ends them without waiting for them.
 #[derive(Debug)]
 pub struct Broker {
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     jobs: Arc<ReadQueue>,
     monitor: Arc<monitor::Control>,
     threads: Vec<JoinHandle<()>>,
@@ -78,7 +78,7 @@ impl Broker {
         let bus = Bus::restore(limits, boot::snapshot(&**store, clock.boot())?, clock.now())?;
         let metrics = Arc::new(Metrics::default());
         let (notes, notes_end) = notes::channel(settings.notes_max, metrics.clone());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BrokerShared {
             clock,
             inbox: Arc::new(Inbox::new(settings.request_units_max)),
             workers: OnceLock::new(),
@@ -109,7 +109,7 @@ impl Broker {
         owner: Owner,
         watcher: NewsWatcher,
     ) -> Result<(), StartError> {
-        let Shared { settings, inbox, backlog, metrics, health, .. } = &*self.shared;
+        let BrokerShared { settings, inbox, backlog, metrics, health, .. } = &*self.shared;
         let receiver = Receiver {
             backlog: backlog.clone(),
             inbox: inbox.clone(),
@@ -117,7 +117,7 @@ impl Broker {
             health: health.clone(),
             monitor: self.monitor.clone(),
         };
-        let writer = Writer::new(store.clone(), receiver, settings, watcher);
+        let writer = CommitWriter::new(store.clone(), receiver, settings, watcher);
         let owner = Mutex::new(Some(Box::new(owner)));
         let workers = Arc::new(Workers { shared: self.shared.clone(), owner, writer });
         // Set only here.
@@ -130,9 +130,9 @@ impl Broker {
     }
 
     fn start_readers(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
-        let Shared { settings, inbox, metrics, .. } = &*self.shared;
+        let BrokerShared { settings, inbox, metrics, .. } = &*self.shared;
         for _ in 0..settings.readers.max(1) {
-            let reader = Reader {
+            let reader = StoreReader {
                 store: store.clone(),
                 jobs: self.jobs.clone(),
                 inbox: inbox.clone(),
@@ -144,7 +144,7 @@ impl Broker {
     }
 
     fn start_monitor(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
-        let Shared { settings, inbox, health, .. } = &*self.shared;
+        let BrokerShared { settings, inbox, health, .. } = &*self.shared;
         let monitor = Monitor {
             store: store.clone(),
             health: health.clone(),

@@ -37,13 +37,13 @@ impl Call {
 
 #[derive(Clone, Debug)]
 pub struct Handle {
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     /// Whether the calling task may commit inline, which waits for the disk.
     may_commit: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct BrokerShared {
     pub(crate) settings: BrokerSettings,
     pub(crate) clock: SystemClock,
     pub(crate) inbox: Arc<Inbox>,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
 }
 
 impl Handle {
-    pub(crate) fn new(shared: Arc<Shared>) -> Handle {
+    pub(crate) fn new(shared: Arc<BrokerShared>) -> Handle {
         Handle { shared, may_commit: true }
     }
 
@@ -107,7 +107,7 @@ impl Handle {
     /// Returns a writer of rows of the space `kv` below `prefix`. As many bytes of rows may wait for the disk as of
     /// requests.
     pub fn row_writer(&self, prefix: &'static str) -> RowWriter {
-        let Shared { settings, durability, .. } = &*self.shared;
+        let BrokerShared { settings, durability, .. } = &*self.shared;
         let bytes_max = (settings.request_units_max as usize).saturating_mul(UNIT_BYTES);
         RowWriter::new(self.shared.clone(), prefix, *durability, bytes_max)
     }

@@ -7,7 +7,7 @@ use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request, SchemaVerdict};
 use millrace_model::{Namespace, Op};
 use tokio::sync::oneshot;
 
-use crate::handle::{Ended, Shared};
+use crate::handle::{BrokerShared, Ended};
 use crate::outbox::{Item, Outbox, Taken};
 use crate::workers;
 
@@ -42,7 +42,7 @@ pub(crate) fn units(request: &Request) -> u32 {
 #[derive(Debug)]
 pub struct Link {
     conn: ConnId,
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     outbox: Arc<Outbox>,
     may_commit: bool,
     evicted: AtomicBool,
@@ -52,7 +52,7 @@ impl Link {
     pub(crate) fn open(
         conn: ConnId,
         namespace: Namespace,
-        shared: Arc<Shared>,
+        shared: Arc<BrokerShared>,
         outbox: Outbox,
         may_commit: bool,
     ) -> Result<Link, Ended> {

@@ -70,7 +70,7 @@ pub(crate) enum Pressure {
 
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     filled: Notify,
     relieved: Notify,
     soft_bytes: usize,
@@ -80,7 +80,7 @@ pub(crate) struct Outbox {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboxState {
     items: VecDeque<Item>,
     bytes: usize,
     congested: bool,
@@ -211,7 +211,7 @@ impl Outbox {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
         self.state.lock()
     }
 }

@@ -12,21 +12,21 @@ use millrace_bus::{Bus, Input};
 use millrace_model::Now;
 
 use crate::dispatch::{Dispatch, Feedback};
-use crate::handle::Shared;
+use crate::handle::BrokerShared;
 use crate::inbox::Turn;
 use crate::link::Command;
 
 pub(crate) struct Owner {
     /// Tells everybody when the owner is dropped, also by a panic. The first field, so that it is dropped first.
     _ended: EndInbox,
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     bus: Bus,
     dispatch: Dispatch,
     feedback: Vec<Feedback>,
 }
 
 impl Owner {
-    pub(crate) fn new(shared: Arc<Shared>, bus: Bus, dispatch: Dispatch) -> Owner {
+    pub(crate) fn new(shared: Arc<BrokerShared>, bus: Bus, dispatch: Dispatch) -> Owner {
         let ended = EndInbox(shared.clone());
         Owner { _ended: ended, shared, bus, dispatch, feedback: Vec::new() }
     }
@@ -113,7 +113,7 @@ impl Owner {
     }
 }
 
-struct EndInbox(Arc<Shared>);
+struct EndInbox(Arc<BrokerShared>);
 
 impl Drop for EndInbox {
     fn drop(&mut self) {

@@ -30,14 +30,14 @@ pub(crate) enum ReadJob {
 
 pub(crate) type ReadQueue = WorkQueue<ReadJob>;
 
-pub(crate) struct Reader {
+pub(crate) struct StoreReader {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) jobs: Arc<ReadQueue>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn run(self) {
         while let Some(job) = self.jobs.next() {
             self.metrics.reads_waiting.store(self.jobs.len() as u64, Relaxed);

@@ -4,10 +4,10 @@
 use millrace_model::{Batch, Op, Timestamp};
 use millrace_shell::{RowCommits, RowReply, RowWriteError};
 
-use crate::handle::Shared;
+use crate::handle::BrokerShared;
 use crate::writer::Sender;
 
-impl RowCommits for Shared {
+impl RowCommits for BrokerShared {
     fn submit(&self, batch: Batch, reply: RowReply) -> Result<(), RowWriteError> {
         if let Some(reason) = self.health.storage_failed() {
             return Err(RowWriteError::StorageFailed(reason.to_owned()));

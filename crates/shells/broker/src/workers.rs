@@ -21,11 +21,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-use crate::handle::{Ended, Shared};
+use crate::handle::{BrokerShared, Ended};
 use crate::inbox::{Inbox, Turn, WorkerJob};
 use crate::link::Command;
 use crate::owner::Owner;
-use crate::writer::Writer;
+use crate::writer::CommitWriter;
 
 /// Two are enough: one waits for the disk, one decides.
 pub(crate) const THREADS: usize = 2;
@@ -34,10 +34,10 @@ pub(crate) const THREADS: usize = 2;
 const INLINE_TURNS_MAX: usize = 4;
 
 pub(crate) struct Workers {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<BrokerShared>,
     /// `None` while a thread decides, and for good once the broker has ended or the engine has panicked.
     pub(crate) owner: Mutex<Option<Box<Owner>>>,
-    pub(crate) writer: Writer,
+    pub(crate) writer: CommitWriter,
 }
 
 impl Workers {
@@ -70,7 +70,7 @@ impl Workers {
     /// That task waits for the disk meanwhile, and so does its connection. tokio moves the worker's other tasks to
     /// another thread (`block_in_place`), so no other connection waits.
     fn run_inline(&self, turn: Turn, may_commit: bool) {
-        let Shared { inbox, backlog, settings, .. } = &*self.shared;
+        let BrokerShared { inbox, backlog, settings, .. } = &*self.shared;
         self.decide(turn);
         for _ in 1..INLINE_TURNS_MAX {
             match inbox.next_short(backlog, settings) {
@@ -120,11 +120,11 @@ fn can_block() -> bool {
 
 /// Hands requests over, and runs their turn inline where that is quicker than waking a thread.
 pub(crate) fn hand_over(
-    shared: &Shared,
+    shared: &BrokerShared,
     commands: impl Iterator<Item = (Command, u32)>,
     may_commit: bool,
 ) -> Result<(), Ended> {
-    let Shared { inbox, backlog, settings, .. } = shared;
+    let BrokerShared { inbox, backlog, settings, .. } = shared;
     let Some(turn) = inbox.push_or_start_turn(commands, backlog, settings)? else { return Ok(()) };
     let inline = InlineGuard { inbox, workers: shared.workers.get().and_then(Weak::upgrade) };
     if let Some(workers) = &inline.workers {

@@ -41,7 +41,7 @@ pub(crate) fn requests_max(backlog: &Backlog, settings: &BrokerSettings) -> usiz
     if full { 0 } else { settings.turn_requests_max }
 }
 
-pub(crate) struct Writer {
+pub(crate) struct CommitWriter {
     group: GroupCommit<Receiver>,
     /// Never contended: one thread at a time is the writer.
     maintenance: Mutex<Maintenance>,
@@ -63,20 +63,20 @@ pub(crate) struct Receiver {
     pub(crate) monitor: Arc<monitor::Control>,
 }
 
-impl Writer {
+impl CommitWriter {
     pub(crate) fn new(
         store: Arc<dyn Store>,
         receiver: Receiver,
         settings: &BrokerSettings,
         watcher: NewsWatcher,
-    ) -> Writer {
+    ) -> CommitWriter {
         let limits =
             CommitLimits { batches_max: settings.commit_batches_max, bytes_max: settings.commit_bytes_max };
         let retry_pause_max = Duration::from_millis(settings.commit_retry_ms_max);
         let interval = Duration::from_millis(settings.maintain_interval_ms);
         let housekeeping = Housekeeping::new(settings.maintain_rows_max, interval);
         let queue = receiver.backlog.clone();
-        Writer {
+        CommitWriter {
             group: GroupCommit::new(store, queue, receiver, limits, retry_pause_max),
             maintenance: Mutex::new(Maintenance { housekeeping, watcher }),
         }

@@ -12,6 +12,7 @@
 //!
 //! Start with [`Session`] and [`HandlerContext`].
 
+mod builder;
 mod context;
 mod data;
 mod draft;
@@ -32,13 +33,14 @@ pub use millrace_claims::WorkerConfig as Config;
 pub use millrace_claims::{CatchUp, HandlerSettings, SpecError};
 pub use millrace_model::HandlerOrder;
 
+pub use builder::SessionBuilder;
 pub use context::{Core, EventMeta, HandlerContext};
 pub use error::{Result, SessionError};
 pub use imperative::Published;
 pub use roster::LIST_MAX;
 pub use schedule::Schedule;
 pub use session::Session;
-pub use shell::{Running, Simulation, StopHandle, VirtualClock};
+pub use shell::{Running, Simulation, SimulationBuilder, StopHandle, VirtualClock};
 pub use transaction::Transaction;
 pub use typed::{
     Called, DeadLettered, Event, EventError, EventName, EventOptions, Handler, HandlerError, HandlerOutcome,

@@ -21,7 +21,7 @@ pub struct CommitLimits {
 
 #[derive(Debug)]
 pub struct CommitQueue<R> {
-    state: Mutex<State<R>>,
+    state: Mutex<QueueState<R>>,
     changed: Condvar,
     /// Batches in the queue.
     waiting: AtomicUsize,
@@ -31,7 +31,7 @@ pub struct CommitQueue<R> {
 }
 
 #[derive(Debug)]
-struct State<R> {
+struct QueueState<R> {
     waiting: VecDeque<Queued<R>>,
     /// Why nothing more is accepted.
     closed: Option<StoreError>,
@@ -46,7 +46,7 @@ struct Queued<R> {
 
 /// Batches taken out of the queue for one commit; `replies` and `batches` have the same order and length.
 #[derive(Debug)]
-pub(crate) struct Taken<R> {
+pub(crate) struct TakenBatches<R> {
     pub(crate) replies: Vec<R>,
     pub(crate) batches: Vec<Batch>,
     /// The size of the batches, as the queue counts it.
@@ -56,7 +56,7 @@ pub(crate) struct Taken<R> {
 /// The next work in the queue.
 pub(crate) enum Next<R> {
     Nothing,
-    Commit(Taken<R>),
+    Commit(TakenBatches<R>),
     /// The first batch is larger than any store must accept.
     TooLarge {
         reply: R,
@@ -67,7 +67,7 @@ pub(crate) enum Next<R> {
 impl<R> Default for CommitQueue<R> {
     fn default() -> Self {
         CommitQueue {
-            state: Mutex::new(State { waiting: VecDeque::new(), closed: None }),
+            state: Mutex::new(QueueState { waiting: VecDeque::new(), closed: None }),
             changed: Condvar::new(),
             waiting: AtomicUsize::new(0),
             batches: AtomicUsize::new(0),
@@ -135,7 +135,7 @@ impl<R> CommitQueue<R> {
     /// is empty.
     pub fn wait_for_batches(&self, until: Instant) -> bool {
         let mut state = self.state.lock();
-        let empty = |state: &mut State<R>| state.waiting.is_empty() && state.closed.is_none();
+        let empty = |state: &mut QueueState<R>| state.waiting.is_empty() && state.closed.is_none();
         self.changed.wait_while_until(&mut state, empty, until);
         !state.waiting.is_empty() || state.closed.is_none()
     }
@@ -149,7 +149,7 @@ impl<R> CommitQueue<R> {
     /// Takes as many batches as one commit may hold.
     pub(crate) fn take(&self, limits: CommitLimits) -> Next<R> {
         let mut state = self.state.lock();
-        let mut taken = Taken { replies: Vec::new(), batches: Vec::new(), bytes: 0 };
+        let mut taken = TakenBatches { replies: Vec::new(), batches: Vec::new(), bytes: 0 };
         while let Some(Queued { bytes, .. }) = state.waiting.front() {
             let first = taken.batches.is_empty();
             let full = taken.batches.len() >= limits.batches_max || taken.bytes + bytes > limits.bytes_max;
@@ -171,7 +171,7 @@ impl<R> CommitQueue<R> {
 
     /// Puts batches of a commit that wrote nothing back at the head of the queue. After the end nobody will try again:
     /// then their replies, and those of all batches in the queue, are returned.
-    pub(crate) fn put_back(&self, taken: Taken<R>) -> Option<Vec<R>> {
+    pub(crate) fn put_back(&self, taken: TakenBatches<R>) -> Option<Vec<R>> {
         let mut state = self.state.lock();
         for (reply, batch) in taken.replies.into_iter().zip(taken.batches).rev() {
             let bytes = batch.bytes();
@@ -197,7 +197,7 @@ impl<R> CommitQueue<R> {
         self.bytes.fetch_sub(bytes, Relaxed);
     }
 
-    fn clear(&self, state: &mut State<R>) -> Vec<R> {
+    fn clear(&self, state: &mut QueueState<R>) -> Vec<R> {
         self.waiting.store(0, Relaxed);
         self.batches.store(0, Relaxed);
         self.bytes.store(0, Relaxed);

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use millrace_model::{BATCH_BYTES_MAX, Batch, Outcome};
 use millrace_store::{Store, StoreError};
 
-use crate::commit_queue::{CommitLimits, CommitQueue, Next, Taken};
+use crate::commit_queue::{CommitLimits, CommitQueue, Next, TakenBatches};
 
 /// Pause before the first retry of a commit that wrote nothing. The pause doubles with each attempt.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
@@ -118,7 +118,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
                 Wrote::Done(batches)
             }
             Ok(Attempt::WroteNothing(taken, error)) => self.keep(taken, error),
-            Err(Failure { replies, error }) => {
+            Err(CommitFailure { replies, error }) => {
                 self.fail(replies, error);
                 Wrote::Never
             }
@@ -134,7 +134,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
         done.map_err(|error| self.fail(Vec::new(), error)).ok()
     }
 
-    fn next_commit(&self) -> Result<Attempt<C::Reply>, Failure<C::Reply>> {
+    fn next_commit(&self) -> Result<Attempt<C::Reply>, CommitFailure<C::Reply>> {
         let mut taken = match self.queue.take(self.limits) {
             Next::Nothing => return Ok(Attempt::Done(0)),
             Next::TooLarge { reply, bytes } => {
@@ -157,16 +157,16 @@ impl<C: CommitReceiver> GroupCommit<C> {
     /// Returns the batches, and why, if the store wrote nothing of them.
     fn commit(
         &self,
-        taken: Taken<C::Reply>,
-    ) -> Result<Option<(Taken<C::Reply>, StoreError)>, Failure<C::Reply>> {
+        taken: TakenBatches<C::Reply>,
+    ) -> Result<Option<(TakenBatches<C::Reply>, StoreError)>, CommitFailure<C::Reply>> {
         let started = Instant::now();
         let outcomes = match self.store.commit(&taken.batches) {
             Ok(outcomes) => outcomes,
             Err(StoreError::TooLarge { bytes, .. }) => return self.commit_singly(taken, bytes),
             Err(error) if error.wrote_nothing() => return Ok(Some((taken, error))),
-            Err(error) => return Err(Failure { replies: taken.replies, error }),
+            Err(error) => return Err(CommitFailure { replies: taken.replies, error }),
         };
-        let Taken { replies, batches, bytes } = taken;
+        let TakenBatches { replies, batches, bytes } = taken;
         self.queue.settled(batches.len(), bytes);
         self.receiver.committed(Committed { replies, outcomes, batches, bytes, took: started.elapsed() });
         Ok(None)
@@ -176,10 +176,10 @@ impl<C: CommitReceiver> GroupCommit<C> {
     /// which batch is too large.
     fn commit_singly(
         &self,
-        taken: Taken<C::Reply>,
+        taken: TakenBatches<C::Reply>,
         found: usize,
-    ) -> Result<Option<(Taken<C::Reply>, StoreError)>, Failure<C::Reply>> {
-        let Taken { mut replies, batches, bytes } = taken;
+    ) -> Result<Option<(TakenBatches<C::Reply>, StoreError)>, CommitFailure<C::Reply>> {
+        let TakenBatches { mut replies, batches, bytes } = taken;
         if batches.len() == 1 {
             if let Some(reply) = replies.pop() {
                 self.refuse_large(reply, bytes, found);
@@ -189,7 +189,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
         let mut rest = replies.into_iter().zip(batches);
         while let Some((reply, batch)) = rest.next() {
             let bytes = batch.bytes();
-            let one = Taken { replies: vec![reply], batches: vec![batch], bytes };
+            let one = TakenBatches { replies: vec![reply], batches: vec![batch], bytes };
             let kept = match self.commit(one) {
                 Ok(None) => continue,
                 Ok(Some(kept)) => kept,
@@ -210,7 +210,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
     }
 
     /// Keeps the batches of a commit that wrote nothing for the next attempt, unless the queue has ended.
-    fn keep(&self, mut taken: Taken<C::Reply>, error: StoreError) -> Wrote {
+    fn keep(&self, mut taken: TakenBatches<C::Reply>, error: StoreError) -> Wrote {
         let attempt = self.attempts.fetch_add(1, Relaxed);
         self.receiver.retrying(&error, attempt);
         self.refuse_some(&mut taken, |reply, _| {
@@ -227,7 +227,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
     /// Refuses the batches for which `why` has an error.
     fn refuse_some(
         &self,
-        taken: &mut Taken<C::Reply>,
+        taken: &mut TakenBatches<C::Reply>,
         why: impl Fn(&C::Reply, &Batch) -> Option<StoreError>,
     ) {
         let refused = |(reply, batch): (&C::Reply, &Batch)| why(reply, batch).is_some();
@@ -266,11 +266,11 @@ impl<C: CommitReceiver> GroupCommit<C> {
 
 enum Attempt<R> {
     Done(usize),
-    WroteNothing(Taken<R>, StoreError),
+    WroteNothing(TakenBatches<R>, StoreError),
 }
 
 /// A commit that failed; the replies are those of its batches, which may be durable or not.
-struct Failure<R> {
+struct CommitFailure<R> {
     replies: Vec<R>,
     error: StoreError,
 }

@@ -9,12 +9,12 @@ use parking_lot::{Condvar, Mutex};
 
 #[derive(Debug)]
 pub struct WorkQueue<T> {
-    state: Mutex<State<T>>,
+    state: Mutex<WorkState<T>>,
     changed: Condvar,
 }
 
 #[derive(Debug)]
-struct State<T> {
+struct WorkState<T> {
     waiting: VecDeque<T>,
     /// A thread is to wake although there may be no work.
     nudged: bool,
@@ -23,7 +23,7 @@ struct State<T> {
 
 impl<T> Default for WorkQueue<T> {
     fn default() -> Self {
-        let state = State { waiting: VecDeque::new(), nudged: false, ended: false };
+        let state = WorkState { waiting: VecDeque::new(), nudged: false, ended: false };
         WorkQueue { state: Mutex::new(state), changed: Condvar::new() }
     }
 }
@@ -65,7 +65,7 @@ impl<T> WorkQueue<T> {
     /// Waits for work or a nudge, at most `wait`, and takes everything.
     pub fn take_all(&self, wait: Duration) -> VecDeque<T> {
         let mut state = self.state.lock();
-        let idle = |state: &mut State<T>| state.waiting.is_empty() && !state.nudged && !state.ended;
+        let idle = |state: &mut WorkState<T>| state.waiting.is_empty() && !state.nudged && !state.ended;
         self.changed.wait_while_for(&mut state, idle, wait);
         state.nudged = false;
         std::mem::take(&mut state.waiting)

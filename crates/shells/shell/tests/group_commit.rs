@@ -75,6 +75,12 @@ impl Store for FaultyStore {
         self.fault()?;
         self.store.maintain(rows_max)
     }
+    fn claim_serving(&self) -> Result<(), StoreError> {
+        self.store.claim_serving()
+    }
+    fn is_served_elsewhere(&self) -> bool {
+        self.store.is_served_elsewhere()
+    }
 }
 
 /// Notes every answer. Senders below 100 wait while a commit is retried, the others do not.

@@ -42,7 +42,8 @@ pub use error::StateError;
 pub use group::{GROUPS_MAX, Grouped};
 pub use history::Version;
 pub use migrate::{
-    Commit, MIGRATION_BYTES_MAX, MIGRATION_ROWS_MAX, Migrated, Migration, MigrationError, Plan, TypePlan,
+    Commit, MIGRATION_BYTES_MAX, MIGRATION_ROWS_MAX, Migrated, Migration, MigrationError, MigrationPlan,
+    TypePlan,
 };
 pub use pending::{Expectation, Origin, Pending, Resolved};
 pub use query::{Pages, Query, ROWS_MAX};

@@ -178,7 +178,7 @@ impl Select {
         self.check()?;
         let narrow = Narrow::of(self);
         let (prefix, right) = (narrow.prefix.as_str(), narrow.right.as_deref());
-        let walk = scan::Walk { prefix, right, after, as_of: self.as_of };
+        let walk = scan::StateWalk { prefix, right, after, as_of: self.as_of };
         walk.visit(self.state.store(), &mut |found| {
             if self.matches(&found)? { each(found) } else { Ok(ControlFlow::Continue(())) }
         })

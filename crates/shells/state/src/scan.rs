@@ -29,7 +29,7 @@ pub(crate) type Visit<'v> = dyn FnMut(Found) -> Result<ControlFlow<()>, StateErr
 
 /// A walk over every identity whose key begins with `prefix`, as it is now or as of a commit. The newest state comes in
 /// the order of keys, the past in the order of the history's keys.
-pub(crate) struct Walk<'a> {
+pub(crate) struct StateWalk<'a> {
     pub(crate) prefix: &'a str,
     /// Only relations with this escaped right key; other rows are skipped without decoding them.
     pub(crate) right: Option<&'a str>,
@@ -38,7 +38,7 @@ pub(crate) struct Walk<'a> {
     pub(crate) as_of: Option<StateCommit>,
 }
 
-impl Walk<'_> {
+impl StateWalk<'_> {
     pub(crate) fn visit(&self, store: &dyn Store, each: &mut Visit<'_>) -> Result<(), StateError> {
         let mut range = KeyRange::prefix(self.prefix);
         match (self.after, self.as_of) {

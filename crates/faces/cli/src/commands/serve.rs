@@ -149,7 +149,7 @@ impl ServePlan {
             None => None,
         };
         let socket = self.socket()?;
-        let opening = opening::open(&self.store, self.config.sqlite.clone(), first.next()).await;
+        let opening = opening::open(&self.store, self.config.store_options.clone(), first.next()).await;
         let opened = match opening.map_err(|error| Failure::Failed(error.to_string()))? {
             Opening::Done(opened) => opened.map_err(|error| self.store_failure(&error))?,
             Opening::Stopped => {

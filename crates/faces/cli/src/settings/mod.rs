@@ -113,11 +113,11 @@ mod tests {
     #[test]
     fn engine_and_store_agree_on_the_longest_dedupe_window() {
         let mut config = Config::default();
-        assert_eq!(config.limits.dedupe_window_ms_max, config.sqlite.dedupe_window_ms_max);
+        assert_eq!(config.limits.dedupe_window_ms_max, config.store_options.dedupe_window_ms_max);
         assert!(config.limits.dedupe_window_ms <= config.limits.dedupe_window_ms_max);
         let setting = all().find(|setting| setting.name == "dedupe-window-ms-max").unwrap();
         (setting.set)(&mut config, SettingValue::Number(5));
-        assert_eq!((config.limits.dedupe_window_ms_max, config.sqlite.dedupe_window_ms_max), (5, 5));
+        assert_eq!((config.limits.dedupe_window_ms_max, config.store_options.dedupe_window_ms_max), (5, 5));
     }
 
     #[test]
@@ -133,8 +133,9 @@ mod tests {
             let setting = all().find(|setting| setting.name == name).unwrap();
             (setting.set)(&mut config, SettingValue::Number(number));
         }
-        let sqlite = &config.sqlite;
-        assert_eq!((sqlite.dedupe_ids_max, sqlite.readers_max, sqlite.wal_bytes), (1, 2, 5000));
+        let options = &config.store_options;
+        let sqlite = &options.sqlite;
+        assert_eq!((options.dedupe_ids_max, options.readers_max, sqlite.wal_bytes), (1, 2, 5000));
         assert_eq!((sqlite.fold_events, sqlite.fold_bytes), (4, 6));
     }
 }

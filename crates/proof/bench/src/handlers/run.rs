@@ -49,7 +49,7 @@ fn run(
     config: Config,
     keys: Option<u64>,
 ) -> Result<(), BenchError> {
-    let session = stage.open()?.config(config);
+    let session = stage.open()?.to_builder().config(config).open()?;
     let (tally, reached) = HandledTally::new();
     let options = stage.options;
     let (mut jobs, mut commits) = (FIRST_JOBS, 0);

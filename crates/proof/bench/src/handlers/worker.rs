@@ -17,7 +17,10 @@ const CLAIMED_TOGETHER: usize = 64;
 
 /// Runs until stdin ends.
 pub fn bench_handlers_worker(store: &Path, payload_bytes: usize) -> Result<(), BenchError> {
-    let session = open(store)?.config(Config { event_claim_limit: CLAIMED_TOGETHER, ..Config::default() });
+    let session = open(store)?
+        .to_builder()
+        .config(Config { event_claim_limit: CLAIMED_TOGETHER, ..Config::default() })
+        .open()?;
     say(READY)?;
     for line in std::io::stdin().lines() {
         let line = line.map_err(|source| BenchError::io("reading what to do", source))?;

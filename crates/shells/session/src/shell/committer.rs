@@ -166,7 +166,7 @@ fn write_until_end(opened: &OpenedStore, group: &GroupCommit<Receiver>) {
         }
         if Instant::now() >= housekeeping.due_at() {
             shared.check_room(opened);
-            if opened.is_served_elsewhere() {
+            if opened.store.is_served_elsewhere() {
                 housekeeping.skip();
             } else if group.guarded(|| housekeeping.run(&*opened.store, || queue.is_waiting())).is_none() {
                 return;

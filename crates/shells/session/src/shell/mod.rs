@@ -12,7 +12,7 @@ pub(crate) mod simulated;
 mod threads;
 
 pub use clock::VirtualClock;
-pub use simulated::Simulation;
+pub use simulated::{Simulation, SimulationBuilder};
 pub use threads::{Running, StopHandle};
 
 pub(crate) use clock::Clock;

@@ -5,10 +5,10 @@ use std::ops::ControlFlow;
 
 use millrace_model::{Check, Done, Intent, Op, Outcome, Reconcile, SchemaRow, Space, StateCommit, keys};
 
-use super::plan::Step;
-use super::{Commit, Migration, MigrationError, Plan, Unfit};
+use super::plan::MigrationStep;
+use super::{Commit, Migration, MigrationError, MigrationPlan, Unfit};
 use crate::error::StateError;
-use crate::scan::Walk;
+use crate::scan::StateWalk;
 use crate::schema::{archived_schema, first_row};
 
 /// Rows rewritten by a commit.
@@ -43,8 +43,14 @@ impl Migration {
     }
 
     /// Locks all types in a single batch. From here on only this migration, or another run of it, can write them.
-    fn lock(&self, plan: &Plan, steps: &[Step<'_>], commit: &mut Commit<'_>) -> Result<(), StateError> {
-        let drifted: Vec<&Step<'_>> = steps.iter().filter(|step| step.plan.drift.is_some()).collect();
+    fn lock(
+        &self,
+        plan: &MigrationPlan,
+        steps: &[MigrationStep<'_>],
+        commit: &mut Commit<'_>,
+    ) -> Result<(), StateError> {
+        let drifted: Vec<&MigrationStep<'_>> =
+            steps.iter().filter(|step| step.plan.drift.is_some()).collect();
         if drifted.is_empty() {
             return Ok(());
         }
@@ -69,7 +75,7 @@ impl Migration {
 
     fn rewrite(
         &self,
-        step: &Step<'_>,
+        step: &MigrationStep<'_>,
         commit: &mut Commit<'_>,
         migrated: &mut Migrated,
     ) -> Result<(), StateError> {
@@ -105,7 +111,7 @@ impl Migration {
         }
     }
 
-    fn reconcile(&self, step: &Step<'_>, intents: Vec<Intent>) -> Op {
+    fn reconcile(&self, step: &MigrationStep<'_>, intents: Vec<Intent>) -> Op {
         let meta = [("kind", "migration"), ("migrated_types", step.plan.type_name.as_str())];
         let meta: BTreeMap<String, String> =
             meta.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
@@ -116,12 +122,12 @@ impl Migration {
     /// Returns as many rows of older versions as a commit may rewrite, and the key from which to continue.
     fn next_rows(
         &self,
-        step: &Step<'_>,
+        step: &MigrationStep<'_>,
         after: Option<&str>,
     ) -> Result<(Vec<Intent>, Option<String>), StateError> {
         let prefix = format!("{}/", step.key);
         let (mut intents, mut last, mut bytes) = (Vec::new(), None, 0);
-        Walk { prefix: &prefix, right: None, after, as_of: None }.visit(
+        StateWalk { prefix: &prefix, right: None, after, as_of: None }.visit(
             self.state.store(),
             &mut |found| {
                 if found.schema >= step.plan.to_version {
@@ -144,7 +150,7 @@ impl Migration {
     }
 }
 
-impl Step<'_> {
+impl MigrationStep<'_> {
     fn stands(&self) -> Check {
         Check::Equals { space: Space::Schemas, key: self.key.clone(), value: self.stored.clone() }
     }
@@ -159,7 +165,7 @@ impl Step<'_> {
     }
 }
 
-fn complete(plan: &Plan) -> Result<(), StateError> {
+fn complete(plan: &MigrationPlan) -> Result<(), StateError> {
     for planned in &plan.types {
         let type_name = planned.type_name.clone();
         if let Some(&from_version) = planned.missing_upgraders.first() {

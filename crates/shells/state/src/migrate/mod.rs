@@ -16,7 +16,7 @@ use millrace_store::StoreError;
 use serde_json::Value;
 
 pub use apply::{MIGRATION_BYTES_MAX, MIGRATION_ROWS_MAX, Migrated};
-pub use plan::{Plan, TypePlan};
+pub use plan::{MigrationPlan, TypePlan};
 
 use super::State;
 use crate::typed::{Schema, Stateful, canonical};
@@ -32,10 +32,10 @@ type Reader = fn(Value) -> Result<(Identity, JsonText), String>;
 /// The program's types, and the upgraders that turn rows of older versions into them.
 pub struct Migration {
     state: State,
-    types: BTreeMap<(StateKind, &'static str), Target>,
+    types: BTreeMap<(StateKind, &'static str), MigrationTarget>,
 }
 
-struct Target {
+struct MigrationTarget {
     schema: Schema,
     read: Reader,
     upgraders: BTreeMap<u32, Upgrader>,
@@ -83,8 +83,8 @@ impl Migration {
         self
     }
 
-    fn target<T: Stateful>(&mut self) -> &mut Target {
-        self.types.entry((T::KIND, T::TYPE)).or_insert_with(|| Target {
+    fn target<T: Stateful>(&mut self) -> &mut MigrationTarget {
+        self.types.entry((T::KIND, T::TYPE)).or_insert_with(|| MigrationTarget {
             schema: T::schema(),
             read: read::<T>,
             upgraders: BTreeMap::new(),
@@ -103,7 +103,7 @@ enum Unfit {
     Failed(String),
 }
 
-impl Target {
+impl MigrationTarget {
     /// Upgrades a row from its version to the wanted one.
     fn upgrade(&self, from: u32, to: u32, mut fields: Value) -> Result<(Identity, JsonText), Unfit> {
         for version in from..to {

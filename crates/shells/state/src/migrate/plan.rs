@@ -8,9 +8,9 @@ use bytes::Bytes;
 use millrace_model::{SchemaRow, Space, StateCommit, StateKind, keys};
 use sha2::{Digest, Sha256};
 
-use super::{Migration, Target, Unfit};
+use super::{Migration, MigrationTarget, Unfit};
 use crate::error::StateError;
-use crate::scan::{Found, Walk};
+use crate::scan::{Found, StateWalk};
 use crate::schema::Drift;
 
 /// How many of the rows that cannot be upgraded a plan names.
@@ -18,7 +18,7 @@ const FAILURES_MAX: usize = 10;
 
 /// The changes that a migration would make.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Plan {
+pub struct MigrationPlan {
     /// Types that have drifted, or whose last migration is unfinished.
     pub types: Vec<TypePlan>,
     /// The newest commit that the plan has seen.
@@ -43,15 +43,15 @@ pub struct TypePlan {
     pub failures: Vec<(String, String)>,
 }
 
-impl Plan {
+impl MigrationPlan {
     pub fn has_changes(&self) -> bool {
         !self.types.is_empty()
     }
 }
 
 /// A type to be migrated, with its present schema row.
-pub(super) struct Step<'a> {
-    pub(super) target: &'a Target,
+pub(super) struct MigrationStep<'a> {
+    pub(super) target: &'a MigrationTarget,
     pub(super) plan: TypePlan,
     pub(super) key: String,
     pub(super) stored: Bytes,
@@ -61,11 +61,11 @@ pub(super) struct Step<'a> {
 impl Migration {
     /// Returns what would be done. Reads every row of the drifted types and tries the upgraders on them; writes
     /// nothing.
-    pub fn plan(&self) -> Result<Plan, StateError> {
+    pub fn plan(&self) -> Result<MigrationPlan, StateError> {
         Ok(self.steps()?.0)
     }
 
-    pub(super) fn steps(&self) -> Result<(Plan, Vec<Step<'_>>), StateError> {
+    pub(super) fn steps(&self) -> Result<(MigrationPlan, Vec<MigrationStep<'_>>), StateError> {
         let head = self.state.head()?;
         let mut steps = Vec::new();
         for (&(kind, name), target) in &self.types {
@@ -78,24 +78,24 @@ impl Migration {
                 continue;
             }
             let plan = self.look_at(kind, target, &row, drift)?;
-            steps.push(Step { target, plan, key, stored, row });
+            steps.push(MigrationStep { target, plan, key, stored, row });
         }
         let types: Vec<TypePlan> = steps.iter().map(|step| step.plan.clone()).collect();
         let token = token(self.state.namespace().as_str(), head, &types);
-        Ok((Plan { types, head, token }, steps))
+        Ok((MigrationPlan { types, head, token }, steps))
     }
 
     fn look_at(
         &self,
         kind: StateKind,
-        target: &Target,
+        target: &MigrationTarget,
         row: &SchemaRow,
         drift: Option<Drift>,
     ) -> Result<TypePlan, StateError> {
         let to_version = row.version + u32::from(drift.is_some());
         let (mut rows, mut missing, mut failures) = (0, BTreeSet::new(), Vec::new());
         let prefix = format!("{}/", keys::state_type(self.state.namespace(), kind, target.schema.type_name));
-        Walk { prefix: &prefix, right: None, after: None, as_of: None }.visit(
+        StateWalk { prefix: &prefix, right: None, after: None, as_of: None }.visit(
             self.state.store(),
             &mut |found| {
                 if found.schema < to_version {
@@ -128,7 +128,7 @@ impl Migration {
     /// Upgrades a row. An upgrader may change fields but not the identity: the old identity would be left behind.
     pub(super) fn upgraded(
         &self,
-        target: &Target,
+        target: &MigrationTarget,
         found: &Found,
         to_version: u32,
     ) -> Result<millrace_model::Intent, Unfit> {

@@ -9,10 +9,9 @@ mod lists;
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_admin::{ActError, Admin, AdminError};
 use millrace_model::{EventId, Namespace, Timestamp};
-use millrace_store_sqlite::find_store;
-use millrace_stores::{StoreUrl, open_shared};
+use millrace_stores::OpenedStore;
 
-use crate::commands::offline::store_file;
+use crate::commands::offline::store_url;
 use crate::commands::{json_flag, now, text};
 use crate::failure::Failure;
 use crate::log;
@@ -222,10 +221,8 @@ impl EventsCall {
 }
 
 /// Opens the store that the settings name, if it exists.
-pub(super) fn open_existing(config: &Config) -> Result<millrace_stores::OpenedStore, Failure> {
-    let path = find_store(&store_file(config)?)?;
-    open_shared(&StoreUrl::Sqlite(path), config.sqlite.clone())
-        .map_err(|error| Failure::Unreachable(error.to_string()))
+pub(super) fn open_existing(config: &Config) -> Result<OpenedStore, Failure> {
+    Ok(millrace_stores::open_existing(&store_url(config)?, &config.store_options)?)
 }
 
 fn count(matches: &ArgMatches, default: u64) -> usize {

@@ -51,7 +51,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         set: |config, value| {
             if let SettingValue::Number(number) = value {
                 config.limits.dedupe_window_ms_max = number;
-                config.sqlite.dedupe_window_ms_max = number;
+                config.store_options.dedupe_window_ms_max = number;
             }
         },
     },

@@ -90,7 +90,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         {
             nodes = std::slice::from_mut(inner.as_mut());
         }
-        visitor.visit_seq(Parts { nodes: nodes.iter_mut(), trace })
+        visitor.visit_seq(TracedParts { nodes: nodes.iter_mut(), trace })
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(self, len: usize, visitor: V) -> Result<V::Value> {
@@ -100,7 +100,9 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         self.node
             .know(self.trace, len, || Kind::Tuple(std::iter::repeat_with(Node::default).take(len).collect()));
         match &mut self.node.kind {
-            Kind::Tuple(parts) => visitor.visit_seq(Parts { nodes: parts.iter_mut(), trace: self.trace }),
+            Kind::Tuple(parts) => {
+                visitor.visit_seq(TracedParts { nodes: parts.iter_mut(), trace: self.trace })
+            }
             _ => Err(over()),
         }
     }
@@ -124,7 +126,7 @@ impl<'de> Deserializer<'de> for Tracer<'_> {
         {
             entry = Some(both.as_mut());
         }
-        visitor.visit_map(Entry { both: entry, trace })
+        visitor.visit_map(TracedEntry { both: entry, trace })
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -193,15 +195,15 @@ fn read_struct<'de, V: Visitor<'de>>(
 ) -> Result<V::Value> {
     let all = node.is_known();
     let Kind::Struct(known) = &mut node.kind else { return Err(over()) };
-    visitor.visit_map(Fields { names: fields.iter(), known, all, trace, next: None })
+    visitor.visit_map(TracedFields { names: fields.iter(), known, all, trace, next: None })
 }
 
-struct Parts<'a, I> {
+struct TracedParts<'a, I> {
     nodes: I,
     trace: &'a mut Trace,
 }
 
-impl<'de, 'n, I: Iterator<Item = &'n mut Node>> SeqAccess<'de> for Parts<'_, I> {
+impl<'de, 'n, I: Iterator<Item = &'n mut Node>> SeqAccess<'de> for TracedParts<'_, I> {
     type Error = Error;
 
     fn next_element_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<Option<T::Value>> {
@@ -211,12 +213,12 @@ impl<'de, 'n, I: Iterator<Item = &'n mut Node>> SeqAccess<'de> for Parts<'_, I> 
 }
 
 /// An entry of a map, or none.
-struct Entry<'a> {
+struct TracedEntry<'a> {
     both: Option<&'a mut (Node, Node)>,
     trace: &'a mut Trace,
 }
 
-impl<'de> MapAccess<'de> for Entry<'_> {
+impl<'de> MapAccess<'de> for TracedEntry<'_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
@@ -230,7 +232,7 @@ impl<'de> MapAccess<'de> for Entry<'_> {
     }
 }
 
-struct Fields<'a> {
+struct TracedFields<'a> {
     names: std::slice::Iter<'static, &'static str>,
     known: &'a mut BTreeMap<&'static str, Node>,
     all: bool,
@@ -239,7 +241,7 @@ struct Fields<'a> {
     next: Option<&'static str>,
 }
 
-impl<'de> MapAccess<'de> for Fields<'_> {
+impl<'de> MapAccess<'de> for TracedFields<'_> {
     type Error = Error;
 
     fn next_key_seed<K: DeserializeSeed<'de>>(&mut self, seed: K) -> Result<Option<K::Value>> {
