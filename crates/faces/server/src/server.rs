@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use millrace_broker::{Broker, Handle, StartError, StopOutcome};
+use millrace_broker::{Broker, BrokerHandle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_child::Children;
 use millrace_kernel::{
@@ -109,7 +109,7 @@ impl Server {
         let (broker_settings, boot_store) = (settings.broker.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Broker::start(broker_settings, &boot_store, limits));
         let broker = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
-        let handle = broker.handle().from_anywhere();
+        let handle = broker.handle().without_inline_commits();
         if settings.tokens.is_empty() {
             warn_of_idle_lists(&handle).await;
         }
@@ -152,8 +152,8 @@ impl Server {
     }
 
     /// A handle to the bus, for embedders and other edges of the same process.
-    pub fn handle(&self) -> Handle {
-        self.broker.handle().from_anywhere()
+    pub fn handle(&self) -> BrokerHandle {
+        self.broker.handle().without_inline_commits()
     }
 
     /// Returns a function that counts the open WebSockets, also after [`Server::run_until`] has taken the server.
@@ -300,7 +300,7 @@ async fn asked_to_stop(asked: &mut mpsc::Receiver<HostRequest>, on_reload: Optio
 }
 
 /// Warns at the start if topics have access lists and no tokens are configured: such lists protect nothing.
-async fn warn_of_idle_lists(handle: &Handle) {
+async fn warn_of_idle_lists(handle: &BrokerHandle) {
     if let Ok(Reply::Stats(stats)) = handle.call(Request::Stats).await
         && stats.topics_with_access > 0
     {
