@@ -30,12 +30,12 @@ pub use capabilities::table::BootError;
 pub use counters::{Counters, Gauges};
 pub use interface::effect::{Effect, Settled};
 pub use interface::input::{
-    By, CapabilityId, ConnId, DeliveryId, Input, NotStored, NotVouched, Receipt, Token,
+    By, CapabilityId, CommitToken, ConnId, DeliveryId, Input, NotStored, NotTrusted, Receipt,
 };
 pub use interface::note::Note;
 pub use limits::RouterLimits;
 pub use reports::queries::Takes;
-pub use reports::trace::{Party, Step, TraceQuery, TraceRecord};
+pub use reports::trace::{Party, TraceQuery, TraceRecord, TraceStep};
 pub use router::Router;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;

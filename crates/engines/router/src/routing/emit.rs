@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::interface::input::{CapabilityId, DeliveryId};
-use crate::reports::messages::{self, Asked};
-use crate::reports::trace::{Party, Step};
-use crate::router::{Delivery, Router};
+use crate::reports::messages::{self, RequestRef};
+use crate::reports::trace::{Party, TraceStep};
+use crate::router::{DeliveryEntry, Router};
 use crate::routing::emission_error::EmissionError;
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::{Answers, Emitted, InProgress, Task};
@@ -39,8 +39,16 @@ impl Router {
                 let metadata = &message.metadata;
                 self.remember(from, metadata.id.clone(), metadata.correlation.clone());
             }
-            let (hand, at) = (self.in_progress(from, during), now.mono);
-            self.lanes.push_user(Task::Actor(Emitted { from, hand, message, answers, follows, wait, at }));
+            let (in_progress, at) = (self.in_progress(from, during), now.mono);
+            self.lanes.push_user(Task::Actor(Emitted {
+                from,
+                in_progress,
+                message,
+                answers,
+                follows,
+                wait,
+                at,
+            }));
             return;
         }
         self.counters.overloads += 1;
@@ -57,7 +65,7 @@ impl Router {
 
     /// Whether the cause that a message names is true: the actor was given that message, or emitted it. The message
     /// then gets the correlation of its cause, whatever the actor set. A message without a cause begins an undertaking;
-    /// `check_said` decides in its turn whether it may. Outcomes are matched to requests by their cause, so theirs
+    /// `check_emitted` decides in its turn whether it may. Outcomes are matched to requests by their cause, so theirs
     /// cannot be false.
     fn follows(&mut self, from: CapabilityId, during: Option<DeliveryId>, message: &mut OsMessage) -> bool {
         if message.kind.is_outcome() {
@@ -92,7 +100,7 @@ impl Router {
     }
 
     /// The deliveries that a capability has not finished with, the oldest first.
-    pub(crate) fn mailbox(&self, of: CapabilityId) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
+    pub(crate) fn mailbox(&self, of: CapabilityId) -> impl Iterator<Item = (DeliveryId, &DeliveryEntry)> {
         let all = (of, DeliveryId(0))..=(of, DeliveryId(u64::MAX));
         self.deliveries.range(all).map(|((_, delivery), one)| (*delivery, one))
     }
@@ -119,7 +127,7 @@ impl Router {
     }
 
     pub(crate) fn route_actor(&mut self, now: Now, said: Emitted) {
-        let Emitted { from, hand, message, answers, follows, wait, at } = said;
+        let Emitted { from, in_progress, message, answers, follows, wait, at } = said;
         let Some(capability) = self.table.get(from) else {
             // The capability is gone and its messages go nowhere; but a requester must not wait for ever for an
             // outcome.
@@ -130,15 +138,15 @@ impl Router {
             return;
         };
         let party = Party::Capability(capability.name().clone());
-        let realm = hand.as_ref().and_then(|hand| hand.realm.clone());
-        if let Err(why) = self.check_said(from, hand.is_some(), follows, &message) {
-            self.traced(now, party, Step::Faulty, realm, &message);
+        let realm = in_progress.as_ref().and_then(|in_progress| in_progress.realm.clone());
+        if let Err(why) = self.check_emitted(from, in_progress.is_some(), follows, &message) {
+            self.traced(now, party, TraceStep::Faulty, realm, &message);
             let fault = OsFault::new(500, format!("Capability '{}' {why}", self.table.name_of(from)));
-            let blamed = hand.or_else(|| self.answered_by(from, answers, &message));
+            let blamed = in_progress.or_else(|| self.answered_by(from, answers, &message));
             self.fault(now, from, blamed, &fault);
             if message.kind.is_request() {
                 // The requester must not wait for ever for an outcome.
-                let refusal = messages::error(&mut self.ids, now, &Asked::of(&message), &fault);
+                let refusal = messages::error(&mut self.ids, now, &RequestRef::of(&message), &fault);
                 self.give(Requester::Actor { capability: from, wait }, refusal);
             }
             return;
@@ -156,7 +164,7 @@ impl Router {
     }
 
     /// Checks that the manifest declares the message, that it fits its schema, and that its lineage is true.
-    fn check_said(
+    fn check_emitted(
         &self,
         from: CapabilityId,
         in_progress: bool,
@@ -217,10 +225,10 @@ impl Router {
 
 fn is_fault(data: &JsonText) -> bool {
     #[derive(serde::Deserialize)]
-    struct Fault {
+    struct FaultShape {
         code: u16,
         #[serde(rename = "message")]
         _message: String,
     }
-    serde_json::from_str::<Fault>(data.as_str()).is_ok_and(|fault| (400..=599).contains(&fault.code))
+    serde_json::from_str::<FaultShape>(data.as_str()).is_ok_and(|fault| (400..=599).contains(&fault.code))
 }

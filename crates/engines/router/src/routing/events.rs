@@ -11,7 +11,7 @@ use millrace_model::{Now, OsMessage, TICK_MS};
 
 use crate::capabilities::schema::SchemaMismatch;
 use crate::interface::input::{CapabilityId, ConnId};
-use crate::reports::trace::{Behalf, Party, Realm, Step};
+use crate::reports::trace::{Behalf, Party, Realm, TraceStep};
 use crate::router::{Router, TimerEvent};
 use crate::routing::lanes::Microtask;
 use crate::sabotage::Sabotage;
@@ -135,7 +135,7 @@ impl Router {
         }
         self.routed(&message, author.capability(), &fan_out.taken);
         let from = self.event_party(author);
-        self.traced(now, from, Step::Routed { to: fan_out.taken.clone() }, realm, &message);
+        self.traced(now, from, TraceStep::Routed { to: fan_out.taken.clone() }, realm, &message);
         fan_out
     }
 

@@ -10,7 +10,7 @@ use millrace_server::{
 use toml::{Table, Value};
 
 use crate::failure::Failure;
-use crate::settings::Source;
+use crate::settings::SettingSource;
 use crate::settings::entry::{EntryError, NAMES_MAX, text};
 
 pub(super) const KEY: &str = "auth";
@@ -21,7 +21,7 @@ const KEYS: &str = "agent, roles, scopes, namespaces, rate, burst, expires";
 /// year 1973.
 const EXPIRES_MS_MIN: i64 = 100_000_000_000;
 
-pub(super) fn tokens(found: &Value, source: &Source) -> Result<Vec<TokenSettings>, Failure> {
+pub(super) fn tokens(found: &Value, source: &SettingSource) -> Result<Vec<TokenSettings>, Failure> {
     let usage = |what: String| Failure::Usage(format!("{what} ({source})"));
     let table = found.as_table().ok_or_else(|| usage("auth is no table: write [[auth.tokens]]".into()))?;
     if let Some(key) = table.keys().find(|key| !LISTS.iter().any(|list| list.key == **key)) {
@@ -211,7 +211,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<TokenSettings>, String> {
         let table: Table = text.parse().unwrap();
-        let read = tokens(&table[KEY], &Source::File("f".into()));
+        let read = tokens(&table[KEY], &SettingSource::File("f".into()));
         read.map_err(|failure| failure.message().unwrap_or_default().to_owned())
     }
 

@@ -7,13 +7,13 @@ use millrace_server::ChildSettings;
 use toml::{Table, Value};
 
 use crate::failure::Failure;
-use crate::settings::Source;
+use crate::settings::SettingSource;
 use crate::settings::entry::{EntryError, text};
 
 pub(super) const KEY: &str = "capability";
 const KEYS: [&str; 5] = ["name", "command", "restart", "env", "cwd"];
 
-pub(super) fn capabilities(found: &Value, source: &Source) -> Result<Vec<ChildSettings>, Failure> {
+pub(super) fn capabilities(found: &Value, source: &SettingSource) -> Result<Vec<ChildSettings>, Failure> {
     let usage = |what: String| Failure::Usage(format!("{what} ({source})"));
     let list = found
         .as_array()
@@ -100,7 +100,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<ChildSettings>, String> {
         let table: Table = text.parse().unwrap();
-        let read = capabilities(&table[KEY], &Source::File("f".into()));
+        let read = capabilities(&table[KEY], &SettingSource::File("f".into()));
         read.map_err(|failure| failure.message().unwrap_or_default().to_owned())
     }
 
