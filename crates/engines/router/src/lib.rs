@@ -29,7 +29,7 @@ pub use capabilities::schema::{Schema, SchemaError};
 pub use capabilities::table::BootError;
 pub use counters::{Counters, Gauges};
 pub use interface::effect::{Effect, Settled};
-pub use interface::input::{By, CapabilityId, CommitToken, ConnId, DeliveryId, Input, NotTrusted, Receipt};
+pub use interface::input::{CapabilityId, CommitToken, ConnId, DeliveryId, Input, NotTrusted, Receipt};
 pub use interface::note::Note;
 pub use limits::RouterLimits;
 pub use reports::queries::Takes;

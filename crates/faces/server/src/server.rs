@@ -12,6 +12,7 @@ use millrace_child::Children;
 use millrace_kernel::{
     ChangeError, HostRequest, KernelEnded, KernelError, KernelHandle, SocketFile, SocketPathError,
 };
+use millrace_model::Requester;
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -301,7 +302,7 @@ async fn asked_to_stop(asked: &mut mpsc::Receiver<HostRequest>, on_reload: Optio
 
 /// Warns at the start if topics have access lists and no tokens are configured: such lists protect nothing.
 async fn warn_of_idle_lists(handle: &Handle) {
-    if let Ok(Reply::Stats(stats)) = handle.call(Request::Stats).await
+    if let Ok(Reply::Stats(stats)) = handle.call(Requester::Trusted, Request::Stats).await
         && stats.topics_with_access > 0
     {
         let topics = stats.topics_with_access;

@@ -1,7 +1,7 @@
 //! The WebSocket edge: one task per connection, reading and writing side by side.
 //!
 //! ```text
-//! socket -> read: parse many frames -> Link::ask   (pauses: outbox full, too much unanswered, owner busy)
+//! socket -> read: parse many frames -> Link::request (pauses: outbox full, too much unanswered, owner busy)
 //! socket <- write: feed many frames, flush once <- Link::take, and what the reader answers itself
 //! ```
 

@@ -16,7 +16,7 @@ use millrace_broker::{Ended, Handle, Item, Link, Taken};
 use millrace_bus::{Ack, From, GiveBack, Nack, Reply, Request, Subscribe};
 use millrace_model::{
     AckMode, Event, Filter, JsonText, Namespace, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata,
-    OsType, Partition, TopicKey,
+    OsType, Partition, Requester, TopicKey,
 };
 use millrace_router::{BusTopic, CapabilityId, Settled, Takes};
 use tokio::sync::{oneshot, watch};
@@ -301,14 +301,16 @@ struct BusConnection<'a> {
 
 impl BusConnection<'_> {
     async fn request(&self, request: Request) -> Result<(), Ended> {
-        self.link.ask(&mut vec![(ANY, request)]).await
+        self.link.request(&Requester::Trusted, &mut vec![(ANY, request)]).await
     }
 
     /// Asks for no more deliveries; the first reason given is kept. Events that the capability has are still settled.
     async fn stop_flow(&self, ending: &mut Option<FeedEnd>, end: FeedEnd) -> Result<(), Ended> {
         if ending.is_none() {
             *ending = Some(end);
-            self.link.ask(&mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
+            self.link
+                .request(&Requester::Trusted, &mut vec![(LAST_FLOW, Request::Flow { credits: 0 })])
+                .await?;
         }
         Ok(())
     }
