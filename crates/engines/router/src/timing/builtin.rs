@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType};
+use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType, Requester};
 use serde_json::{Value, json};
 
 use crate::capabilities::manifest::{Branch, Manifest};
 use crate::capabilities::schema::Schema;
 use crate::capabilities::table::CapabilityTable;
-use crate::interface::input::{By, CapabilityId, DeliveryId};
+use crate::interface::input::{CapabilityId, DeliveryId};
 use crate::interface::note::Cause;
 use crate::reports::messages::{self, RequestRef};
 use crate::reports::trace::{Party, TraceStep};
 use crate::router::Router;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 use crate::timing::timers::Owner;
 
 /// The number of the engine's own capabilities.
@@ -57,8 +57,8 @@ impl Router {
     pub(crate) fn own_request(
         &mut self,
         now: Now,
-        requester: Requester,
-        by: &By,
+        requester: OutcomeTo,
+        by: &Requester,
         delivery: DeliveryId,
         message: &OsMessage,
     ) {
@@ -90,23 +90,23 @@ impl Router {
     }
 
     /// A client, or a timer it set, may time out that client's requests only; an actor may time out any request.
-    fn request_timeout(&mut self, now: Now, requester: Requester, ask: &Ask, message: &OsMessage) {
+    fn request_timeout(&mut self, now: Now, requester: OutcomeTo, ask: &Ask, message: &OsMessage) {
         let Some(id) = text_member(&message.data, "requestId").and_then(|id| OsId::new(&id).ok()) else {
             let fault = OsFault::new(422, "Schema validation failed: requestId is no id of a request");
             self.finish_own(now, ask, Err(fault));
             return;
         };
         let of_client = |conn| {
-            let found = self.pending.get(&id, true).filter(|one| one.requester == Requester::Client(conn));
+            let found = self.pending.get(&id, true).filter(|one| one.requester == OutcomeTo::Client(conn));
             found.map(|one| one.delivery)
         };
         let any =
             || self.pending.get(&id, true).or_else(|| self.pending.get(&id, false)).map(|one| one.delivery);
         let found = match requester {
-            Requester::Client(conn) => of_client(conn),
-            Requester::Gone => None,
-            Requester::Actor { .. } => any(),
-            Requester::Timer(timer) => match self.timers.owner(timer) {
+            OutcomeTo::Client(conn) => of_client(conn),
+            OutcomeTo::Gone => None,
+            OutcomeTo::Actor { .. } => any(),
+            OutcomeTo::Timer(timer) => match self.timers.owner(timer) {
                 Owner::Client(conn) => of_client(conn),
                 Owner::Actor => any(),
                 Owner::Before => None,

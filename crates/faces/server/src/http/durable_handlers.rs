@@ -8,8 +8,7 @@ use std::time::{Duration, Instant};
 use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{Admin, AdminError, HandlerView, LetterQuery};
-use millrace_bus::By;
-use millrace_model::{DeadLetterRow, Namespace, Timestamp, TopicKey, TopicName};
+use millrace_model::{DeadLetterRow, Namespace, Requester, Timestamp, TopicKey, TopicName};
 use millrace_store::{ReadLimit, Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{HandlerLetter, HandlerLetters, HandlerLettersPage};
@@ -188,16 +187,16 @@ fn letter(row: DeadLetterRow) -> Option<HandlerLetter> {
     })
 }
 
-/// Which topics of a namespace somebody may read. Each topic is cache up once.
+/// Which topics of a namespace somebody may read. Each topic is looked up once.
 struct Readers<'a> {
     store: &'a dyn Store,
     namespace: &'a Namespace,
-    by: By,
+    by: Requester,
     known: BTreeMap<String, bool>,
 }
 
 impl<'a> Readers<'a> {
-    fn new(store: &'a dyn Store, namespace: &'a Namespace, by: By) -> Readers<'a> {
+    fn new(store: &'a dyn Store, namespace: &'a Namespace, by: Requester) -> Readers<'a> {
         Readers { store, namespace, by, known: BTreeMap::new() }
     }
 
@@ -206,9 +205,7 @@ impl<'a> Readers<'a> {
             return Ok(*known);
         }
         let may = match TopicName::new(topic) {
-            Ok(name) => {
-                page::may_read(self.store, self.by.as_deref(), &TopicKey::new(self.namespace, &name))?
-            }
+            Ok(name) => page::may_read(self.store, &self.by, &TopicKey::new(self.namespace, &name))?,
             Err(_) => false,
         };
         self.known.insert(topic.to_owned(), may);

@@ -278,7 +278,7 @@ impl OsReader<'_> {
     async fn identify(&mut self, message: &OsMessage) -> Result<(), TokenError> {
         let Some(token) = shown_token(message).filter(|_| !self.app.tokens.is_open()) else { return Ok(()) };
         let grant = self.app.os_grant(&token)?;
-        TokenError::check_change(self.caller.by().as_deref(), &grant.principal)?;
+        TokenError::check_change(self.caller.by().principal(), &grant.principal)?;
         self.grant.set(grant.clone());
         self.caller.grant = Some(grant);
         // If the loop has ended, sending the next message fails as well.

@@ -26,13 +26,8 @@ impl Behalf {
         };
         match (&result, &self.audit_hook) {
             (Err(NotTrusted::Refused(why)), Some(hook)) => {
-                let (by, what, code) = (Some(Arc::new(by)), message.ty.as_str(), 403);
-                hook(&AuditEvent::Refused {
-                    by: &by,
-                    code,
-                    what,
-                    why: &format!("a timer was not sent: {why}"),
-                });
+                let (by, what, code) = (Some(&by), message.ty.as_str(), 403);
+                hook(&AuditEvent::Refused { by, code, what, why: &format!("a timer was not sent: {why}") });
             }
             (Err(NotTrusted::InDoubt(why)), _) => {
                 tracing::warn!(timer, why, "a timer waits: the wall clock is in doubt, and so is the expiry");

@@ -6,8 +6,8 @@ use std::time::Duration;
 use std::{io, thread};
 
 use bytes::Bytes;
-use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace};
-use millrace_router::{By, CapabilityId, ConnId, Counters, Gauges, Router};
+use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace, Requester};
+use millrace_router::{CapabilityId, ConnId, Counters, Gauges, Router};
 use millrace_shell::{RowWriter, SystemClock};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -195,7 +195,7 @@ impl KernelHandle {
     }
 
     /// Opens a new connection.
-    pub async fn open(&self, by: By) -> Result<(OsSender, OsReceiver), KernelEnded> {
+    pub async fn open(&self, by: Requester) -> Result<(OsSender, OsReceiver), KernelEnded> {
         let conn = ConnId(self.shared.conns.fetch_add(1, Ordering::Relaxed));
         let (lines_in, lines) = mpsc::unbounded_channel();
         let account = Arc::new(Account {
