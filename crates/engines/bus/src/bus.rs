@@ -4,7 +4,8 @@
 use std::collections::BTreeSet;
 
 use millrace_model::{
-    Batch, Broken, Check, Durability, Elapsed, Mono, Now, Op, Space, TopicConfig, TopicKey, TopicRow, keys,
+    Batch, Broken, Check, Durability, Elapsed, Mono, Now, Op, Requester, Space, TopicConfig, TopicKey,
+    TopicRow, keys,
 };
 
 use crate::agenda::Agenda;
@@ -13,7 +14,7 @@ use crate::groups::group::CursorRef;
 use crate::groups::subscribe::Departure;
 use crate::groups::table::Groups;
 use crate::interface::effect::Effect;
-use crate::interface::input::{By, Input, Request, Token};
+use crate::interface::input::{Input, Request, Token};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::invariants::CheckPace;
 use crate::lifecycle::life::Life;
@@ -179,7 +180,7 @@ impl Bus {
         &mut self,
         now: Now,
         to: ReplyTo,
-        by: By,
+        by: Requester,
         request: Request,
         checked: Option<Box<SchemaVerdict>>,
     ) {

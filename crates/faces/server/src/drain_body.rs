@@ -2,7 +2,7 @@
 //! server reads and discards it, or it must close the connection and say so in the response.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,9 +14,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 
 use crate::access::Peer;
-use crate::crowd::Place;
+use crate::fairness::ConnectionPlace;
 
 /// How long and up to which size the rest of a body is read: most bodies are on their way already.
 const DISCARD_MS: u64 = 500;
@@ -30,7 +31,7 @@ pub(crate) async fn finish(request: Request, next: Next) -> Response {
     let asks_first = asks_first(request.headers());
     let place = request.extensions().get::<Peer>().map(|peer| peer.place.clone());
     let (parts, body) = request.into_parts();
-    let shared = Shared(Arc::new(Mutex::new(Half { body, begun: false, ended: false, place })));
+    let shared = SharedBody(Arc::new(Mutex::new(Half { body, begun: false, ended: false, place })));
     let request = Request::from_parts(parts, Body::new(shared.clone()));
     let mut response = next.run(request).await;
     if !shared.is_passed(asks_first, response.status()).await {
@@ -46,25 +47,21 @@ fn asks_first(headers: &HeaderMap) -> bool {
 
 /// A body that remains accessible after a handler has dropped it.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Half>>);
+struct SharedBody(Arc<Mutex<Half>>);
 
 struct Half {
     body: Body,
     begun: bool,
     ended: bool,
     /// Is told how much of the body has arrived.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<ConnectionPlace>>,
 }
 
-impl Shared {
-    fn lock(&self) -> MutexGuard<'_, Half> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
+impl SharedBody {
     /// Whether the body is out of the way, so that the next request can be read.
     async fn is_passed(&self, asks_first: bool, status: StatusCode) -> bool {
         let (begun, ended) = {
-            let half = self.lock();
+            let half = self.0.lock();
             (half.begun, half.ended || half.body.is_end_stream())
         };
         // Reading the body of a client that asks first would ask the client for it. A body that took too long had its
@@ -90,12 +87,12 @@ impl Shared {
     }
 }
 
-impl HttpBody for Shared {
+impl HttpBody for SharedBody {
     type Data = Bytes;
     type Error = Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let mut half = self.lock();
+        let mut half = self.0.lock();
         half.begun = true;
         let polled = Pin::new(&mut half.body).poll_frame(cx);
         half.ended |= matches!(polled, Poll::Ready(None));
@@ -113,11 +110,11 @@ impl HttpBody for Shared {
     }
 
     fn is_end_stream(&self) -> bool {
-        let half = self.lock();
+        let half = self.0.lock();
         half.ended || half.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.lock().body.size_hint()
+        self.0.lock().body.size_hint()
     }
 }

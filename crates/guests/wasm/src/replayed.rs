@@ -1,18 +1,19 @@
 //! Replays on a host: starts the runs of a recording and answers their calls from it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_runs::HandlerError;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
-use crate::call::Call;
+use crate::call::HandlerCall;
 use crate::fault::TrapReport;
-use crate::handler::{Continuation, Handled, Handler, HandlerResult};
+use crate::handler::{Continuation, EffectHandler, Handled, HandlerResult};
 use crate::handlers::Handlers;
 use crate::host::observe::{Observer, RunEvent};
 use crate::host::outcome::{EffectOutcome, RunNumber};
-use crate::host::{RunHandle, RunStart, StartError};
+use crate::host::{RunHandle, RunStart, RunStartError};
 use crate::limits::RunLimits;
 use crate::record::Recording;
 use crate::replay::{RecordedReply, Replay, ReplayAction, ReplayEnd};
@@ -26,7 +27,7 @@ use crate::value::Value;
 const STEP_TIME_FACTOR: u64 = 10;
 
 /// Starts a run for a replay, on an instance of the recorded program.
-pub type StartRun = Box<dyn FnMut(RunStart) -> Result<RunHandle, StartError> + Send>;
+pub type StartRun = Box<dyn FnMut(RunStart) -> Result<RunHandle, RunStartError> + Send>;
 
 /// A message of a replay. Messages come in the order of the recording, and the end is the last of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -91,7 +92,7 @@ impl Replayer {
 
     /// Begins the replay. `limits` are those of the recorded runs; time is not measured again.
     pub fn start(&self, limits: &RunLimits, start: StartRun) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.limits = RunLimits {
             step_fuel_max: limits.step_fuel_max,
             step_wall_ms_max: limits.step_wall_ms_max.saturating_mul(STEP_TIME_FACTOR),
@@ -102,7 +103,7 @@ impl Replayer {
     }
 
     fn ended(&self, run: RunNumber, outcome: &EffectOutcome) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         // Runs that the replay has cancelled have no name any more.
         let Some(name) = state.names.remove(&run) else { return };
         let event = TraceEvent { run: name, what: TraceKind::of_outcome(outcome) };
@@ -115,10 +116,6 @@ impl Replayer {
             state.go_on();
         }
     }
-
-    fn lock(&self) -> MutexGuard<'_, ReplayerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl ReplayerState {
@@ -128,7 +125,7 @@ impl ReplayerState {
         }
     }
 
-    fn end(&mut self, end: ReplayEnd) {
+    fn finish(&mut self, end: ReplayEnd) {
         self.tell(ReplayMessage::End(end));
         self.sink = None;
         self.start = None;
@@ -148,7 +145,7 @@ impl ReplayerState {
                 true
             }
             Err(divergence) => {
-                self.end(ReplayEnd::Diverged(divergence));
+                self.finish(ReplayEnd::Diverged(divergence));
                 false
             }
         }
@@ -162,7 +159,7 @@ impl ReplayerState {
                 ReplayAction::Start { run, export, args } => {
                     if let Err(problem) = self.start_run(&run, export, args) {
                         let divergence = self.replay.differs(format!("{run} cannot be started: {problem}"));
-                        return self.end(ReplayEnd::Diverged(divergence));
+                        return self.finish(ReplayEnd::Diverged(divergence));
                     }
                 }
                 ReplayAction::Answer { run, reply } => {
@@ -177,12 +174,12 @@ impl ReplayerState {
                 }
             }
         }
-        if let Some(end) = self.replay.end() {
-            self.end(end);
+        if let Some(end) = self.replay.ended() {
+            self.finish(end);
         }
     }
 
-    fn start_run(&mut self, run: &str, export: String, args: Vec<Value>) -> Result<(), StartError> {
+    fn start_run(&mut self, run: &str, export: String, args: Vec<Value>) -> Result<(), RunStartError> {
         let start = RunStart { limits: self.limits.clone(), ..RunStart::new(export, args) };
         let Some(start_run) = &mut self.start else { return Ok(()) };
         let handle = start_run(start)?;
@@ -202,9 +199,9 @@ impl ReplayerState {
     }
 }
 
-impl Handler for Replayer {
-    fn call(&self, call: Call) -> Handled {
-        let mut state = self.lock();
+impl EffectHandler for Replayer {
+    fn call(&self, call: HandlerCall) -> Handled {
+        let mut state = self.0.lock();
         let Some(run) = state.names.get(&call.run().into()).cloned() else {
             return Handled::Now(Err(HandlerError::new("the replay has ended")));
         };
@@ -237,7 +234,7 @@ fn continuation(reply: RecordedReply) -> HandlerResult {
 
 impl std::fmt::Debug for Replayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.lock();
+        let state = self.0.lock();
         let mut debug = f.debug_struct("Replayer");
         debug.field("replay", &state.replay).field("limits", &state.limits);
         debug.field("waiting", &state.waiting.len()).finish_non_exhaustive()

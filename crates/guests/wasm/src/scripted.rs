@@ -1,11 +1,12 @@
 //! Scripts as handlers of a host.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_runs::HandlerError;
+use parking_lot::Mutex;
 
-use crate::call::Call;
-use crate::handler::{Continuation, Handled, Handler, HandlerResult};
+use crate::call::HandlerCall;
+use crate::handler::{Continuation, EffectHandler, Handled, HandlerResult};
 use crate::handlers::Handlers;
 use crate::script::{Script, ScriptAction, ScriptReply};
 use crate::value::Value;
@@ -34,9 +35,9 @@ struct ScriptedHandler {
     at: usize,
 }
 
-impl Handler for ScriptedHandler {
-    fn call(&self, call: Call) -> Handled {
-        let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+impl EffectHandler for ScriptedHandler {
+    fn call(&self, call: HandlerCall) -> Handled {
+        let mut script = self.script.lock();
         let Some(reply) = script.next_reply(self.at).cloned() else {
             return Handled::Now(Err(HandlerError::new("the script has no reply for this operation")));
         };

@@ -9,8 +9,10 @@ mod record;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millrace_model::{Mono, Op, OsKind, OsMessage};
-use millrace_router::{CapabilityId, ConnId, Effect, Input, Note, Router, RouterLimits, Sabotage, Token};
+use millrace_model::{Mono, Op, OsKind, OsMessage, Requester};
+use millrace_router::{
+    CapabilityId, CommitToken, ConnId, Effect, Input, Note, Router, RouterLimits, Sabotage,
+};
 
 use self::actor::{Actor, MANNERS};
 use self::client::Client;
@@ -46,7 +48,7 @@ enum Happening {
     },
     Stored {
         life: u64,
-        token: Token,
+        token: CommitToken,
         ops: Vec<Op>,
         fails: bool,
     },
@@ -201,7 +203,7 @@ impl RouterWorld {
         self.next_conn += 1;
         let conn = ConnId(self.next_conn);
         self.clients[client].conn = conn;
-        self.router.handle(self.clock.now(), Input::Open { conn, by: None });
+        self.router.handle(self.clock.now(), Input::Open { conn, by: Requester::Trusted });
     }
 
     fn client_acts(&mut self, at: usize) {
@@ -296,7 +298,7 @@ impl RouterWorld {
         self.record.answered(conn, message)
     }
 
-    fn store(&mut self, token: Token, ops: Vec<Op>) {
+    fn store(&mut self, token: CommitToken, ops: Vec<Op>) {
         let fails = !self.calm && self.dice.chance(40);
         if fails {
             self.faults.add(Fault::CommitFailed);
@@ -314,8 +316,8 @@ impl RouterWorld {
         self.schedule.at(at_ms, Happening::Stored { life: self.life, token, ops, fails });
     }
 
-    fn stored(&mut self, token: Token, ops: Vec<Op>, fails: bool) {
-        let result = if fails { Err("the disk says no".to_owned()) } else { Ok(()) };
+    fn stored(&mut self, token: CommitToken, ops: Vec<Op>, fails: bool) {
+        let result = if fails { Err("the disk says no".into()) } else { Ok(()) };
         if !fails {
             self.apply(ops);
         }

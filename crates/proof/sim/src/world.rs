@@ -10,7 +10,7 @@ mod shell;
 use std::collections::BTreeMap;
 
 use millrace_bus::{ConnId, Effect, Input};
-use millrace_store::CommitNumber;
+use millrace_shell::Watcher;
 
 pub use self::sabotage::Sabotage;
 use self::shell::Shell;
@@ -84,7 +84,7 @@ pub(crate) struct World {
     shell: Option<Shell>,
     life: u64,
     /// The last commit that the writer has seen when looking around.
-    watched: CommitNumber,
+    watcher: Option<Watcher>,
     desk: Desk,
     admin: Admin,
     publishers: Vec<Publisher>,
@@ -120,7 +120,7 @@ impl World {
             disk: Disk::new(),
             shell: None,
             life: 0,
-            watched: CommitNumber(0),
+            watcher: None,
             desk: Desk::new(),
             admin: Admin::new(
                 Dice::new(seed, "admin"),

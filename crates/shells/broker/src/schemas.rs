@@ -5,11 +5,12 @@
 //! the events itself.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use millrace_bus::{Request, SchemaVerdict, TopicSchema};
 use millrace_model::{NewEvent, TopicKey};
+use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -40,7 +41,7 @@ impl Default for Schemas {
 
 impl Schemas {
     pub(crate) fn set(&self, topic: TopicKey, schema: Option<Arc<TopicSchema>>) {
-        let mut by_topic = self.by_topic.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_topic = self.by_topic.write();
         match schema {
             Some(schema) => by_topic.insert(topic, schema),
             None => by_topic.remove(&topic),
@@ -84,7 +85,7 @@ impl Schemas {
             _ => return None,
         };
         // The lock is released before the check.
-        let schema = self.by_topic.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()?;
+        let schema = self.by_topic.read().get(topic).cloned()?;
         Some((schema, events))
     }
 }
@@ -96,7 +97,7 @@ fn verdict(schema: &TopicSchema, events: &[NewEvent]) -> Box<SchemaVerdict> {
 #[cfg(test)]
 mod tests {
     use millrace_bus::{Bus, BusLimits, Effect, Input, Publish, ReplyTo, Snapshot};
-    use millrace_model::{EventBody, JsonText, Mono, NewEvent, Now, Timestamp, TopicConfig};
+    use millrace_model::{EventBody, JsonText, Mono, NewEvent, Now, Requester, Timestamp, TopicConfig};
 
     use super::*;
 
@@ -115,7 +116,10 @@ mod tests {
         let now = Now { mono: Mono(0), wall: Timestamp(1), ..Now::default() };
         let mut bus = Bus::restore(BusLimits::default(), Snapshot::default(), now).unwrap();
         for request in requests {
-            bus.handle(now, Input::Request { to: ReplyTo::Nobody, by: None, request, checked: None });
+            bus.handle(
+                now,
+                Input::Request { to: ReplyTo::Nobody, by: Requester::Trusted, request, checked: None },
+            );
             for effect in bus.drain() {
                 if let Effect::SchemaInForce { topic, schema } = effect {
                     schemas.set(topic, schema);

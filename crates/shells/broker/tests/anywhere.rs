@@ -1,11 +1,11 @@
-//! `Handle::from_anywhere`: for tasks that may run where tokio does not allow blocking.
+//! `Handle::without_inline_commits`: for tasks that may run where tokio does not allow blocking.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 
 use millrace_broker::{Broker, BrokerSettings};
 use millrace_bus::{BusLimits, Publish, Reply, Request};
-use millrace_model::{EventBody, JsonText, NewEvent, TopicKey};
+use millrace_model::{EventBody, JsonText, NewEvent, Requester, TopicKey};
 use millrace_store::{MemoryStore, Store};
 use tokio::task::LocalSet;
 
@@ -19,11 +19,14 @@ fn publish() -> Request {
 async fn inside_a_local_set_publishes_are_the_crews_to_commit() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let runtime = Broker::start(BrokerSettings::default(), &store, BusLimits::default()).unwrap();
-    let handle = runtime.handle().from_anywhere();
+    let handle = runtime.handle().without_inline_commits();
     LocalSet::new()
         .run_until(async {
             for _ in 0..100 {
-                assert!(matches!(handle.call(publish()).await, Ok(Reply::Published { .. })));
+                assert!(matches!(
+                    handle.call(Requester::Trusted, publish()).await,
+                    Ok(Reply::Published { .. })
+                ));
             }
         })
         .await;

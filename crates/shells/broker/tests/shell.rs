@@ -1,121 +1,15 @@
 //! The shell around the engine: group commit, backpressure, failures, stop.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex};
+mod harness;
+
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use millrace_broker::{Broker, BrokerSettings, Handle, Item, Link, StopOutcome, Taken};
-use millrace_bus::{BusError, BusLimits, From, Publish, Reply, Request, Subscribe};
-use millrace_model::{
-    BATCH_BYTES_MAX, Batch, EventBody, Filter, Group, JsonText, Namespace, NewEvent, Offset, Outcome, Space,
-    Stream, Timestamp, TopicKey,
-};
-use millrace_store::{
-    Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
-    StoreError, StreamBounds,
-};
-
-/// A store with a gate: commits wait while it is shut, and fail or panic on demand.
-struct Disk {
-    store: MemoryStore,
-    shut: Mutex<bool>,
-    opened: Condvar,
-    fails: AtomicBool,
-    /// Commits write nothing.
-    full: AtomicBool,
-    panics: AtomicBool,
-    commits: AtomicUsize,
-    /// Commits by threads that are not the workers's.
-    by_helpers: AtomicUsize,
-    unreadable: AtomicUsize,
-    /// The largest batch it accepts.
-    bytes_max: AtomicUsize,
-}
-
-impl Disk {
-    fn new() -> Arc<Disk> {
-        Arc::new(Disk {
-            store: MemoryStore::new(),
-            shut: Mutex::new(false),
-            opened: Condvar::new(),
-            fails: AtomicBool::new(false),
-            full: AtomicBool::new(false),
-            panics: AtomicBool::new(false),
-            commits: AtomicUsize::new(0),
-            by_helpers: AtomicUsize::new(0),
-            unreadable: AtomicUsize::new(0),
-            bytes_max: AtomicUsize::new(usize::MAX),
-        })
-    }
-
-    fn shut(&self, shut: bool) {
-        *self.shut.lock().unwrap() = shut;
-        self.opened.notify_all();
-    }
-}
-
-impl Store for Disk {
-    fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
-        drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
-        assert!(!self.panics.load(SeqCst), "a bug in the store");
-        if self.fails.load(SeqCst) {
-            return Err(StoreError::Poisoned("disk full".to_owned()));
-        }
-        if self.full.load(SeqCst) {
-            return Err(StoreError::NoSpace("just now".to_owned()));
-        }
-        let max = self.bytes_max.load(SeqCst);
-        if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
-            return Err(StoreError::TooLarge { bytes, max });
-        }
-        self.commits.fetch_add(1, SeqCst);
-        if std::thread::current().name() != Some("millrace-workers") {
-            self.by_helpers.fetch_add(1, SeqCst);
-        }
-        self.store.commit(batches)
-    }
-    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
-        let fails = self.unreadable.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-        match fails {
-            Ok(_) => Err(StoreError::Unreadable("just now".to_owned())),
-            Err(_) => self.store.read(stream, from, limit),
-        }
-    }
-    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
-        self.store.seek(stream, ts)
-    }
-    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
-        self.store.retention_start(stream, rule)
-    }
-    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.store.scan(space, range, rows_max)
-    }
-    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
-        self.store.streams()
-    }
-    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
-        self.store.watch(after, commits_max)
-    }
-    fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
-        self.store.maintain(rows_max)
-    }
-}
-
-fn start(settings: BrokerSettings, disk: &Arc<Disk>) -> Broker {
-    let store: Arc<dyn Store> = disk.clone();
-    Broker::start(settings, &store, BusLimits::default()).unwrap()
-}
-
-fn topic() -> TopicKey {
-    TopicKey::parse("default/t").unwrap()
-}
-
-fn publish(bytes: usize) -> Request {
-    let payload = JsonText::parse(&format!("{:?}", "x".repeat(bytes))).unwrap();
-    let event = NewEvent { id: None, body: Arc::new(EventBody::of(payload)) };
-    Request::Publish(Publish { topic: topic(), event, deliver_at: None })
-}
+use harness::{Disk, publish, start, topic, until};
+use millrace_broker::{BrokerHandle, BrokerSettings, BusConnection, Item, Received, StopOutcome};
+use millrace_bus::{BusError, From, Reply, Request, Subscribe};
+use millrace_model::{BATCH_BYTES_MAX, Filter, Group, Namespace, Offset, Requester};
 
 fn subscribe() -> Request {
     Request::Subscribe(Subscribe {
@@ -130,19 +24,19 @@ fn subscribe() -> Request {
     })
 }
 
-fn open(handle: &Handle) -> Link {
+fn open(handle: &BrokerHandle) -> BusConnection {
     handle.open(Namespace::default()).unwrap()
 }
 
 /// Takes items and reports them as written, until `count` items have come.
-async fn items(link: &Link, count: usize) -> Vec<Item> {
+async fn items(link: &BusConnection, count: usize) -> Vec<Item> {
     let mut all = Vec::new();
     while all.len() < count {
         let mut items = Vec::new();
-        let taken = tokio::time::timeout(Duration::from_secs(5), link.take(&mut items, 64, 1 << 20)).await;
+        let taken = tokio::time::timeout(Duration::from_secs(5), link.receive(&mut items, 64, 1 << 20)).await;
         match taken.expect("items in time") {
-            Taken::Items { bytes } => link.written(bytes),
-            Taken::Closed => panic!("closed after {} of {count}", all.len()),
+            Received::Items { bytes } => link.written(bytes),
+            Received::Closed => panic!("closed after {} of {count}", all.len()),
         }
         all.append(&mut items);
     }
@@ -154,12 +48,14 @@ async fn what_gathers_during_a_sync_shares_the_next() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let link = open(&runtime.handle());
-    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     items(&link, 1).await;
     disk.shut(true);
-    link.ask(&mut vec![(2, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    link.ask(&mut (3..203).map(|number| (number, publish(10))).collect()).await.unwrap();
+    link.send(&Requester::Trusted, &mut (3..203).map(|number| (number, publish(10))).collect())
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let before = disk.commits.load(SeqCst);
     disk.shut(false);
@@ -180,12 +76,12 @@ async fn a_stuck_disk_holds_up_only_what_has_to_be_durable() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
-    assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
+    assert!(matches!(handle.call(Requester::Trusted, publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     for _ in 0..100 {
-        let reply = handle.call(Request::DescribeTopic { topic: topic() }).await;
+        let reply = handle.call(Requester::Trusted, Request::DescribeTopic { topic: topic() }).await;
         assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
     }
     disk.shut(false);
@@ -203,7 +99,10 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
     let publisher = handle.clone();
     let published = tokio::spawn(async move {
         for _ in 0..1000 {
-            assert!(matches!(publisher.call(publish(10)).await, Ok(Reply::Published { .. })));
+            assert!(matches!(
+                publisher.call(Requester::Trusted, publish(10)).await,
+                Ok(Reply::Published { .. })
+            ));
         }
     });
     published.await.unwrap();
@@ -213,13 +112,13 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
     disk.shut(true);
     let link = open(&handle);
     let stuck = tokio::spawn(async move {
-        link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+        link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
         items(&link, 1).await
     });
     let asker = handle.clone();
     let served = tokio::spawn(async move {
         for _ in 0..100 {
-            let reply = asker.call(Request::DescribeTopic { topic: topic() }).await;
+            let reply = asker.call(Requester::Trusted, Request::DescribeTopic { topic: topic() }).await;
             assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
         }
     });
@@ -234,10 +133,11 @@ async fn the_end_waits_for_an_edge_that_commits() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
-    assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
+    assert!(matches!(handle.call(Requester::Trusted, publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    let asked = tokio::spawn(async move { link.ask(&mut vec![(1, publish(10))]).await });
+    let asked =
+        tokio::spawn(async move { link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await });
     while handle.metrics().backlog_batches == 0 {
         tokio::task::yield_now().await;
     }
@@ -264,13 +164,16 @@ async fn a_slow_disk_pushes_back_to_whoever_asks() {
     let link = open(&handle);
     disk.shut(true);
     let mut requests: Vec<_> = (1..=100).map(|number| (number, publish(2000))).collect();
-    let asked = tokio::time::timeout(Duration::from_millis(300), link.ask(&mut requests)).await;
+    let asked =
+        tokio::time::timeout(Duration::from_millis(300), link.send(&Requester::Trusted, &mut requests)).await;
     assert!(asked.is_err(), "100 requests found room");
     let view = handle.metrics();
     assert!(view.backlog_bytes < 10_000 + 40_000, "{view:?}");
     disk.shut(false);
     // Nobody takes the answers while this sends requests, and none of them is lost.
-    link.ask(&mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
+    link.send(&Requester::Trusted, &mut (101..=200).map(|number| (number, publish(2000))).collect())
+        .await
+        .unwrap();
     let stopped = runtime.stop(Duration::from_secs(5)).await;
     assert_eq!(stopped, StopOutcome::Finished);
     runtime.end();
@@ -281,11 +184,17 @@ async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
+    assert!(matches!(handle.call(Requester::Trusted, publish(1)).await, Ok(Reply::Published { .. })));
     disk.fails.store(true, SeqCst);
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::StorageFailed(_)))));
+    assert!(matches!(
+        handle.call(Requester::Trusted, publish(1)).await,
+        Ok(Reply::Refused(BusError::StorageFailed(_)))
+    ));
     disk.fails.store(false, SeqCst);
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::StorageFailed(_)))));
+    assert!(matches!(
+        handle.call(Requester::Trusted, publish(1)).await,
+        Ok(Reply::Refused(BusError::StorageFailed(_)))
+    ));
     assert!(handle.health().storage_failed().unwrap().contains("disk full"));
     assert!(!handle.health().ready());
     let started = Instant::now();
@@ -294,21 +203,14 @@ async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
     runtime.end();
 }
 
-/// Polls until a condition holds.
-async fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 async fn goes_through_in_the_end() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
+    assert!(matches!(handle.call(Requester::Trusted, publish(1)).await, Ok(Reply::Published { .. })));
     disk.full.store(true, SeqCst);
     let link = open(&handle);
-    link.ask(&mut vec![(2, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
     until(|| handle.metrics().commits_retried > 3).await;
     let health = handle.health();
     assert!(health.retrying().unwrap().contains("just now") && !health.ready());
@@ -318,14 +220,14 @@ async fn goes_through_in_the_end() {
     let mut calls = tokio::task::JoinSet::new();
     let refused = loop {
         let caller = handle.clone();
-        calls.spawn(async move { caller.call(publish(10)).await });
+        calls.spawn(async move { caller.call(Requester::Trusted, publish(10)).await });
         tokio::time::sleep(Duration::from_millis(1)).await;
         if let Some(answered) = calls.try_join_next() {
             break answered.unwrap();
         }
     };
     assert!(matches!(refused, Ok(Reply::Refused(BusError::NoSpace(_)))), "{refused:?}");
-    let looked = handle.call(Request::DescribeTopic { topic: topic() }).await;
+    let looked = handle.call(Requester::Trusted, Request::DescribeTopic { topic: topic() }).await;
     assert!(!matches!(looked, Err(_) | Ok(Reply::Refused(_))), "{looked:?}");
 
     disk.full.store(false, SeqCst);
@@ -344,7 +246,7 @@ async fn goes_through_in_the_end() {
     }
     until(|| health.ready() && health.no_space().is_none()).await;
     let last = loop {
-        match handle.call(publish(1)).await {
+        match handle.call(Requester::Trusted, publish(1)).await {
             Ok(Reply::Published { at: Some((_, offset)), .. }) => break offset,
             Ok(Reply::Refused(BusError::NoSpace(_))) => tokio::task::yield_now().await,
             other => panic!("{other:?}"),
@@ -373,11 +275,11 @@ async fn a_runtime_whose_disk_is_full_can_be_ended() {
     let handle = runtime.handle();
     disk.full.store(true, SeqCst);
     let link = open(&handle);
-    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     until(|| handle.metrics().commits_retried > 0).await;
     assert_eq!(runtime.stop(Duration::from_millis(20)).await, StopOutcome::Unwritten { batches: 1 });
     tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
-    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
+    assert_eq!(link.receive(&mut Vec::new(), 1, 1).await, Received::Closed);
 }
 
 #[tokio::test]
@@ -388,7 +290,7 @@ async fn a_stuck_commit_makes_the_shell_not_ready_until_it_moves() {
     let handle = runtime.handle();
     disk.shut(true);
     let link = open(&handle);
-    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     until(|| handle.health().stall().is_some()).await;
     assert!(!handle.health().ready());
     disk.shut(false);
@@ -408,13 +310,16 @@ async fn a_batch_that_is_too_large_is_refused_alone() {
         let runtime = start(settings, &disk);
         let handle = runtime.handle();
         let link = open(&handle);
-        link.ask(&mut vec![(1, publish(small))]).await.unwrap();
+        link.send(&Requester::Trusted, &mut vec![(1, publish(small))]).await.unwrap();
         items(&link, 1).await;
         disk.shut(true);
         let sizes = [small, large, small, small, large, large, small];
-        link.ask(&mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect())
-            .await
-            .unwrap();
+        link.send(
+            &Requester::Trusted,
+            &mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect(),
+        )
+        .await
+        .unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
         disk.shut(false);
         let mut answers: Vec<_> = items(&link, sizes.len())
@@ -437,7 +342,7 @@ async fn a_batch_that_is_too_large_is_refused_alone() {
             [(2, Some(2)), (3, None), (4, Some(3)), (5, Some(4)), (6, None), (7, None), (8, Some(5))];
         assert_eq!(answers, expected, "{large}");
         assert!(handle.health().ready(), "{large}");
-        assert!(matches!(handle.call(publish(small)).await, Ok(Reply::Published { .. })));
+        assert!(matches!(handle.call(Requester::Trusted, publish(small)).await, Ok(Reply::Published { .. })));
         assert_eq!(handle.metrics().backlog_bytes, 0);
         runtime.end();
     }
@@ -448,7 +353,7 @@ async fn a_store_that_panics_counts_as_failed() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     disk.panics.store(true, SeqCst);
-    let reply = runtime.handle().call(publish(1)).await;
+    let reply = runtime.handle().call(Requester::Trusted, publish(1)).await;
     assert!(matches!(reply, Ok(Reply::Refused(BusError::StorageFailed(_)))), "{reply:?}");
     runtime.end();
 }
@@ -457,13 +362,13 @@ async fn a_store_that_panics_counts_as_failed() {
 async fn a_read_that_fails_is_tried_again() {
     let disk = Disk::new();
     let first = start(BrokerSettings::default(), &disk);
-    first.handle().call(publish(1)).await.unwrap();
+    first.handle().call(Requester::Trusted, publish(1)).await.unwrap();
     first.end();
     disk.unreadable.store(1, SeqCst);
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
     let link = open(&handle);
-    link.ask(&mut vec![(1, subscribe())]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, subscribe())]).await.unwrap();
     let answers = items(&link, 2).await;
     assert!(matches!(&answers[1], Item::Delivery { event, .. } if event.offset == Offset(1)), "{answers:?}");
     assert_eq!(handle.metrics().reads_failed, 1);
@@ -481,10 +386,10 @@ async fn a_connection_that_does_not_read_is_held_back_and_goes_on_when_it_does()
     let runtime = start(settings, &disk);
     let handle = runtime.handle();
     let link = open(&handle);
-    link.ask(&mut vec![(1, subscribe())]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, subscribe())]).await.unwrap();
     items(&link, 1).await;
     for _ in 0..200 {
-        handle.call(publish(1000)).await.unwrap();
+        handle.call(Requester::Trusted, publish(1000)).await.unwrap();
     }
     assert!(link.congested());
     let relieved = tokio::time::timeout(Duration::from_millis(50), link.relieved()).await;
@@ -509,10 +414,13 @@ async fn everyone_learns_that_the_runtime_has_ended() {
     let handle = runtime.handle();
     let link = open(&handle);
     assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::Finished);
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::ShuttingDown))));
+    assert!(matches!(
+        handle.call(Requester::Trusted, publish(1)).await,
+        Ok(Reply::Refused(BusError::ShuttingDown))
+    ));
     runtime.end();
-    assert!(handle.call(publish(1)).await.is_err());
+    assert!(handle.call(Requester::Trusted, publish(1)).await.is_err());
     assert!(handle.open(Namespace::default()).is_err());
-    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
-    assert!(link.ask(&mut vec![(1, publish(1))]).await.is_err());
+    assert_eq!(link.receive(&mut Vec::new(), 1, 1).await, Received::Closed);
+    assert!(link.send(&Requester::Trusted, &mut vec![(1, publish(1))]).await.is_err());
 }

@@ -5,9 +5,10 @@
 //! copies that rest itself (`checkpoint.rs`). A store that never writes much never starts the thread.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use parking_lot::{Condvar, Mutex};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -65,19 +66,16 @@ pub(crate) fn pass(conn: &Connection) -> Attempt<Pass> {
 }
 
 impl Desk {
-    fn lock(&self) -> MutexGuard<'_, Stage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until the stage is none of `passing`, and returns it.
     fn wait(&self, passing: &[Stage]) -> Stage {
-        let stage = self.changed.wait_while(self.lock(), |stage| passing.contains(stage));
-        *stage.unwrap_or_else(PoisonError::into_inner)
+        let mut stage = self.stage.lock();
+        self.changed.wait_while(&mut stage, |stage| passing.contains(stage));
+        *stage
     }
 
     /// Changes the stage, unless it is already [`Stage::Ended`].
     fn set(&self, next: Stage) {
-        let mut stage = self.lock();
+        let mut stage = self.stage.lock();
         if *stage != Stage::Ended {
             *stage = next;
         }
@@ -93,7 +91,7 @@ impl Checkpointer {
     }
 
     pub(crate) fn stage(&self) -> Stage {
-        *self.desk.lock()
+        *self.desk.stage.lock()
     }
 
     /// Waits until the thread has finished what it was asked to copy.
@@ -103,7 +101,7 @@ impl Checkpointer {
 
     /// Asks the thread to copy the content of the WAL. Returns false if no thread can be started: the writer must copy.
     pub(crate) fn ask(&self) -> bool {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if thread.is_none() {
             let (path, locks, desk) = (self.path.clone(), self.locks.clone(), self.desk.clone());
             let run = move || run(&path, &locks, &desk);
@@ -122,9 +120,9 @@ impl Checkpointer {
 
     /// Ends the thread, waiting for a copy that is under way. Afterwards only the writer's connection can checkpoint.
     pub(crate) fn end(&self) {
-        *self.desk.lock() = Stage::Ended;
+        *self.desk.stage.lock() = Stage::Ended;
         self.desk.changed.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             // A thread that panicked has raised the poison flag (see `Failure`).
             let _ = thread.join();
@@ -171,7 +169,7 @@ fn copy(conn: &Connection, locks: &Locks, desk: &Desk) -> Attempt<()> {
     for _ in 0..PASSES_MAX {
         // SQLite never copies frames of a failed commit; this check is for syncs that failed in another handle or
         // process.
-        if locks.poisoned().is_some() || *desk.lock() == Stage::Ended {
+        if locks.poisoned().is_some() || *desk.stage.lock() == Stage::Ended {
             return Ok(());
         }
         let pass = pass(conn)?;
@@ -195,7 +193,7 @@ impl Drop for Failure<'_> {
         if let Some(reason) = self.reason.take() {
             self.locks.raise(&format!("checkpoint: {reason}"));
         }
-        *self.desk.lock() = Stage::Ended;
+        *self.desk.stage.lock() = Stage::Ended;
         self.desk.changed.notify_all();
     }
 }

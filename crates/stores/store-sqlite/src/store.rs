@@ -4,14 +4,15 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
 use millrace_store::{
     Changes, CommitNumber, DiskUse, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store,
     StoreError, StreamBounds,
 };
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rusqlite::Connection;
 
 use crate::checkpoint::CHECKPOINT_OVERDUE_TIMES;
@@ -52,6 +53,8 @@ pub struct SqliteStore {
     /// The store is being retired, and its content is not saved yet.
     pub(crate) suspended: AtomicBool,
     pub(crate) locks: Arc<Locks>,
+    /// Held by the handle that serves the store. Dropped last: the next server finds everything closed.
+    pub(crate) serve_lock: Mutex<Option<ServeLock>>,
     /// Runs once, when a commit has given its turn back and still has to remember ids.
     #[cfg(test)]
     pub(crate) after_turn: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -63,15 +66,19 @@ impl SqliteStore {
         open::open(&real_path::of_store(path)?, options, Opener::Session)
     }
 
-    /// Opens exactly the store that `lock` is for, and creates it if there is none.
-    pub fn open_served(lock: &ServeLock, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        open::open(lock.database(), options, Opener::Server)
+    /// Opens exactly the store that `lock` is for, to serve it, and creates it if there is none. A server locks before
+    /// it opens, instead of calling [`Store::claim_serving`] afterwards: a store that another process serves is refused
+    /// before anything in it is read or written.
+    pub fn open_served(lock: ServeLock, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+        let path = lock.database().to_owned();
+        open::open(&path, options, Opener::Server(lock))
     }
 
     pub(crate) fn assemble(
         path: &Path,
         options: SqliteOptions,
         locks: Locks,
+        serve_lock: Option<ServeLock>,
         writer: Writer,
         index: Index,
     ) -> SqliteStore {
@@ -89,6 +96,7 @@ impl SqliteStore {
             wal_held: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             locks,
+            serve_lock: Mutex::new(serve_lock),
             #[cfg(test)]
             after_turn: Mutex::default(),
         }
@@ -111,15 +119,15 @@ impl SqliteStore {
     }
 
     pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
+        self.index.read()
     }
 
     pub(crate) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
+        self.index.write()
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
     fn reading<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T, StoreError> {
@@ -232,6 +240,14 @@ impl Store for SqliteStore {
 
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.maintain_slice(rows_max)
+    }
+
+    fn claim_serving(&self) -> Result<(), StoreError> {
+        self.claim_serve_lock()
+    }
+
+    fn is_served_elsewhere(&self) -> bool {
+        self.is_serve_lock_elsewhere()
     }
 
     fn waits_for(&self) -> Option<String> {

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{Group, TopicKey};
+use millrace_model::{Actor, Group, Requester, TopicKey};
 
 use crate::groups::group::GroupId;
-use crate::interface::input::{By, ConnId};
+use crate::interface::input::ConnId;
 use crate::interface::reply::ReplyTo;
+use crate::topics::totals::sharer;
 
 /// The connections that are open. A request or an answer may name a connection that was closed meanwhile: then there is
 /// nobody to serve.
@@ -26,8 +27,8 @@ pub(crate) struct Connection {
     /// Delivery credits left. `None` until the first FLOW: until then only the members' windows bound deliveries.
     credits: Option<u64>,
     congested: bool,
-    /// The principal that subscribed, checked again when a topic's access lists change.
-    by: By,
+    /// The party that subscribed, checked again when a topic's access lists change. `None` before the first SUBSCRIBE.
+    by: Option<Requester>,
 }
 
 impl Connections {
@@ -144,11 +145,21 @@ impl Connection {
         self.congested = congested;
     }
 
-    pub(crate) fn by(&self) -> &By {
-        &self.by
+    pub(crate) fn by(&self) -> Option<&Requester> {
+        self.by.as_ref()
     }
 
-    pub(crate) fn set_by(&mut self, by: By) {
-        self.by = by;
+    pub(crate) fn set_by(&mut self, by: Requester) {
+        self.by = Some(by);
+    }
+
+    /// The agent whose share the windows of this connection count against.
+    pub(crate) fn agent(&self) -> Option<&Actor> {
+        self.by.as_ref()?.principal().map(|who| &who.agent)
+    }
+
+    /// The same for groups, which count against no administrator.
+    pub(crate) fn sharer(&self) -> Option<Actor> {
+        self.by.as_ref().and_then(sharer)
     }
 }

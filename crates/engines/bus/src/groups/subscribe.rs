@@ -1,15 +1,15 @@
 //! Joining and leaving a group.
 
-use millrace_model::{Group, Mono, Now, Op, Partition, TopicKey, never};
+use millrace_model::{Actor, Group, Mono, Now, Op, Partition, TopicKey, never};
 
 use crate::bus::Bus;
+use crate::groups::connection::Connection;
 use crate::groups::cursor::Cursor;
 use crate::groups::group::{CursorRef, GroupId, GroupState};
 use crate::groups::members::Member;
-use crate::interface::input::{By, ConnId, From, Subscribe};
+use crate::interface::input::{ConnId, From, Subscribe};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::lifecycle::pending::{AfterPlacement, Placement};
-use crate::topics::totals::sharer;
 
 /// How a member leaves its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,9 +39,10 @@ impl Bus {
         // Nobody is left to subscribe.
         let Some(connection) = self.conns.get(conn) else { return Ok(()) };
         if waited {
+            let Some(by) = connection.by() else { return Ok(()) };
             // The access lists may have changed while the subscription waited, and it may be about to move the group
             // (`reset`).
-            self.permit_member(connection.by().as_deref(), &subscribe.topic, &subscribe.group)?;
+            self.permit_member(by, &subscribe.topic, &subscribe.group)?;
         }
         let key = (subscribe.topic.clone(), subscribe.group.clone());
         let max = self.limits.subscriptions_per_connection_max;
@@ -53,10 +54,10 @@ impl Bus {
             let (found, max) = (u64::from(window), u64::from(self.limits.max_inflight_max));
             return Err(BusError::OutOfRange { what: "max_inflight", found, max });
         }
-        self.totals.window_fits(&self.limits, connection.by(), u64::from(self.wider(conn, &subscribe)))?;
+        self.totals.window_fits(&self.limits, connection.agent(), u64::from(self.wider(conn, &subscribe)))?;
         if !self.topics.contains(&subscribe.topic) {
             // Checked before the topic is created: a refusal must not leave a topic behind without its row.
-            self.totals.cursors_fit(&self.limits, sharer(connection.by()).as_ref(), 1)?;
+            self.totals.cursors_fit(&self.limits, connection.sharer().as_ref(), 1)?;
         }
         let mut ops = Vec::new();
         let topic = self.topic_or_create(&subscribe.topic, &mut ops)?;
@@ -158,7 +159,7 @@ impl Bus {
             return Err(BusError::LimitReached { what: "groups per topic", max: max as u64 });
         }
         let by = match to {
-            ReplyTo::Conn { conn, .. } => self.conns.get(conn).and_then(|connection| sharer(connection.by())),
+            ReplyTo::Conn { conn, .. } => self.conns.get(conn).and_then(Connection::sharer),
             _ => None,
         };
         let cursors = state.logs.len() as u64;
@@ -185,7 +186,7 @@ impl Bus {
     pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
         let ReplyTo::Conn { conn, .. } = to else { return };
         // Checked again, because the topic's lists may have changed while the group was placed.
-        let by = self.conns.get(conn).and_then(|connection| connection.by().as_deref());
+        let Some(by) = self.conns.get(conn).and_then(Connection::by) else { return };
         if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
             return self.refuse_join(to, subscribe, error);
         }
@@ -193,7 +194,7 @@ impl Bus {
         // placed.
         let wider = u64::from(self.wider(conn, subscribe));
         if let Some(connection) = self.conns.get(conn)
-            && let Err(error) = self.totals.window_fits(&self.limits, connection.by(), wider)
+            && let Err(error) = self.totals.window_fits(&self.limits, connection.agent(), wider)
         {
             return self.refuse_join(to, subscribe, error);
         }
@@ -203,7 +204,7 @@ impl Bus {
         let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
         let window = self.limits.window_of(subscribe);
         let before = state.members.join(conn, window, subscribe.ack_mode, subscribe.sticky);
-        self.totals.window_changed(connection.by(), before.unwrap_or(0), window);
+        self.totals.window_changed(connection.agent(), before.unwrap_or(0), window);
         // Shares the group's own names: each frame has copies of its own, and there may be many subscriptions.
         connection.subscribe((state.key.clone(), state.name.clone()), group);
         if let (None, Some(topic)) = (before, self.topics.get_mut(state.topic)) {
@@ -241,11 +242,11 @@ impl Bus {
             return Ok(());
         };
         let key = (topic.clone(), group.clone());
-        let by = connection.by().clone();
+        let agent = connection.agent().cloned();
         let member = connection.unsubscribe(&key);
         let overtakes = connection.overtake_join(&key, to);
         match member {
-            Some(id) => self.leave(now, conn, &by, id, Departure::Willing),
+            Some(id) => self.leave(now, conn, agent.as_ref(), id, Departure::Willing),
             None if !overtakes => return Err(BusError::NotAMember { topic, group }),
             None => {}
         }
@@ -260,7 +261,7 @@ impl Bus {
             return;
         };
         for group in connection.groups() {
-            self.leave(now, conn, connection.by(), group, departure);
+            self.leave(now, conn, connection.agent(), group, departure);
         }
     }
 
@@ -272,15 +273,22 @@ impl Bus {
         self.limits.window_of(subscribe).saturating_sub(now)
     }
 
-    /// Removes a member from its group. The events that it held are free at once, for any member. `by` is the principal
+    /// Removes a member from its group. The events that it held are free at once, for any member. `agent` is the one
     /// as which it subscribed.
-    pub(crate) fn leave(&mut self, now: Now, conn: ConnId, by: &By, group: GroupId, departure: Departure) {
+    pub(crate) fn leave(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        agent: Option<&Actor>,
+        group: GroupId,
+        departure: Departure,
+    ) {
         let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
         let Some(member) = state.members.leave(conn) else {
             never!(self.broken, "{conn:?} has a subscription and is not a member of {group:?}");
             return;
         };
-        self.totals.window_changed(by, member.window(), 0);
+        self.totals.window_changed(agent, member.window(), 0);
         if let Some((topic, tails)) = self.topics.with_tails(state.topic) {
             topic.member_left(tails);
         }

@@ -4,12 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_model::{
-    Action, Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicName, TopicPatch, keys,
+    Action, Namespace, Now, Offset, Op, Requester, Space, TopicConfig, TopicKey, TopicName, TopicPatch, keys,
 };
 
 use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
-use crate::interface::input::By;
 use crate::interface::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo, SchemaView};
 use crate::lifecycle::pending::Pending;
 use crate::stats::{Counters, GroupGauges, Stats};
@@ -193,13 +192,18 @@ impl Bus {
         Ok(())
     }
 
-    pub(crate) fn list_topics(&mut self, to: ReplyTo, by: &By, listing: &Listing) -> Result<(), BusError> {
+    pub(crate) fn list_topics(
+        &mut self,
+        to: ReplyTo,
+        by: &Requester,
+        listing: &Listing,
+    ) -> Result<(), BusError> {
         let Listing { namespace, after, max, dead_letters_only } = listing;
         let after = after.as_ref().map(|after| TopicKey::new(namespace, after));
         let seen = |key: &TopicKey| {
             key.namespace() == namespace.as_str()
                 && (!dead_letters_only || key.is_dead_letter())
-                && self.permit(by.as_deref(), Action::Subscribe, key).is_ok()
+                && self.permit(by, Action::Subscribe, key).is_ok()
         };
         let mut found = self.topics.by_name(after.as_ref()).filter(|topic| seen(&topic.key));
         let topics = found.by_ref().take(*max).map(Topic::view).collect();

@@ -25,7 +25,7 @@ pub struct Harness {
     pub hold: bool,
     pub commits: usize,
     /// The principal of the requests from here on.
-    pub by: By,
+    pub by: Requester,
     /// The schema verdict that the next request brings along.
     pub checked: Option<Box<SchemaVerdict>>,
     /// The schemas in force, as the engine reported them.
@@ -85,7 +85,7 @@ impl Harness {
             held: Vec::new(),
             hold: false,
             commits: 0,
-            by: None,
+            by: Requester::Trusted,
             checked: None,
             schemas: BTreeMap::new(),
             checks: Vec::new(),

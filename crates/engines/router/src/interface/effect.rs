@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Op, OsFault, OsMessage, Principal};
+use millrace_model::{Op, OsFault, OsMessage, Principal, Requester};
 
-use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Receipt, Token};
+use crate::interface::input::{CapabilityId, CommitToken, ConnId, DeliveryId, Receipt};
 use crate::interface::note::Note;
 use crate::reports::trace::TraceRecord;
 
@@ -17,7 +17,7 @@ pub enum Effect {
         delivery: DeliveryId,
         message: Arc<OsMessage>,
         /// For a client's request: the identity of that client.
-        by: By,
+        by: Requester,
         /// A durable timer sent this event, and its row stays in the store until [`crate::Input::Done`]: the shell must
         /// not report that before the actor has finished with the event. For an actor that goes on to its next message
         /// first, the shell reports [`crate::Input::Handed`].
@@ -31,10 +31,10 @@ pub enum Effect {
     /// `count` messages of this connection no longer count against its limit: it may send that many more.
     Release { conn: ConnId, count: u32 },
     /// Make `ops` durable, then report [`crate::Input::Committed`].
-    Commit { token: Token, ops: Vec<Op> },
+    Commit { token: CommitToken, ops: Vec<Op> },
     /// A timer is about to send `message` on behalf of `by`, the principal that set it: is that still permitted? The
-    /// shell answers by [`crate::Input::Vouched`]. Until then the timer neither sends the message nor is dropped.
-    Vouch { timer: u64, by: Principal, message: OsMessage },
+    /// shell answers by [`crate::Input::SenderChecked`]. Until then the timer neither sends the message nor is dropped.
+    CheckSender { timer: u64, by: Principal, message: OsMessage },
     /// Tells the bus what became of an event it handed in ([`crate::Input::BusEvent`]).
     Settle { receipt: Receipt, settled: Settled },
     /// The mailbox of a capability that is leaving is empty: the shell may end the capability.

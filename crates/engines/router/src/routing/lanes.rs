@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use millrace_model::{Mono, OsId, OsMessage};
+use millrace_model::{Mono, OsId, OsMessage, Requester};
 
-use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
+use crate::interface::input::{CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::interface::note::{Audience, Cause, Note};
 use crate::reports::trace::Realm;
 use crate::timing::timers::TimerMessage;
@@ -19,7 +19,7 @@ pub(crate) enum Task {
     /// turn.
     Client {
         conn: ConnId,
-        by: By,
+        by: Requester,
         /// When the message arrived: its timeout counts from there.
         at: Mono,
         message: OsMessage,
@@ -55,7 +55,7 @@ pub(crate) enum Task {
 pub(crate) struct Emitted {
     pub(crate) from: CapabilityId,
     /// The delivery that the actor was working on at the time, if the shell could tell.
-    pub(crate) hand: Option<InProgress>,
+    pub(crate) in_progress: Option<InProgress>,
     pub(crate) message: OsMessage,
     /// For an outcome: the delivery that it answers. Determined when the message was emitted, because the actor may be
     /// working on another delivery when its turn comes.

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage, TICK_MS};
+use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage, Requester, TICK_MS};
 
 use crate::interface::effect::{Effect, Settled};
-use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
+use crate::interface::input::{CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::interface::note::Note;
 use crate::reports::queries::Takes;
-use crate::reports::trace::{Behalf, Party, Realm, Step, realm_of};
-use crate::router::{Delivery, Router, TimerEvent};
+use crate::reports::trace::{Behalf, Party, Realm, TraceStep, realm_of};
+use crate::router::{DeliveryEntry, Router, TimerEvent};
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::Microtask;
-use crate::routing::pending::{Pending, Requester};
+use crate::routing::pending::{OutcomeTo, PendingRequest};
 use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::timers::TimerMessage;
@@ -28,19 +28,26 @@ pub(crate) const BUS_MESSAGE: &str = "Bus.Message";
 const OWN_EVENTS: [&str; 2] = [TIMER_FIRED, BUS_MESSAGE];
 
 impl Router {
-    pub(crate) fn route_client(&mut self, now: Now, conn: ConnId, by: By, at: Mono, message: OsMessage) {
+    pub(crate) fn route_client(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        by: Requester,
+        at: Mono,
+        message: OsMessage,
+    ) {
         let there = self.conns.contains_key(&conn);
         match message.kind {
             OsKind::Command | OsKind::Query => {
                 self.counters.requests += 1;
-                let requester = if there { Requester::Client(conn) } else { Requester::Gone };
+                let requester = if there { OutcomeTo::Client(conn) } else { OutcomeTo::Gone };
                 self.request(now, requester, Behalf::of(by), at, message);
                 return;
             }
             // Only the timer and the bus may send these, because actors act on them.
             OsKind::Event if OWN_EVENTS.contains(&message.ty.as_str()) => {
                 self.counters.events_undelivered += 1;
-                let step = Step::Refused { code: 403 };
+                let step = TraceStep::Refused { code: 403 };
                 self.traced(now, Party::Client(conn), step, realm_of(&by), &message);
             }
             OsKind::Event => {
@@ -62,20 +69,20 @@ impl Router {
     pub(crate) fn request(
         &mut self,
         now: Now,
-        requester: Requester,
+        requester: OutcomeTo,
         behalf: Behalf,
         since: Mono,
         message: OsMessage,
     ) {
         let deadline = self.deadline(since);
-        if requester != Requester::Gone && deadline.is_some_and(|at| at <= now.mono) {
+        if requester != OutcomeTo::Gone && deadline.is_some_and(|at| at <= now.mono) {
             return self.came_too_late(now, requester, &message);
         }
         let message = Arc::new(message);
         match (self.try_request(now, requester, behalf, deadline, &message), requester) {
             (Ok(()), _) => {}
             // A timer tries again later: its message is not lost because a capability has no room at present.
-            (Err(fault), Requester::Timer(timer)) if fault.code == 503 => {
+            (Err(fault), OutcomeTo::Timer(timer)) if fault.code == 503 => {
                 self.hold_timer(now, timer, &message);
             }
             (Err(fault), _) => self.refuse(now, requester, &message, &fault),
@@ -85,7 +92,7 @@ impl Router {
     fn try_request(
         &mut self,
         now: Now,
-        requester: Requester,
+        requester: OutcomeTo,
         behalf: Behalf,
         deadline: Option<Mono>,
         message: &Arc<OsMessage>,
@@ -101,7 +108,7 @@ impl Router {
         let to = self.handler(requester, message)?;
         let name = self.table.name_of(to);
         self.routed(message, requester.capability(), std::slice::from_ref(&name));
-        let step = Step::Routed { to: vec![name] };
+        let step = TraceStep::Routed { to: vec![name] };
         self.traced(now, self.party(requester), step, behalf.realm.clone(), message);
         let delivery = self.next_delivery();
         self.expect(requester, to, delivery, deadline, behalf.realm.clone(), message);
@@ -116,7 +123,7 @@ impl Router {
 
     /// Returns the capability that handles this request, if it exists, is healthy and has room, and the data fits its
     /// schema.
-    fn handler(&mut self, requester: Requester, message: &OsMessage) -> Result<CapabilityId, OsFault> {
+    fn handler(&mut self, requester: OutcomeTo, message: &OsMessage) -> Result<CapabilityId, OsFault> {
         let (kind, ty) = (message.kind, &message.ty);
         let Some(to) = self.table.handler(kind, ty) else {
             let note = Note::RoutingError { kind, ty: ty.clone(), id: message.metadata.id.clone() };
@@ -133,8 +140,8 @@ impl Router {
             return Err(OsFault::new(404, format!("Capability '{ty}' not found in registry.")));
         };
         let branch = capability.branch(kind, ty);
-        if let Some(Err(details)) = branch.map(|branch| branch.data.check(&message.data)) {
-            return Err(OsFault::new(422, format!("Schema validation failed: {details}")));
+        if let Some(Err(mismatch)) = branch.map(|branch| branch.data.check(&message.data)) {
+            return Err(OsFault::new(422, format!("Schema validation failed: {mismatch}")));
         }
         if let Some(reason) = &capability.unhealthy {
             let name = capability.name();
@@ -152,7 +159,7 @@ impl Router {
     /// Adds the request to the pending ones before it is dispatched, as section 14.3 of RFC 0032 requires.
     fn expect(
         &mut self,
-        requester: Requester,
+        requester: OutcomeTo,
         to: CapabilityId,
         delivery: DeliveryId,
         deadline: Option<Mono>,
@@ -160,29 +167,29 @@ impl Router {
         message: &OsMessage,
     ) {
         // A client that has disconnected waits for no outcome.
-        if requester == Requester::Gone {
+        if requester == OutcomeTo::Gone {
             return;
         }
         let id = message.metadata.id.clone();
         let deadline = deadline.map(|at| self.timeouts.set(at, (id.clone(), delivery)));
         match requester {
-            Requester::Actor { capability, .. } => {
+            OutcomeTo::Actor { capability, .. } => {
                 if let Some(asker) = self.table.get_mut(capability) {
                     asker.asked += 1;
                 }
             }
-            Requester::Client(conn) => {
+            OutcomeTo::Client(conn) => {
                 if let Some(conn) = self.conns.get_mut(&conn) {
                     conn.waits.insert(delivery, id.clone());
                 }
             }
-            Requester::Gone | Requester::Timer(_) => {}
+            OutcomeTo::Gone | OutcomeTo::Timer(_) => {}
         }
         if let Some(handler) = self.table.get_mut(to) {
             handler.owes += 1;
         }
         let (ty, correlation) = (message.ty.clone(), message.metadata.correlation.clone());
-        self.pending.insert(id, Pending { requester, to, delivery, ty, correlation, deadline, realm });
+        self.pending.insert(id, PendingRequest { requester, to, delivery, ty, correlation, deadline, realm });
     }
 
     /// When a request that arrived at `since` times out.
@@ -192,7 +199,7 @@ impl Router {
     }
 
     /// The request timed out while it waited for its turn: it is not started, because nobody waits for it any more.
-    fn came_too_late(&mut self, now: Now, requester: Requester, message: &OsMessage) {
+    fn came_too_late(&mut self, now: Now, requester: OutcomeTo, message: &OsMessage) {
         self.counters.timeouts += 1;
         self.refuse(now, requester, message, &OsFault::new(504, TIMED_OUT));
         let note = Note::RequestTimedOut { ty: message.ty.clone(), id: message.metadata.id.clone() };
@@ -221,7 +228,7 @@ impl Router {
         let is_sys = message.ty.is_sys();
         let sender = timer.as_ref().and_then(|event| self.timers.all.get(&event.timer));
         let owed = sender.is_some_and(|timer| timer.durable);
-        let one = Delivery { id, correlation, is_sys, receipt, timer, handed: false, realm };
+        let one = DeliveryEntry { id, correlation, is_sys, receipt, timer, handed: false, realm };
         self.deliveries.insert((to, delivery), one);
         self.effects.push(Effect::Post { to, delivery, message, by, owed });
     }
@@ -234,9 +241,9 @@ impl Router {
             return;
         }
         self.counters.events += 1;
-        self.traced(now, Party::Bus, Step::Routed { to: vec![self.table.name_of(to)] }, None, &message);
+        self.traced(now, Party::Bus, TraceStep::Routed { to: vec![self.table.name_of(to)] }, None, &message);
         let delivery = self.next_delivery();
-        self.post(to, delivery, Arc::new(message), Behalf::default(), Some(receipt), None);
+        self.post(to, delivery, Arc::new(message), Behalf::trusted(None), Some(receipt), None);
     }
 
     /// Records an outcome that nobody waits for. Orphans are never delivered to anybody.
@@ -252,7 +259,7 @@ impl Router {
             Party::Client(conn) => self.realm_of_client(*conn),
             _ => None,
         };
-        self.traced(now, from.clone(), Step::Orphan, realm, message);
+        self.traced(now, from.clone(), TraceStep::Orphan, realm, message);
         let from = match from {
             Party::Client(conn) => format!("client {}", conn.0),
             Party::Capability(name) => name.to_string(),

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType};
+use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType, Requester};
 use serde_json::{Value, json};
 
 use crate::capabilities::manifest::{Branch, Manifest};
 use crate::capabilities::schema::Schema;
-use crate::capabilities::table::Table;
-use crate::interface::input::{By, CapabilityId, DeliveryId};
+use crate::capabilities::table::CapabilityTable;
+use crate::interface::input::{CapabilityId, DeliveryId};
 use crate::interface::note::Cause;
-use crate::reports::messages::{self, Asked};
-use crate::reports::trace::{Party, Step};
+use crate::reports::messages::{self, RequestRef};
+use crate::reports::trace::{Party, TraceStep};
 use crate::router::Router;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 use crate::timing::timers::Owner;
 
 /// The number of the engine's own capabilities.
@@ -39,7 +39,7 @@ impl Own {
 /// A command of these that is being carried out: what its outcome needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestRef,
     pub(crate) delivery: DeliveryId,
 }
 
@@ -49,7 +49,7 @@ impl Ask {
     }
 }
 
-pub(crate) fn install(table: &mut Table) -> Own {
+pub(crate) fn install(table: &mut CapabilityTable) -> Own {
     Own { timer: table.add_own(timer_manifest()), sys: table.add_own(sys_manifest()) }
 }
 
@@ -57,12 +57,12 @@ impl Router {
     pub(crate) fn own_request(
         &mut self,
         now: Now,
-        requester: Requester,
-        by: &By,
+        requester: OutcomeTo,
+        by: &Requester,
         delivery: DeliveryId,
         message: &OsMessage,
     ) {
-        let ask = Ask { asked: Asked::of(message), delivery };
+        let ask = Ask { asked: RequestRef::of(message), delivery };
         match message.ty.as_str() {
             TIMER_SET => self.set_timer(now, requester, by, ask, message),
             TIMER_CANCEL => self.cancel_timer(now, requester, by, ask, message),
@@ -84,29 +84,29 @@ impl Router {
             }
         };
         let from = Party::Capability(self.table.name_of(pending.to));
-        let step = Step::Answered { to: self.party(pending.requester) };
+        let step = TraceStep::Answered { to: self.party(pending.requester) };
         self.traced(now, from, step, pending.realm, &message);
         self.give(pending.requester, message);
     }
 
     /// A client, or a timer it set, may time out that client's requests only; an actor may time out any request.
-    fn request_timeout(&mut self, now: Now, requester: Requester, ask: &Ask, message: &OsMessage) {
+    fn request_timeout(&mut self, now: Now, requester: OutcomeTo, ask: &Ask, message: &OsMessage) {
         let Some(id) = text_member(&message.data, "requestId").and_then(|id| OsId::new(&id).ok()) else {
             let fault = OsFault::new(422, "Schema validation failed: requestId is no id of a request");
             self.finish_own(now, ask, Err(fault));
             return;
         };
         let of_client = |conn| {
-            let found = self.pending.get(&id, true).filter(|one| one.requester == Requester::Client(conn));
+            let found = self.pending.get(&id, true).filter(|one| one.requester == OutcomeTo::Client(conn));
             found.map(|one| one.delivery)
         };
         let any =
             || self.pending.get(&id, true).or_else(|| self.pending.get(&id, false)).map(|one| one.delivery);
         let found = match requester {
-            Requester::Client(conn) => of_client(conn),
-            Requester::Gone => None,
-            Requester::Actor { .. } => any(),
-            Requester::Timer(timer) => match self.timers.owner(timer) {
+            OutcomeTo::Client(conn) => of_client(conn),
+            OutcomeTo::Gone => None,
+            OutcomeTo::Actor { .. } => any(),
+            OutcomeTo::Timer(timer) => match self.timers.owner(timer) {
                 Owner::Client(conn) => of_client(conn),
                 Owner::Actor => any(),
                 Owner::Before => None,

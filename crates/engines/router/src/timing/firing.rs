@@ -5,23 +5,23 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_model::{
     Boot, ElapsedRow, ElapsedTime, JsonText, Mono, Now, Op, OsFault, OsId, OsKind, OsMessage, OsMetadata,
-    OsType, Principal, Space, TICK_MS, keys,
+    OsNameError, OsType, Principal, Space, TICK_MS, keys,
 };
 use serde_json::json;
 
 use crate::interface::effect::Effect;
-use crate::interface::input::{CapabilityId, NotVouched};
+use crate::interface::input::{CapabilityId, NotTrusted};
 use crate::interface::note::{Audience, Note};
 use crate::reports::trace::{Behalf, Realm, realm_of};
 use crate::router::{Router, TimerEvent};
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::Task;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::template::{self, BehalfRow, TimerRow};
 use crate::timing::timer_queue::Armed;
-use crate::timing::timers::{Owner, SendStep, Stored, TIMER_PREFIX, Timer, TimerMessage};
+use crate::timing::timers::{Owner, SendStep, TIMER_PREFIX, Timer, TimerCommit, TimerMessage};
 
 /// How many timers enter the lanes in one turn; the others follow in the next.
 const FIRES_PER_TURN: usize = 64;
@@ -50,20 +50,25 @@ impl Router {
         }
     }
 
-    /// A timer may do no more than the principal that set it may do now: the shell finds out ([`Effect::Vouch`]).
+    /// A timer may do no more than the principal that set it may do now: the shell finds out ([`Effect::CheckSender`]).
     fn ask_for(&mut self, now: Now, number: u64, by: Principal) {
         let Some(timer) = self.timers.all.get(&number) else { return };
         match template::message(&timer.row, now) {
-            Ok(message) => self.effects.push(Effect::Vouch { timer: number, by, message }),
-            Err(why) => self.lose_timer(number, why),
+            Ok(message) => self.effects.push(Effect::CheckSender { timer: number, by, message }),
+            Err(error) => self.lose_timer(number, error.to_string()),
         }
     }
 
-    pub(crate) fn on_vouched(&mut self, now: Now, number: u64, result: Result<Arc<Principal>, NotVouched>) {
+    pub(crate) fn on_sender_checked(
+        &mut self,
+        now: Now,
+        number: u64,
+        result: Result<Arc<Principal>, NotTrusted>,
+    ) {
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         match result {
             Ok(by) => {
-                timer.by = Some(by);
+                timer.checked = Some(by);
                 // Other messages may have filled the lanes meanwhile.
                 match self.lanes.user_has_room() && self.lanes.system_has_room() {
                     true => self.fire(now, number),
@@ -71,11 +76,11 @@ impl Router {
                 }
             }
             // Dropping a timer cannot be undone, so a clock that is wrong for a minute must not cause it.
-            Err(NotVouched::InDoubt(_)) => {
+            Err(NotTrusted::InDoubt(_)) => {
                 let at = now.mono + DOUBT_RETRY_MS;
                 self.timers.arm(number, Armed { at, day: None });
             }
-            Err(NotVouched::Refused(reason)) => {
+            Err(NotTrusted::Refused(reason)) => {
                 let agent = timer.row.by.as_ref().map(BehalfRow::principal).map(|by| by.agent.to_string());
                 let cause = timer.cause();
                 let (timer, ty) = (timer.name.to_string(), OsType::new(&timer.row.ty));
@@ -109,7 +114,8 @@ impl Router {
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         let (message, fired) = match (template::message(&timer.row, now), fired_event(timer, now)) {
             (Ok(message), Ok(fired)) => (message, fired),
-            (Err(why), _) | (_, Err(why)) => return self.lose_timer(number, why),
+            (Err(error), _) => return self.lose_timer(number, error.to_string()),
+            (_, Err(error)) => return self.lose_timer(number, error.to_string()),
         };
         let is_first = !std::mem::replace(&mut timer.announced, true);
         let (name, cause) = (timer.name.to_string(), timer.cause());
@@ -138,9 +144,9 @@ impl Router {
     /// Routes a timer's message like any other.
     pub(crate) fn route_fired(&mut self, now: Now, timer: u64, which: TimerMessage, message: OsMessage) {
         // The timer acts on behalf of the principal that set it, and may do no more than that one.
-        let by = self.timers.all.get(&timer).and_then(|one| one.by.clone());
+        let by = self.timers.all.get(&timer).and_then(Timer::requester);
         if message.kind == OsKind::Event {
-            return self.route_timer_event(now, timer, which, realm_of(&by), message);
+            return self.route_timer_event(now, timer, which, by.as_ref().and_then(realm_of), message);
         }
         let to = self.table.handler(message.kind, &message.ty);
         if let Some(until) = to.and_then(|to| self.timers.held.get(&to)).filter(|until| **until > now.mono) {
@@ -151,8 +157,9 @@ impl Router {
         if self.sabotaged(Sabotage::ForgetRow) {
             self.forget_timer(timer);
         }
-        let realm = realm_of(&by);
-        self.request(now, Requester::Timer(timer), Behalf { by, realm }, now.mono, message);
+        if let Some(by) = by {
+            self.request(now, OutcomeTo::Timer(timer), Behalf::of(by), now.mono, message);
+        }
     }
 
     /// Sends a timer's event to every subscriber that does not have it yet. The timer's row stays until all of them
@@ -324,7 +331,7 @@ impl Router {
         if timer.durable {
             let key = format!("{TIMER_PREFIX}{}", timer.name);
             let cause = timer.cause();
-            let token = self.timers.token(Stored::Forget { timer: timer.name, cause });
+            let token = self.timers.token(TimerCommit::Forget { timer: timer.name, cause });
             self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
         }
     }
@@ -377,18 +384,17 @@ impl Router {
     }
 }
 
-fn fired_event(timer: &Timer, now: Now) -> Result<OsMessage, String> {
-    let id = |text: &str| OsId::new(text).map_err(|error| error.to_string());
+fn fired_event(timer: &Timer, now: Now) -> Result<OsMessage, OsNameError> {
     let data = json!({ "timerId": &*timer.name }).to_string();
     Ok(OsMessage {
         kind: OsKind::Event,
-        ty: OsType::new(TIMER_FIRED).map_err(|error| error.to_string())?,
+        ty: OsType::new(TIMER_FIRED)?,
         data: JsonText::from_stored(data.into()),
         metadata: OsMetadata {
-            id: id(&timer.row.fired_id)?,
+            id: OsId::new(&timer.row.fired_id)?,
             timestamp: now.wall,
-            correlation: timer.row.correlation.as_deref().map(id).transpose()?,
-            causation: Some(id(&timer.row.set_by)?),
+            correlation: timer.row.correlation.as_deref().map(OsId::new).transpose()?,
+            causation: Some(OsId::new(&timer.row.set_by)?),
             other: None,
         },
     })

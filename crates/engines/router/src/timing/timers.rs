@@ -9,15 +9,16 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_model::{
-    Actor, ElapsedTime, Mono, Now, Op, OsFault, OsId, OsMessage, OsType, Space, TICK_MS, keys,
+    Actor, ElapsedTime, Mono, Now, Op, OsFault, OsId, OsMessage, OsType, Principal, Requester, Space,
+    TICK_MS, keys,
 };
 use serde_json::json;
 
 use crate::interface::effect::Effect;
-use crate::interface::input::{By, CapabilityId, ConnId, Token};
+use crate::interface::input::{CapabilityId, CommitToken, ConnId, NotStored};
 use crate::interface::note::{Audience, Cause, Note};
 use crate::router::Router;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 use crate::sabotage::Sabotage;
 use crate::timing::builtin::{Ask, text_member};
 use crate::timing::template::{self, BehalfRow, SetTimer, TimerRow, When};
@@ -56,8 +57,8 @@ pub(crate) struct Timer {
     pub(crate) owed: usize,
     /// The timer has fired, and `Sys.TimerFired` was emitted.
     pub(crate) announced: bool,
-    /// The principal it acts as, once the shell has trusted for it ([`crate::Input::Vouched`]).
-    pub(crate) by: By,
+    /// The agent that set the timer, once the shell has confirmed its rights ([`crate::Input::SenderChecked`]).
+    pub(crate) checked: Option<Arc<Principal>>,
     /// When the timer is given up as lost; set once its message found no subscriber, or one that answered 503.
     pub(crate) give_up_at: Option<Mono>,
 }
@@ -103,7 +104,7 @@ impl Timer {
             sent,
             owed: 0,
             announced: false,
-            by: None,
+            checked: None,
             give_up_at: None,
         }
     }
@@ -112,6 +113,14 @@ impl Timer {
         match which {
             TimerMessage::Fired => &mut self.fired,
             TimerMessage::Sent => &mut self.sent,
+        }
+    }
+
+    /// On whose behalf the timer acts. `None` while the rights of the agent that set it are not confirmed.
+    pub(crate) fn requester(&self) -> Option<Requester> {
+        match self.row.by {
+            None => Some(Requester::Trusted),
+            Some(_) => self.checked.clone().map(Requester::Agent),
         }
     }
 
@@ -130,7 +139,7 @@ impl Timer {
 
 /// The purpose of a commit.
 #[derive(Debug)]
-pub(crate) enum Stored {
+pub(crate) enum TimerCommit {
     Set {
         timer: u64,
         armed: Armed,
@@ -159,7 +168,7 @@ pub(crate) struct Timers {
     pub(crate) held: BTreeMap<CapabilityId, Mono>,
     /// Timers that were due while nobody subscribes to their event.
     pub(crate) unheard: BTreeSet<u64>,
-    commits: BTreeMap<Token, Stored>,
+    commits: BTreeMap<CommitToken, TimerCommit>,
     /// The clock on which delays of durable timers are counted. `None` until the rows of the previous process are
     /// known.
     pub(crate) elapsed: Option<ElapsedTime>,
@@ -188,8 +197,8 @@ impl Timers {
 
     /// Whether the agent has set half of the `max` timers that all may set together. Administrators, and callers
     /// without a token, have no share to fill.
-    fn fills_share(&self, by: &By, max: usize) -> bool {
-        let sharer = by.as_deref().filter(|by| !by.is_administrator());
+    fn fills_share(&self, by: &Requester, max: usize) -> bool {
+        let sharer = by.principal().filter(|by| !by.is_administrator());
         let held = sharer.and_then(|by| self.by_agent.get(&by.agent)).copied();
         held.is_some_and(|held| held >= max / 2)
     }
@@ -235,9 +244,9 @@ impl Timers {
         Some(Op::Put { space: Space::Kv, key: keys::ROUTER_ELAPSED.to_owned(), value })
     }
 
-    pub(crate) fn token(&mut self, stored: Stored) -> Token {
+    pub(crate) fn token(&mut self, stored: TimerCommit) -> CommitToken {
         self.next_token += 1;
-        let token = Token(self.next_token);
+        let token = CommitToken(self.next_token);
         self.commits.insert(token, stored);
         token
     }
@@ -247,8 +256,8 @@ impl Router {
     pub(crate) fn set_timer(
         &mut self,
         now: Now,
-        requester: Requester,
-        by: &By,
+        requester: OutcomeTo,
+        by: &Requester,
         ask: Ask,
         message: &OsMessage,
     ) {
@@ -260,11 +269,11 @@ impl Router {
             }
         };
         let owner = match requester {
-            Requester::Client(conn) => Owner::Client(conn),
-            Requester::Gone => Owner::Before,
-            Requester::Actor { .. } => Owner::Actor,
+            OutcomeTo::Client(conn) => Owner::Client(conn),
+            OutcomeTo::Gone => Owner::Before,
+            OutcomeTo::Actor { .. } => Owner::Actor,
             // A timer set by a timer belongs to the owner of the first one.
-            Requester::Timer(timer) => self.timers.owner(timer),
+            OutcomeTo::Timer(timer) => self.timers.owner(timer),
         };
         if let Err(fault) = self.timer_room(owner, by) {
             return self.finish_own(now, &ask, Err(fault));
@@ -272,7 +281,7 @@ impl Router {
         self.counters.timers_set += 1;
         let when = set.when;
         let durable = set.durable && self.limits.durable_timers;
-        let setter = Setter { actor: self.setting_actor(requester), by: by.as_deref().map(BehalfRow::of) };
+        let setter = Setter { actor: self.setting_actor(requester), by: by.principal().map(BehalfRow::of) };
         let number = self.add_timer(now, owner, durable, setter, set, message);
         let armed = match when {
             When::After { ms } if self.sabotaged(Sabotage::FireEarly) => {
@@ -289,14 +298,14 @@ impl Router {
             if timer.row.due_elapsed.is_some() {
                 ops.extend(self.timers.put_elapsed(now));
             }
-            let token = self.timers.token(Stored::Set { timer: number, armed, ask });
+            let token = self.timers.token(TimerCommit::Set { timer: number, armed, ask });
             self.effects.push(Effect::Commit { token, ops });
         } else {
             self.timer_is_set(now, number, armed, &ask);
         }
     }
 
-    fn timer_room(&mut self, owner: Owner, by: &By) -> Result<(), OsFault> {
+    fn timer_room(&mut self, owner: Owner, by: &Requester) -> Result<(), OsFault> {
         let fault = if self.timers.len() >= self.limits.timers_max {
             "Too many timers are set: try again later"
         } else if self.timers.fills_share(by, self.limits.timers_max) {
@@ -394,8 +403,8 @@ impl Router {
     pub(crate) fn cancel_timer(
         &mut self,
         now: Now,
-        requester: Requester,
-        by: &By,
+        requester: OutcomeTo,
+        by: &Requester,
         ask: Ask,
         message: &OsMessage,
     ) {
@@ -412,7 +421,7 @@ impl Router {
         };
         if self.timers.all.get(&number).is_some_and(|one| one.durable) {
             let key = format!("{TIMER_PREFIX}{name}");
-            let token = self.timers.token(Stored::Cancel { timer: number, armed, ask });
+            let token = self.timers.token(TimerCommit::Cancel { timer: number, armed, ask });
             self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
         } else {
             self.timer_is_cancelled(now, number, &ask);
@@ -422,22 +431,22 @@ impl Router {
     /// Only the agent that set a timer may cancel it. Agents are compared by name, not by connection, so this holds
     /// across reconnects and restarts. Callers without access control count as one and may cancel every client's timer;
     /// but a timer that a capability set only that capability may cancel.
-    fn may_cancel(&self, requester: Requester, by: &By, timer: u64) -> bool {
+    fn may_cancel(&self, requester: OutcomeTo, by: &Requester, timer: u64) -> bool {
         let Some(row) = self.timers.all.get(&timer).map(|one| &one.row) else { return false };
         let same_agent = match (&row.by, by) {
-            (_, None) => true,
-            (None, Some(_)) => false,
-            (Some(setter), Some(by)) => setter.is(by),
+            (_, Requester::Trusted) => true,
+            (None, Requester::Agent(_)) => false,
+            (Some(setter), Requester::Agent(by)) => setter.is(by),
         };
         same_agent && row.actor == self.setting_actor(requester)
     }
 
     /// The capability that makes this request, or that set the timer which makes it.
-    fn setting_actor(&self, requester: Requester) -> Option<String> {
+    fn setting_actor(&self, requester: OutcomeTo) -> Option<String> {
         match requester {
-            Requester::Actor { capability, .. } => Some(self.table.name_of(capability).to_string()),
-            Requester::Timer(timer) => self.timers.all.get(&timer)?.row.actor.clone(),
-            Requester::Client(_) | Requester::Gone => None,
+            OutcomeTo::Actor { capability, .. } => Some(self.table.name_of(capability).to_string()),
+            OutcomeTo::Timer(timer) => self.timers.all.get(&timer)?.row.actor.clone(),
+            OutcomeTo::Client(_) | OutcomeTo::Gone => None,
         }
     }
 
@@ -449,26 +458,30 @@ impl Router {
         self.finish_own(now, ask, Ok(&json!({ "cancelled": true })));
     }
 
-    pub(crate) fn timer_committed(&mut self, now: Now, token: Token, result: Result<(), String>) {
-        let failed = |why: &str| OsFault::new(503, format!("The timer could not be stored: {why}"));
+    pub(crate) fn timer_committed(&mut self, now: Now, token: CommitToken, result: Result<(), NotStored>) {
+        let failed = |why: &NotStored| OsFault::new(503, format!("The timer could not be stored: {why}"));
         match (self.timers.commits.remove(&token), result) {
-            (Some(Stored::Set { timer, armed, ask }), Ok(())) => self.timer_is_set(now, timer, armed, &ask),
-            (Some(Stored::Set { timer, ask, .. }), Err(why)) => {
+            (Some(TimerCommit::Set { timer, armed, ask }), Ok(())) => {
+                self.timer_is_set(now, timer, armed, &ask)
+            }
+            (Some(TimerCommit::Set { timer, ask, .. }), Err(why)) => {
                 self.drop_timer(timer);
                 self.finish_own(now, &ask, Err(failed(&why)));
             }
-            (Some(Stored::Cancel { timer, ask, .. }), Ok(())) => self.timer_is_cancelled(now, timer, &ask),
-            (Some(Stored::Cancel { timer, armed, ask }), Err(why)) => {
+            (Some(TimerCommit::Cancel { timer, ask, .. }), Ok(())) => {
+                self.timer_is_cancelled(now, timer, &ask)
+            }
+            (Some(TimerCommit::Cancel { timer, armed, ask }), Err(why)) => {
                 self.timers.arm(timer, armed);
                 self.finish_own(now, &ask, Err(failed(&why)));
             }
-            (Some(Stored::Forget { timer, cause }), Err(why)) => {
+            (Some(TimerCommit::Forget { timer, cause }), Err(why)) => {
                 let reason = format!("it fired but its row could not be removed, it may fire again: {why}");
                 let note = Note::TimerLost { timer: timer.to_string(), reason };
                 self.note(note, Audience::Subscribers, cause);
             }
             // A failed write of the elapsed time is repeated with the next timer, or when the wall clock changes again.
-            (Some(Stored::Forget { .. }), Ok(())) | (Some(Stored::Elapsed), _) | (None, _) => {}
+            (Some(TimerCommit::Forget { .. }), Ok(())) | (Some(TimerCommit::Elapsed), _) | (None, _) => {}
         }
     }
 
@@ -479,7 +492,7 @@ impl Router {
             && !self.timers.is_empty()
             && let Some(op) = self.timers.put_elapsed(now)
         {
-            let token = self.timers.token(Stored::Elapsed);
+            let token = self.timers.token(TimerCommit::Elapsed);
             self.effects.push(Effect::Commit { token, ops: vec![op] });
         }
     }

@@ -9,9 +9,9 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use millrace_bus::{BusError, By};
+use millrace_bus::BusError;
 use millrace_model::{
-    Action, Event, Offset, Partition, Principal, Space, Stream, Timestamp, TopicAccess, TopicConfig,
+    Action, Event, Offset, Partition, Requester, Space, Stream, Timestamp, TopicAccess, TopicConfig,
     TopicKey, TopicRow, keys,
 };
 use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
@@ -19,10 +19,10 @@ use millrace_wire::http::write_events_page;
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, Shown, write_cloud_event, write_envelope};
 
 use crate::app::App;
-use crate::crowd::RoomShare;
-use crate::observe::Asker;
+use crate::fairness::RoomShare;
+use crate::observe::HttpRequester;
 use crate::params::Params;
-use crate::refusal::{Refusal, crowded};
+use crate::refusal::{Refusal, overloaded};
 
 /// The parameter that asks for the digest of every payload, in a page or on a WebSocket.
 pub(crate) const PAYLOAD_SHA256: &str = "payload_sha256";
@@ -43,14 +43,14 @@ const ENVELOPE_BYTES: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageQuery {
     pub(crate) partition: Partition,
-    pub(crate) start: Start,
+    pub(crate) start: PageStart,
     pub(crate) limit: ReadLimit,
     /// Whether envelopes carry the digest of their payload.
     pub(crate) payload_sha256: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Start {
+pub(crate) enum PageStart {
     Offset(Offset),
     Timestamp(Timestamp),
 }
@@ -64,8 +64,8 @@ impl PageQuery {
                 let detail = "from and ts are both given: give one of them";
                 return Err(Refusal::new(ErrorCode::BadFrame, detail));
             }
-            (_, Some(ts)) => Start::Timestamp(Timestamp(ts)),
-            (from, None) => Start::Offset(Offset(from.unwrap_or(0).max(1))),
+            (_, Some(ts)) => PageStart::Timestamp(Timestamp(ts)),
+            (from, None) => PageStart::Offset(Offset(from.unwrap_or(0).max(1))),
         };
         let limit = params.number("limit", 1..=app.settings.page_events_max as u64)?;
         Ok(PageQuery {
@@ -88,27 +88,28 @@ pub(crate) struct Fetched {
 }
 
 /// Reads a page of a topic that exists and that `by` may read. Waits for its share of the memory.
-pub(crate) async fn fetch(app: &App, by: By, topic: TopicKey, query: PageQuery) -> Result<Fetched, Refusal> {
-    fetch_checked(app, topic, query, move |store, topic| {
-        check_topic(store, by.as_deref(), topic, query.partition)
-    })
-    .await
+pub(crate) async fn fetch(
+    app: &App,
+    by: Requester,
+    topic: TopicKey,
+    query: PageQuery,
+) -> Result<Fetched, Refusal> {
+    fetch_checked(app, topic, query, move |store, topic| check_topic(store, &by, topic, query.partition))
+        .await
 }
 
 /// The same for a dead-letter topic. That topic need not exist: before the first event has failed there are no dead
 /// letters.
 pub(crate) async fn fetch_letters(
     app: &App,
-    by: By,
+    by: Requester,
     dlq: TopicKey,
     query: PageQuery,
 ) -> Result<Fetched, Refusal> {
     fetch_checked(app, dlq, query, move |store, dlq| {
-        let checked = check_topic(store, by.as_deref(), dlq, query.partition)?;
+        let checked = check_topic(store, &by, dlq, query.partition)?;
         match (checked, dlq.dead_letters_of()) {
-            (Err(BusError::UnknownTopic(_)), Some(of)) => {
-                check_topic(store, by.as_deref(), &of, query.partition)
-            }
+            (Err(BusError::UnknownTopic(_)), Some(of)) => check_topic(store, &by, &of, query.partition),
             (checked, _) => Ok(checked),
         }
     })
@@ -128,8 +129,8 @@ async fn fetch_checked(
             return Ok(Err(error));
         }
         let from = match query.start {
-            Start::Offset(offset) => offset,
-            Start::Timestamp(ts) => store.seek(&stream, ts)?,
+            PageStart::Offset(offset) => offset,
+            PageStart::Timestamp(ts) => store.seek(&stream, ts)?,
         };
         let page = read_over_gaps(store, &stream, from, query.limit)?;
         if !page.damaged.is_empty() {
@@ -192,12 +193,8 @@ fn read_over_gaps(
 }
 
 /// Whether `by` may read a topic. Only administrators may read what is left of a deleted topic.
-pub(crate) fn may_read(
-    store: &dyn Store,
-    by: Option<&Principal>,
-    topic: &TopicKey,
-) -> Result<bool, StoreError> {
-    Ok(match (by, topic_config(store, topic)?) {
+pub(crate) fn may_read(store: &dyn Store, by: &Requester, topic: &TopicKey) -> Result<bool, StoreError> {
+    Ok(match (by.principal(), topic_config(store, topic)?) {
         (None, _) => true,
         (Some(who), None) => who.is_administrator(),
         (Some(_), Some(_)) => check_topic(store, by, topic, Partition(0))?.is_ok(),
@@ -210,18 +207,19 @@ pub(crate) async fn share(app: &App, limit: ReadLimit) -> Result<RoomShare, Refu
     // A page always takes its first event, however small the bound.
     let content = limit.bytes_max.max(app.settings.frame_bytes_max);
     let bytes = limit.events_max.saturating_mul(ENVELOPE_BYTES).saturating_add(content).saturating_mul(2);
-    let asker = Asker::current();
-    let Some((caller, place)) =
-        asker.and_then(|asker| Some((asker.caller.get()?.clone(), asker.place.clone())))
-    else {
+    let http_requester = HttpRequester::current();
+    let Some((caller, place)) = http_requester.and_then(|http_requester| {
+        Some((http_requester.caller.get()?.clone(), http_requester.place.clone()))
+    }) else {
         return Err(Refusal::new(ErrorCode::Unauthorized, "the request was not checked"));
     };
     let limit = Duration::from_millis(app.settings.response_write_ms_max);
-    match tokio::time::timeout(limit, Asker::wait_for(app.pages.reserve(caller, place, bytes))).await {
+    match tokio::time::timeout(limit, HttpRequester::wait_for(app.pages.reserve(caller, place, bytes))).await
+    {
         Ok(share) => share,
         Err(_) => {
             let ms = limit.as_millis();
-            Err(crowded(format!("pages that were not read left no room for this one within {ms} ms")))
+            Err(overloaded(format!("pages that were not read left no room for this one within {ms} ms")))
         }
     }
 }
@@ -249,14 +247,14 @@ impl HeldText {
 /// history never wait for publishers.
 fn check_topic(
     store: &dyn Store,
-    by: Option<&Principal>,
+    by: &Requester,
     topic: &TopicKey,
     partition: Partition,
 ) -> Result<Result<(), BusError>, StoreError> {
     let Some(config) = topic_config(store, topic)? else {
         return Ok(Err(BusError::UnknownTopic(topic.clone())));
     };
-    if let Some(who) = by {
+    if let Some(who) = by.principal() {
         let letters_of = match topic.dead_letters_of() {
             Some(of) => topic_config(store, &of)?,
             None => None,

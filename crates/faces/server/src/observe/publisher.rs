@@ -3,27 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_broker::{Ended, Handle};
+use millrace_broker::{BrokerHandle, Ended};
 use millrace_bus::{PublishBatch, Reply, Request, Stats};
 use millrace_model::{
-    EventBody, JsonText, METRICS_TOPIC, Namespace, NewEvent, SYSTEM_TOPICS, TopicKey, TopicName,
+    EventBody, JsonText, METRICS_TOPIC, Namespace, NewEvent, Requester, SYSTEM_TOPICS, TopicKey, TopicName,
 };
 use millrace_wire::http::MetricsDoc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::app::{App, SharedApp};
-use crate::observe::audit_log::Scribe;
+use crate::observe::audit_log::AuditWriter;
 use crate::observe::notes;
 use crate::to_wire;
 
 /// Creates the topics that exist from the start. A store that cannot write fails here for the first time.
-pub(crate) async fn make_topics(handle: &Handle) {
+pub(crate) async fn make_topics(handle: &BrokerHandle) {
     let make = |name: &str| {
         let topic = TopicName::new(name).map(|name| TopicKey::new(&Namespace::default(), &name));
         let handle = handle.clone();
         async move {
             let Ok(topic) = topic else { return };
-            match handle.call(Request::Record(PublishBatch { topic, events: Vec::new() })).await {
+            match handle
+                .call(Requester::Trusted, Request::Record(PublishBatch { topic, events: Vec::new() }))
+                .await
+            {
                 Ok(Reply::Topic { .. }) | Err(Ended) => {}
                 Ok(other) => tracing::warn!(answer = ?other, "a topic of the server could not be made"),
             }
@@ -34,12 +37,12 @@ pub(crate) async fn make_topics(handle: &Handle) {
 }
 
 /// Starts the background tasks. All of them end with the broker.
-pub(crate) fn start(app: &SharedApp, scribe: Scribe) {
+pub(crate) fn start(app: &SharedApp, audit_writer: AuditWriter) {
     if let Some(receiver) = app.broker.take_notes() {
         tokio::spawn(notes::run(app.clone(), receiver));
     }
     if !app.settings.audit.is_off() {
-        tokio::spawn(scribe.run(app.broker.clone()));
+        tokio::spawn(audit_writer.run(app.broker.clone()));
     }
     if app.settings.metrics_interval_ms > 0 {
         tokio::spawn(publish_metrics(app.clone()));
@@ -72,7 +75,7 @@ async fn publish_metrics(app: SharedApp) {
 
 /// Publishes the metrics once. Returns the reason if that failed.
 async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, Ended> {
-    let stats = match app.broker.call(Request::Stats).await? {
+    let stats = match app.broker.call(Requester::Trusted, Request::Stats).await? {
         Reply::Stats(stats) => stats,
         other => return Ok(Some(format!("{other:?}"))),
     };
@@ -81,7 +84,11 @@ async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, End
         Err(error) => return Ok(Some(error.to_string())),
     };
     let events = vec![NewEvent { id: None, body: Arc::new(EventBody::of(payload)) }];
-    match app.broker.call(Request::Record(PublishBatch { topic: topic.clone(), events })).await? {
+    match app
+        .broker
+        .call(Requester::Trusted, Request::Record(PublishBatch { topic: topic.clone(), events }))
+        .await?
+    {
         Reply::PublishedBatch { .. } => Ok(None),
         Reply::Refused(error) => Ok(Some(error.to_string())),
         other => Ok(Some(format!("{other:?}"))),

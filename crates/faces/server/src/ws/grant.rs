@@ -1,13 +1,14 @@
 //! The present grant of a connection, and its end: a token that is removed or expires ends its connections.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::access::{Grant, GrantEnd};
 use crate::app::App;
-use crate::ws::close::End;
+use crate::ws::close::WsEnd;
 
 /// While an expiry lies ahead the clock is read this often, so that a step of the wall clock is noticed.
 const LOOK_MS_MAX: u64 = 1000;
@@ -25,24 +26,24 @@ impl CurrentGrant {
     }
 
     pub(super) fn set(&self, grant: Arc<Grant>) {
-        *self.grant.lock().unwrap_or_else(PoisonError::into_inner) = Some(grant);
+        *self.grant.lock() = Some(grant);
         self.changed.notify_one();
     }
 
     /// Whether the grant has ended, and if not, when to check again at the latest.
-    fn look(&self) -> (Option<GrantEnd>, Option<Duration>) {
-        let grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
+    fn check(&self) -> (Option<GrantEnd>, Option<Duration>) {
+        let grant = self.grant.lock();
         let Some(grant) = grant.as_deref() else { return (None, None) };
         (grant.ended(), grant.left_ms().map(|left| Duration::from_millis(left.clamp(1, LOOK_MS_MAX))))
     }
 
     /// Returns only when the connection's token or certificate is no longer accepted: then it must not receive any
     /// more.
-    pub(super) async fn ended(&self, app: &App) -> End {
+    pub(super) async fn ended(&self, app: &App) -> WsEnd {
         let mut reloads = app.reloads.subscribe();
         loop {
-            let again = match self.look() {
-                (Some(end), _) => return End::Ended(end),
+            let again = match self.check() {
+                (Some(end), _) => return WsEnd::Ended(end),
                 (None, again) => again,
             };
             let look_again = async {

@@ -1,13 +1,13 @@
 //! The part of a handle of `file/aio` that it shares with worker threads.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_reactor::zcl1::{FrameClass, FrameQueue, Header};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::AioLimits;
 use super::completion::Completion;
-use super::job::{Job, OpenFiles};
+use super::job::{AioJob, OpenFiles};
 use super::requests::WRITE_BYTES_MAX;
 use super::root::FileRoot;
 use crate::budget::BudgetShare;
@@ -48,7 +48,7 @@ pub(super) struct SharedState {
 pub(super) struct QueuedJob {
     pub(super) op: u16,
     pub(super) rid: u32,
-    pub(super) job: Job,
+    pub(super) job: AioJob,
 }
 
 impl SharedHandle {
@@ -72,8 +72,7 @@ impl SharedHandle {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, SharedState> {
-        // No code under this lock panics.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Executes the first waiting job and queues its completion. Returns whether more jobs wait; if not, the handle is
@@ -83,7 +82,7 @@ impl SharedHandle {
         let QueuedJob { op, rid, job } = queued;
         let reserved = job.completion_bytes_max();
         let result = {
-            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut files = self.files.lock();
             job.execute(&mut files, &self.root)
         };
         let has_more = self.state().complete(reserved, &Completion { op, rid, result });
@@ -120,7 +119,7 @@ impl SharedState {
     /// Whether there is room for the largest job. The budget of all handles is ignored: bytes that other handles give
     /// back do not change the readiness of this one.
     pub(super) fn has_room_for_any_job(&self, limits: &AioLimits) -> bool {
-        let output = self.output.len_bytes() + self.reserved_bytes + Job::COMPLETION_BYTES_MAX;
+        let output = self.output.len_bytes() + self.reserved_bytes + AioJob::COMPLETION_BYTES_MAX;
         let data = self.data_bytes + WRITE_BYTES_MAX as usize;
         // A handle that nothing is pending for is writable, however small its limits are.
         let is_idle = self.output.is_empty() && self.reserved_bytes == 0;

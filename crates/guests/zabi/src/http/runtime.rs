@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
@@ -16,7 +17,7 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct HttpRuntime {
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<RunningRuntime>>,
     connections_max: u32,
     /// Has a permit for each connection of all listeners.
     pub(super) connections: Arc<Semaphore>,
@@ -25,7 +26,7 @@ pub(crate) struct HttpRuntime {
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningRuntime {
     handle: Handle,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -48,7 +49,7 @@ impl HttpRuntime {
         &self,
         make: impl FnOnce() -> F,
     ) -> io::Result<AbortHandle> {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         let current = match running.take() {
             Some(current) => current,
             None => self.start()?,
@@ -63,7 +64,7 @@ impl HttpRuntime {
 
     /// Ends the thread and everything that runs on it, after the responses that are on their way.
     pub(crate) fn stop(&self) {
-        let Some(Running { stop, thread, .. }) = self.running().take() else { return };
+        let Some(RunningRuntime { stop, thread, .. }) = self.running.lock().take() else { return };
         // The thread waits for this message, or for the sender to be dropped.
         let _ = stop.send(());
         if thread.join().is_err() {
@@ -71,11 +72,7 @@ impl HttpRuntime {
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn start(&self) -> io::Result<Running> {
+    fn start(&self) -> io::Result<RunningRuntime> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
@@ -88,6 +85,6 @@ impl HttpRuntime {
                 }
             });
         })?;
-        Ok(Running { handle, stop, thread })
+        Ok(RunningRuntime { handle, stop, thread })
     }
 }

@@ -10,7 +10,7 @@ use millrace_bus::{
 };
 use millrace_model::{
     Batch, Bitmap, CursorRow, DeliverAt, Durability, Event, EventBody, EventId, Group, Now, Offset, Op,
-    Outcome, Partition, Space, TICK_MS, Timestamp, TopicKey,
+    Outcome, Partition, Requester, Space, TICK_MS, Timestamp, TopicKey,
 };
 
 use crate::payload::payload;
@@ -348,7 +348,7 @@ fn is_from(to: ReplyTo, conn: ConnId) -> bool {
 
 fn own_request(conn: ConnId, request: Request) -> Input {
     let to = ReplyTo::Conn { conn, request: OWN_REQUEST };
-    Input::Request { to, by: None, request, checked: None }
+    Input::Request { to, by: Requester::Trusted, request, checked: None }
 }
 
 fn early_answer(topic: TopicKey) -> Reply {

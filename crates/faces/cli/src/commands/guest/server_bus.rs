@@ -5,12 +5,13 @@ mod event_data;
 mod topic_link;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_client::{AckMode, Client, ClientError, ErrorCode, SubscribeOptions};
 use millrace_model::{EventId, Group, TopicName};
-use millrace_zabi::{Answer, BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId, Waiter};
+use millrace_zabi::{BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId, WaitAnswer, Waiter};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use ureq::http::Method;
@@ -27,7 +28,7 @@ const INFLIGHT_MAX: u32 = 256;
 
 #[derive(Debug)]
 pub(super) struct ServerBus {
-    shared: Arc<Shared>,
+    shared: Arc<ServerBusState>,
     /// The runtime of the client; the guest waits on another thread.
     runtime: Handle,
     last_id: AtomicU32,
@@ -35,7 +36,7 @@ pub(super) struct ServerBus {
 
 /// The state shared with the tasks. Each topic has one subscription at the server, however many handles of the guest
 /// subscribe to it: every handle gets every event.
-struct Shared {
+struct ServerBusState {
     client: Client,
     /// The group whose position outlives the guest. Without it each topic has a group of its own, which is deleted when
     /// the link is closed.
@@ -59,13 +60,13 @@ impl ServerBus {
         let http = Http::new(config)?;
         let client = Client::connect(client_options(config)?).await?;
         let (opening, links) = Default::default();
-        let shared = Arc::new(Shared { client, group, http, opening, links });
+        let shared = Arc::new(ServerBusState { client, group, http, opening, links });
         Ok(ServerBus { shared, runtime: Handle::current(), last_id: AtomicU32::new(0) })
     }
 
     /// Leaves all groups, after acknowledging what the guest has read.
     pub(super) async fn close(&self) {
-        let mut links = std::mem::take(&mut *self.shared.links());
+        let mut links = std::mem::take(&mut *self.shared.links.lock());
         links.by_topic.into_values().for_each(|link| link.leave_all());
         while let Some(ended) = links.tasks.join_next().await {
             if let Err(error) = ended {
@@ -98,21 +99,21 @@ impl BusPort for ServerBus {
     }
 
     fn unsubscribe(&self, subscription: SubscriptionId) {
-        let link = self.shared.links().by_subscription.remove(&subscription);
+        let link = self.shared.links.lock().by_subscription.remove(&subscription);
         if let Some(link) = link {
             link.leave(subscription);
         }
     }
 
     fn has_room_again(&self) {
-        self.shared.links().by_topic.values().for_each(|link| link.look_again());
+        self.shared.links.lock().by_topic.values().for_each(|link| link.look_again());
     }
 
     fn publish(&self, event: &BusEvent<'_>, waiter: &Waiter) -> Result<u32, BusError> {
         let topic = topic_name(event.topic)?;
         let message = event_data::to_message(event.data);
         let client = self.shared.client.clone();
-        let published = waiter.wait(|answer: Answer<Result<_, ClientError>>| {
+        let published = waiter.wait(|answer: WaitAnswer<Result<_, ClientError>>| {
             drop(self.runtime.spawn(async move {
                 let published = client.publish(topic.as_str(), message).await;
                 let outcome = published.as_ref().map(|_| ()).map_err(ClientError::to_string);
@@ -126,25 +127,25 @@ impl BusPort for ServerBus {
     }
 }
 
-impl Shared {
+impl ServerBusState {
     async fn subscribe(
-        self: Arc<Shared>,
+        self: Arc<ServerBusState>,
         subscription: SubscriptionId,
         topic: TopicName,
         subscriber: Arc<dyn BusSubscriber>,
-        answer: Answer<Result<(), BusError>>,
+        answer: WaitAnswer<Result<(), BusError>>,
     ) {
         let opening = self.opening.lock().await;
         let opened = self.link(&topic).await.map_err(|error| bus_error(&error));
         if let Ok(link) = &opened {
-            self.links().by_subscription.insert(subscription, Arc::clone(link));
+            self.links.lock().by_subscription.insert(subscription, Arc::clone(link));
             link.join(subscription, subscriber);
         }
         drop(opening);
         let link = opened.as_ref().ok().cloned();
         if !answer.send(opened.map(drop)) {
             // The guest has already been told that there was no answer, so the subscription is undone.
-            self.links().by_subscription.remove(&subscription);
+            self.links.lock().by_subscription.remove(&subscription);
             if let Some(link) = link {
                 link.leave(subscription);
             }
@@ -152,8 +153,8 @@ impl Shared {
     }
 
     /// Returns the link of a topic, and opens one if there is none.
-    async fn link(self: &Arc<Shared>, topic: &TopicName) -> Result<Arc<TopicLink>, ClientError> {
-        if let Some(link) = self.links().by_topic.get(topic) {
+    async fn link(self: &Arc<ServerBusState>, topic: &TopicName) -> Result<Arc<TopicLink>, ClientError> {
+        if let Some(link) = self.links.lock().by_topic.get(topic) {
             return Ok(Arc::clone(link));
         }
         let own_group = format!("guest-{}", EventId::mint(now(), rand::random(), 0));
@@ -167,7 +168,7 @@ impl Shared {
         let group = options.group.clone();
         let subscription = self.client.subscribe(options).await?;
         let link = Arc::new(TopicLink::new(topic.clone(), group));
-        let mut links = self.links();
+        let mut links = self.links.lock();
         // Remove the tasks that have ended.
         while links.tasks.try_join_next().is_some() {}
         links.tasks.spawn(Arc::clone(&link).run(Arc::clone(self), subscription));
@@ -177,7 +178,7 @@ impl Shared {
 
     /// Removes a link that has ended.
     fn forget(&self, link: &Arc<TopicLink>) {
-        let mut links = self.links();
+        let mut links = self.links.lock();
         if links.by_topic.get(link.topic()).is_some_and(|other| Arc::ptr_eq(other, link)) {
             links.by_topic.remove(link.topic());
         }
@@ -185,12 +186,12 @@ impl Shared {
     }
 
     /// Deletes a group that only this guest has used.
-    async fn delete_own_group(self: &Arc<Shared>, topic: &TopicName, group: &Group) {
+    async fn delete_own_group(self: &Arc<ServerBusState>, topic: &TopicName, group: &Group) {
         if self.group.is_some() {
             return;
         }
         let (shared, path) = (Arc::clone(self), format!("/topics/{topic}/groups/{group}"));
-        let asked = tokio::task::spawn_blocking(move || shared.http.ask(Method::DELETE, &path, "")).await;
+        let asked = tokio::task::spawn_blocking(move || shared.http.request(Method::DELETE, &path, "")).await;
         let reason = match asked {
             Ok(Ok(_)) => return,
             Ok(Err(failure)) => failure.message().unwrap_or_default().to_owned(),
@@ -198,16 +199,11 @@ impl Shared {
         };
         tracing::warn!(%topic, %group, reason, "the guest's group was not deleted: `millrace topics delete-group` does it");
     }
-
-    fn links(&self) -> MutexGuard<'_, Links> {
-        // No code panics while holding this lock.
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ServerBusState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("group", &self.group).finish_non_exhaustive()
+        f.debug_struct("ServerBusState").field("group", &self.group).finish_non_exhaustive()
     }
 }
 

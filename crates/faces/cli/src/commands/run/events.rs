@@ -4,11 +4,12 @@
 //! runs wait: no event is lost, and a program cannot fill the memory with events.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_wasm::TrapReport;
 use millrace_wasm::replay::ReplayEnd;
 use millrace_wasm::trace::TraceEvent;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The most events that wait to be written; the host waits before it adds another.
 const QUEUE_EVENTS_MAX: usize = 1_024;
@@ -34,13 +35,13 @@ impl ReportMessage {
 }
 
 #[derive(Default)]
-struct Queue {
-    state: Mutex<QueueState>,
+struct EventQueue {
+    state: Mutex<EventQueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct QueueState {
+struct EventQueueState {
     waiting: VecDeque<ReportMessage>,
     bytes: usize,
     /// The sender or the receiver was dropped.
@@ -48,13 +49,13 @@ struct QueueState {
 }
 
 /// The sending end, for the host's thread.
-pub(super) struct EventSender(Arc<Queue>);
+pub(super) struct EventSender(Arc<EventQueue>);
 
 /// The receiving end, for the report's thread.
-pub(super) struct EventReceiver(Arc<Queue>);
+pub(super) struct EventReceiver(Arc<EventQueue>);
 
 pub(super) fn event_queue() -> (EventSender, EventReceiver) {
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(EventQueue::default());
     (EventSender(queue.clone()), EventReceiver(queue))
 }
 
@@ -62,7 +63,7 @@ impl EventSender {
     /// Sends a message, waiting until there is room. Drops the message if the report has ended.
     pub(super) fn send(&self, told: ReportMessage) {
         let bytes = told.size_bytes();
-        let full = |state: &mut QueueState| {
+        let full = |state: &mut EventQueueState| {
             let is_full = state.waiting.len() >= QUEUE_EVENTS_MAX || state.bytes + bytes > QUEUE_BYTES_MAX;
             !state.is_closed && !state.waiting.is_empty() && is_full
         };
@@ -85,14 +86,18 @@ impl EventReceiver {
     }
 }
 
-impl Queue {
-    fn wait_while(&self, condition: impl FnMut(&mut QueueState) -> bool) -> MutexGuard<'_, QueueState> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.changed.wait_while(state, condition).unwrap_or_else(PoisonError::into_inner)
+impl EventQueue {
+    fn wait_while(
+        &self,
+        condition: impl FnMut(&mut EventQueueState) -> bool,
+    ) -> MutexGuard<'_, EventQueueState> {
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, condition);
+        state
     }
 
     fn close(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        self.state.lock().is_closed = true;
         self.changed.notify_all();
     }
 }
@@ -132,7 +137,7 @@ mod tests {
             // Wait until the sender has finished or waits for room.
             let mut before = usize::MAX;
             loop {
-                let waiting = receiver.0.state.lock().unwrap().waiting.len();
+                let waiting = receiver.0.state.lock().waiting.len();
                 if sending.is_finished() || (waiting > 0 && waiting == before) {
                     break;
                 }

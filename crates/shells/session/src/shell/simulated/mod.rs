@@ -9,19 +9,21 @@ mod world;
 
 use std::any::Any;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_claims::Input;
+use parking_lot::Mutex;
 
 use self::actor::Actor;
 pub(crate) use self::actor::ActorId;
 pub(crate) use self::ground::Ground;
 pub(crate) use self::world::World;
 use super::clock::{Clock, VirtualClock};
+use crate::builder::{SessionBuilder, SessionSettings};
 use crate::error::Result;
 use crate::schedule::Schedule;
-use crate::session::{Commits, Session};
+use crate::session::{Commits, Session, Shared};
 use crate::typed::Handler;
 
 /// Looking for expired events every minute of a simulated year would take too long.
@@ -46,13 +48,53 @@ impl Deref for Simulation {
 
 impl Session {
     /// Opens a session on a store in memory and on a clock that only [`Simulation::advance`] moves. The same seed and
-    /// the same calls give the same run, including ids and jitter.
+    /// the same calls give the same run, including ids and jitter. [`Simulation::builder`] has more to choose.
     pub fn open_simulated(seed: u64) -> Simulation {
-        let ground = Arc::new(Ground::default());
-        let (store, clock) = (ground.store.clone(), Clock::Virtual(ground.clock.clone()));
-        let session = Session::on(store, clock, Commits::Inline(ground.clone()), seed);
-        Simulation::of(session, Arc::new(World { ground, actors: Mutex::default() }))
+        let (shared, world) = simulated(seed);
+        Simulation::of(Session::make(shared, SessionSettings::default()), world)
     }
+}
+
+/// Makes a [`Simulation`]. The methods are those of [`SessionBuilder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `open`"]
+pub struct SimulationBuilder {
+    session: SessionBuilder,
+    world: Arc<World>,
+}
+
+impl SimulationBuilder {
+    /// Like [`SessionBuilder::namespace`].
+    pub fn namespace(self, namespace: &str) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.namespace(namespace), ..self }
+    }
+
+    /// Like [`SessionBuilder::config`].
+    pub fn config(self, config: crate::Config) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.config(config), ..self }
+    }
+
+    /// Like [`SessionBuilder::metadata`].
+    pub fn metadata(self, name: &str, value: &str) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.metadata(name, value), ..self }
+    }
+
+    /// Like [`SessionBuilder::with`].
+    pub fn with<T: Any + Send + Sync>(self, value: T) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.with(value), ..self }
+    }
+
+    /// Fails if the namespace's name is not valid.
+    pub fn open(self) -> Result<Simulation> {
+        Ok(Simulation::of(self.session.open()?, self.world))
+    }
+}
+
+fn simulated(seed: u64) -> (Arc<Shared>, Arc<World>) {
+    let ground = Arc::new(Ground::default());
+    let (store, clock) = (ground.store.clone(), Clock::Virtual(ground.clock.clone()));
+    let shared = Shared::new(store, clock, Commits::Inline(ground.clone()), seed);
+    (shared, Arc::new(World { ground, actors: Mutex::default() }))
 }
 
 impl Simulation {
@@ -60,27 +102,15 @@ impl Simulation {
         Simulation { session, world, worker: Arc::default() }
     }
 
-    /// Like [`Session::namespace`].
-    pub fn namespace(&self, namespace: &str) -> Result<Simulation> {
-        Ok(Simulation::of(self.session.namespace(namespace)?, self.world.clone()))
+    /// Returns a builder for a simulation with settings of its own, on a new store and a new clock.
+    pub fn builder(seed: u64) -> SimulationBuilder {
+        let (shared, world) = simulated(seed);
+        SimulationBuilder { session: SessionBuilder::of_shared(shared, SessionSettings::default()), world }
     }
 
-    /// Like [`Session::config`].
-    #[must_use]
-    pub fn config(&self, config: crate::Config) -> Simulation {
-        Simulation::of(self.session.config(config), self.world.clone())
-    }
-
-    /// Like [`Session::metadata`].
-    #[must_use]
-    pub fn metadata(&self, name: &str, value: &str) -> Simulation {
-        Simulation::of(self.session.metadata(name, value), self.world.clone())
-    }
-
-    /// Like [`Session::with`].
-    #[must_use]
-    pub fn with<T: Any + Send + Sync>(&self, value: T) -> Simulation {
-        Simulation::of(self.session.with(value), self.world.clone())
+    /// Returns a builder for another session on the same store and the same clock, with this session's settings.
+    pub fn to_builder(&self) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.to_builder(), world: self.world.clone() }
     }
 
     /// Returns another session on the same store and the same clock, as if in another process.
@@ -100,7 +130,7 @@ impl Simulation {
         let worker = self.session.worker(config, &handlers, schedules)?;
         let actor = Actor::new(worker, self.session.clone(), handlers)?;
         self.crash();
-        *self.worker() = Some(self.world.lock().add(actor));
+        *self.worker.lock() = Some(self.world.lock().add(actor));
         Ok(())
     }
 
@@ -122,7 +152,7 @@ impl Simulation {
 
     /// Stops in the same way, but may be called from a handler of this session: stops when the handler has returned.
     pub fn ask_to_stop(&self) {
-        let (now, worker) = (self.world.ground.clock.at(), *self.worker());
+        let (now, worker) = (self.world.ground.clock.at(), *self.worker.lock());
         let mut actors = self.world.lock();
         if let Some(actor) = worker.and_then(|id| actors.all.get_mut(&id)) {
             actor.worker.handle(now, Input::Stop);
@@ -131,13 +161,9 @@ impl Simulation {
 
     /// Ends like a killed process: nothing is given back, and leases expire.
     pub fn crash(&self) {
-        if let Some(id) = self.worker().take() {
+        if let Some(id) = self.worker.lock().take() {
             self.world.lock().all.remove(&id);
         }
-    }
-
-    fn worker(&self) -> MutexGuard<'_, Option<ActorId>> {
-        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn clock(&self) -> VirtualClock {
