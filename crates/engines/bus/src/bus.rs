@@ -19,17 +19,17 @@ use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::invariants::CheckPace;
 use crate::lifecycle::life::Life;
 use crate::lifecycle::outstanding::Outstanding;
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::limits::BusLimits;
 use crate::publishing::due::DueState;
-use crate::publishing::foreign_appends::Elsewhere;
+use crate::publishing::foreign_appends::ForeignCommits;
 use crate::stats::Counters;
 use crate::topics::admin::Listing;
 use crate::topics::ages::Ages;
 use crate::topics::compaction::CompactionState;
 use crate::topics::retention::RetentionState;
 use crate::topics::schema::SchemaVerdict;
-use crate::topics::schema_change::Resend;
+use crate::topics::schema_change::DuplicateOnly;
 use crate::topics::table::Topics;
 use crate::topics::topic::{Topic, TopicId};
 use crate::topics::totals::{Totals, sharer};
@@ -59,7 +59,7 @@ pub struct Bus {
     pub(crate) due: DueState,
     pub(crate) retention: RetentionState,
     pub(crate) compaction: CompactionState,
-    pub(crate) elsewhere: Elsewhere,
+    pub(crate) foreign: ForeignCommits,
     pub(crate) totals: Totals,
     pub(crate) counters: Counters,
     pub(crate) life: Life,
@@ -83,7 +83,7 @@ impl Bus {
             due: DueState::default(),
             retention: RetentionState::default(),
             compaction: CompactionState::default(),
-            elsewhere: Elsewhere::default(),
+            foreign: ForeignCommits::default(),
             totals: Totals::default(),
             counters: Counters::default(),
             life: Life::default(),
@@ -114,9 +114,9 @@ impl Bus {
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),
             Input::DueRows { token, rows } => self.due_rows(now, token, rows),
-            Input::Elsewhere { reaches, delayed } => {
-                self.reported(&reaches);
-                delayed.iter().for_each(|delayed| self.delayed_elsewhere(now, delayed));
+            Input::ForeignCommits { bounds, delayed } => {
+                self.reported(&bounds);
+                delayed.iter().for_each(|delayed| self.foreign_delays(now, delayed));
             }
             Input::TopicRead { token, found } => self.topic_read(now, token, found),
             Input::RetainedChecked { token, outcome } => self.retained_checked(now, token, outcome),
@@ -140,7 +140,7 @@ impl Bus {
         self.wake_due(now);
         self.wake_retention(now);
         self.wake_compaction(now);
-        self.wake_elsewhere(now);
+        self.wake_lookups(now);
         let mut delivered = BTreeSet::new();
         while let Some(group) = self.agenda.next_to_deliver() {
             let before = self.groups.fetched_bytes_of(group);
@@ -167,7 +167,7 @@ impl Bus {
             return None;
         }
         let background =
-            [self.due.wake(), self.retention.wake(), self.compaction.wake(), self.elsewhere.wake()];
+            [self.due.wake(), self.retention.wake(), self.compaction.wake(), self.foreign.wake()];
         background.into_iter().chain([self.agenda.next_wake()]).flatten().min()
     }
 
@@ -201,8 +201,8 @@ impl Bus {
             return self.refuse(to, BusError::ShuttingDown);
         }
         let matched = self.admit(&by, &request).and_then(|()| self.match_schema(&request, checked));
-        let resend = match matched {
-            Ok(resend) => resend,
+        let duplicate_only = match matched {
+            Ok(duplicate_only) => duplicate_only,
             Err(error) => return self.refuse(to, error),
         };
         if let Some(reason) = self.life.no_space().filter(|_| adds(&request)) {
@@ -211,8 +211,8 @@ impl Bus {
         }
         self.totals.begin_request(sharer(&by));
         let result = match request {
-            Request::Publish(publish) => self.publish(now, to, publish, resend),
-            Request::PublishBatch(batch) => self.publish_batch(now, to, batch, resend),
+            Request::Publish(publish) => self.publish(now, to, publish, duplicate_only),
+            Request::PublishBatch(batch) => self.publish_batch(now, to, batch, duplicate_only),
             Request::Record(batch) => self.record(now, to, batch),
             Request::Write { ops, durability } => self.write(now, to, ops, durability),
             Request::Subscribe(subscribe) => {
@@ -268,26 +268,26 @@ impl Bus {
         now: Now,
         durability: Durability,
         ops: Vec<Op>,
-        pending: Pending,
+        pending: PendingEffect,
     ) -> Token {
         self.commit_if(now, durability, Vec::new(), ops, pending)
     }
 
-    /// Commits published events. A resend (see [`Resend`]) is committed only if each of its events that does not match
-    /// the schema was stored before.
+    /// Commits published events. A request that may only be a duplicate (see [`DuplicateOnly`]) is committed only if
+    /// each of its events that does not match the schema was stored before.
     pub(crate) fn commit_published(
         &mut self,
         now: Now,
         durability: Durability,
-        resend: Option<Resend>,
+        duplicate_only: Option<DuplicateOnly>,
         ops: Vec<Op>,
-        pending: Pending,
+        pending: PendingEffect,
     ) {
-        match resend {
+        match duplicate_only {
             None => self.commit(now, durability, ops, pending),
-            Some(mut resend) => {
-                let checks = std::mem::take(&mut resend.checks);
-                let pending = Pending::Resend { resend, then: Box::new(pending) };
+            Some(mut duplicate_only) => {
+                let checks = std::mem::take(&mut duplicate_only.checks);
+                let pending = PendingEffect::DuplicateOnly { duplicate_only, then: Box::new(pending) };
                 self.commit_if(now, durability, checks, ops, pending)
             }
         };
@@ -299,11 +299,11 @@ impl Bus {
         durability: Durability,
         checks: Vec<Check>,
         ops: Vec<Op>,
-        pending: Pending,
+        pending: PendingEffect,
     ) -> Token {
         let token = self.pending.next_token();
         self.ages.note_commit();
-        self.elsewhere.watch(token, &ops);
+        self.foreign.watch(token, &ops);
         let batch = Batch { nonce: self.pending.nonce(token), now: now.wall, durability, checks, ops };
         self.pending.insert(token, pending);
         self.effects.push(Effect::Commit { token, batch });

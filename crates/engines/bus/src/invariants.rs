@@ -12,7 +12,7 @@ use millrace_model::TopicKey;
 use crate::bus::Bus;
 use crate::groups::group::{CursorRef, GroupId, GroupState};
 use crate::interface::input::ConnId;
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::topics::topic::TopicId;
 
 /// One step without a check for this many things that the last check looked at.
@@ -169,20 +169,22 @@ impl Bus {
         let (mut moves, mut scans, mut looked_up) = (0, 0, BTreeSet::<&TopicKey>::new());
         for pending in self.pending.iter() {
             match pending {
-                Pending::Refetch { cursor, offset } => *refetches.entry((*cursor, *offset)).or_insert(0) += 1,
-                Pending::MoveDue { .. } | Pending::MoveAlone { .. } => moves += 1,
-                Pending::ScanDue(_) => scans += 1,
-                Pending::ReadTopic { topic } => {
+                PendingEffect::Refetch { cursor, offset } => {
+                    *refetches.entry((*cursor, *offset)).or_insert(0) += 1
+                }
+                PendingEffect::MoveDue { .. } | PendingEffect::MoveAlone { .. } => moves += 1,
+                PendingEffect::ScanDue(_) => scans += 1,
+                PendingEffect::ReadTopic { topic } => {
                     looked_up.insert(topic);
                 }
                 _ => {}
             }
         }
         self.due.check(moves, scans);
-        self.elsewhere.check(&looked_up, |token| self.pending.get(token).is_some());
+        self.foreign.check(&looked_up, |token| self.pending.get(token).is_some());
         if let Some(token) = self.compaction.token() {
             assert!(
-                matches!(self.pending.get(token), Some(Pending::Compact)),
+                matches!(self.pending.get(token), Some(PendingEffect::Compact)),
                 "compaction waits for nothing"
             );
         }
@@ -192,13 +194,13 @@ impl Bus {
                 if let Some(token) = cursor.ahead.token() {
                     let read = self.pending.get(token);
                     assert!(
-                        matches!(read, Some(Pending::Read { cursor }) if *cursor == at),
+                        matches!(read, Some(PendingEffect::Read { cursor }) if *cursor == at),
                         "{at:?} reads nothing"
                     );
                 }
                 if let Some(token) = cursor.flush.token() {
                     let flush = self.pending.get(token);
-                    let own = matches!(flush, Some(Pending::Flush { cursor, .. }) if *cursor == at);
+                    let own = matches!(flush, Some(PendingEffect::Flush { cursor, .. }) if *cursor == at);
                     assert!(own, "{at:?} writes nothing");
                 }
                 for offset in cursor.window.refetching() {

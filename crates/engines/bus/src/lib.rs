@@ -37,7 +37,7 @@ pub use lifecycle::inspect::Inspection;
 pub use lifecycle::restore::Snapshot;
 pub use limits::BusLimits;
 pub use millrace_model::DueBy;
-pub use publishing::foreign_appends::{DelayedElsewhere, Reach, StoredTopic};
+pub use publishing::foreign_appends::{ForeignDelays, LogBounds, StoredTopic};
 pub use stats::{Counters, GroupGauges, Stats, TopicCounters};
 pub use topics::schema::{
     BreakingEvent, CheckedRange, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome,

@@ -213,8 +213,8 @@ fn a_group_that_retention_has_passed_remembers_no_more_than_it_may() {
     // The member holds one event, nine were read ahead. Then others append, and retention removes everything up to the
     // end.
     let (stream, end) = (topic("t").stream(Partition(0)), Offset(1_000_000));
-    harness.input(Input::Elsewhere {
-        reaches: vec![Reach { stream: stream.clone(), start: end, next: end }],
+    harness.input(Input::ForeignCommits {
+        bounds: vec![LogBounds { stream: stream.clone(), start: end, next: end }],
         delayed: None,
     });
     harness.ack(1, "t", "g", 1);

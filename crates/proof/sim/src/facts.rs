@@ -194,7 +194,7 @@ impl Facts {
             | Input::Page { .. }
             | Input::Found { .. }
             | Input::DueRows { .. }
-            | Input::Elsewhere { .. }
+            | Input::ForeignCommits { .. }
             | Input::TopicRead { .. }
             | Input::RetainedChecked { .. } => {}
         }

@@ -24,11 +24,10 @@ pub(crate) fn input(input: &Input) -> String {
         }
         Input::Found { token, offsets } => format!("> found {} {offsets:?}", token.0),
         Input::DueRows { token, rows } => format!("> due rows {} {:?}", token.0, rows.as_ref().map(Vec::len)),
-        Input::Elsewhere { reaches, delayed } => {
-            let reaches: Vec<String> =
-                reaches.iter().map(|at| format!("{} {}", at.stream, at.next)).collect();
+        Input::ForeignCommits { bounds, delayed } => {
+            let bounds: Vec<String> = bounds.iter().map(|at| format!("{} {}", at.stream, at.next)).collect();
             let delayed = if delayed.is_some() { ", delayed events" } else { "" };
-            format!("> elsewhere {}{delayed}", reaches.join(", "))
+            format!("> elsewhere {}{delayed}", bounds.join(", "))
         }
         Input::RetainedChecked { token, outcome } => format!("> retained checked {} {outcome:?}", token.0),
         Input::TopicRead { token, found } => format!("> topic read {} {found:?}", token.0),

@@ -1,7 +1,7 @@
 //! Reads the state that the engine needs before its first input; tables are read in pages.
 
 use bytes::Bytes;
-use millrace_bus::{DelayedElsewhere, DueBy, Snapshot};
+use millrace_bus::{DueBy, ForeignDelays, Snapshot};
 use millrace_model::{Boot, Offset, Space, Timestamp, keys};
 use millrace_store::{KeyRange, Store, StoreError, each_row};
 
@@ -11,7 +11,7 @@ pub(crate) fn snapshot(store: &dyn Store, boot: Option<Boot>) -> Result<Snapshot
         topics: table(store, Space::Topics)?,
         groups: table(store, Space::Groups)?,
         cursors: table(store, Space::Cursors)?,
-        tries: table(store, Space::Attempts)?,
+        attempts: table(store, Space::Attempts)?,
         seed: rand::random(),
         first_due: first_due(store)?,
         elapsed: row(store, Space::Kv, keys::ELAPSED)?,
@@ -43,8 +43,8 @@ pub(crate) fn due_range(by: DueBy) -> KeyRange {
 }
 
 /// Reads the news for the engine after another process has delayed events.
-pub(crate) fn delayed(store: &dyn Store) -> Result<DelayedElsewhere, StoreError> {
-    Ok(DelayedElsewhere { first_due: first_due(store)?, elapsed: row(store, Space::Kv, keys::ELAPSED)? })
+pub(crate) fn delayed(store: &dyn Store) -> Result<ForeignDelays, StoreError> {
+    Ok(ForeignDelays { first_due: first_due(store)?, elapsed: row(store, Space::Kv, keys::ELAPSED)? })
 }
 
 /// The time of the first delayed event of each kind. A key without a valid time counts as due now: the engine then

@@ -113,7 +113,7 @@ impl StoreReader {
         let range = KeyRange { to: Some(format!("{key}\0")), from: key };
         let Some(row) = self.store.scan(Space::Topics, &range, 1)?.pop() else { return Ok(None) };
         let streams = self.store.streams()?.into_iter().filter(|bounds| bounds.stream.topic == *topic);
-        Ok(Some(StoredTopic { row: row.value, reaches: streams.map(watcher::reach).collect() }))
+        Ok(Some(StoredTopic { row: row.value, bounds: streams.map(watcher::log_bounds).collect() }))
     }
 
     /// Returns `None` when the store cannot be read just now. A panic counts as that: the engine waits for every answer

@@ -5,7 +5,7 @@
 
 use std::time::Instant;
 
-use millrace_bus::{DelayedElsewhere, Reach};
+use millrace_bus::{ForeignDelays, LogBounds};
 use millrace_shell::{Watcher, changed_streams};
 use millrace_store::{Pace, Store, StoreError, StreamBounds};
 
@@ -20,9 +20,9 @@ pub(crate) struct NewsWatcher {
 #[derive(Debug)]
 pub(crate) struct News {
     /// Streams that a process, perhaps this one, has appended to or trimmed since the last poll.
-    pub(crate) reaches: Vec<Reach>,
+    pub(crate) bounds: Vec<LogBounds>,
     /// Set if a process has delayed events since the last poll.
-    pub(crate) delayed: Option<DelayedElsewhere>,
+    pub(crate) delayed: Option<ForeignDelays>,
 }
 
 impl NewsWatcher {
@@ -37,15 +37,15 @@ impl NewsWatcher {
         let poll = self.watcher.poll(store, |changes| {
             let delayed = changes.delayed || !changes.complete;
             let delayed = delayed.then(|| boot::delayed(store)).transpose()?;
-            let reaches =
-                changed_streams(store, changes, |stream, start, next| Reach { stream, start, next })?;
-            Ok(News { reaches, delayed })
+            let bounds =
+                changed_streams(store, changes, |stream, start, next| LogBounds { stream, start, next })?;
+            Ok(News { bounds, delayed })
         })?;
         self.poll_at = Instant::now() + poll.pause;
-        Ok(poll.news.filter(|news| !news.reaches.is_empty() || news.delayed.is_some()))
+        Ok(poll.news.filter(|news| !news.bounds.is_empty() || news.delayed.is_some()))
     }
 }
 
-pub(crate) fn reach(bounds: StreamBounds) -> Reach {
-    Reach { stream: bounds.stream, start: bounds.start, next: bounds.next }
+pub(crate) fn log_bounds(bounds: StreamBounds) -> LogBounds {
+    LogBounds { stream: bounds.stream, start: bounds.start, next: bounds.next }
 }

@@ -120,8 +120,8 @@ impl CommitWriter {
     fn poll_others(&self, watcher: &mut NewsWatcher) {
         match watcher.poll(&*self.group.store) {
             Ok(None) => {}
-            Ok(Some(News { reaches, delayed })) => {
-                self.group.receiver.inbox.complete_from_writer([Input::Elsewhere { reaches, delayed }]);
+            Ok(Some(News { bounds, delayed })) => {
+                self.group.receiver.inbox.complete_from_writer([Input::ForeignCommits { bounds, delayed }]);
             }
             Err(error) => {
                 tracing::warn!(%error, "what others committed could not be read, it will be tried again");

@@ -62,7 +62,7 @@ impl Bus {
         let mut holders: Vec<_> =
             lower.iter().map(|offset| cursor.complete_implicitly(*offset, conn)).collect();
         // An ack does not take back an event on its way to the dead letters: its copy and its completion are one batch.
-        if cursor.window.get(ack.offset.0).is_some_and(|open| open.state() != OpenState::Burying) {
+        if cursor.window.get(ack.offset.0).is_some_and(|open| open.state() != OpenState::ToDeadLetter) {
             holders.push(cursor.complete(ack.offset.0));
         }
         if ack.confirm && holders.is_empty() && ack.offset <= cursor.flush.durable() {

@@ -12,7 +12,7 @@ use millrace_model::{
 use crate::groups::cursor::Open;
 
 /// Most bytes of a reason that are stored, whatever the setting says: escaped in the worst way they take six times as
-/// much, in the letter, in the mirror and in the row of tries.
+/// much, in the letter, in the mirror and in the row of attempts.
 pub const REASON_BYTES_MAX: usize = 4 << 10;
 /// A letter of up to half this size is mirrored with its payload.
 const TWICE_BYTES_MAX: usize = 4 << 20;
@@ -41,17 +41,17 @@ const STORY: [&str; 8] = [
 const LEFT_OUT: &str = "x-dlq-payload";
 
 /// The dead letter of an event that was given up on.
-pub(crate) struct Letter {
+pub(crate) struct DeadLetter {
     pub(crate) topic: TopicKey,
     pub(crate) letter: NewEvent,
     pub(crate) mirror: Option<(TopicKey, NewEvent)>,
 }
 
-impl Letter {
+impl DeadLetter {
     /// Returns `None` if the event's body is not in memory, or its topic has no dead letters. The mirror has other
     /// readers than the topic: for a topic with a list of its readers (`private`), the mirror holds the headers in
     /// `STORY` and says where the letter is, but not what the event's author wrote.
-    pub(crate) fn of(open: &Open, group: &str, private: bool) -> Option<Letter> {
+    pub(crate) fn of(open: &Open, group: &str, private: bool) -> Option<DeadLetter> {
         let event = open.event()?;
         let source = &event.stream.topic;
         let topic = source.dead_letters()?;
@@ -73,7 +73,7 @@ impl Letter {
             };
             (mirror, new(mirrored))
         });
-        Some(Letter { topic, letter: new(letter), mirror })
+        Some(DeadLetter { topic, letter: new(letter), mirror })
     }
 
     pub(crate) fn bytes(&self) -> usize {

@@ -122,7 +122,7 @@ impl Bus {
             return false;
         }
         match state {
-            OpenState::Burying => self.agenda.flush(at),
+            OpenState::ToDeadLetter => self.agenda.flush(at),
             OpenState::Waiting { until } => self.wake_at(at, until.max(now.mono)),
             _ => {}
         }
@@ -214,7 +214,7 @@ pub(crate) fn held_back(
     has_dead_letters: bool,
 ) -> Option<OpenState> {
     if fetched.attempts >= max_attempts && has_dead_letters {
-        return Some(OpenState::Burying);
+        return Some(OpenState::ToDeadLetter);
     }
     let until = fetched.not_before.filter(|at| *at > now.wall)?;
     Some(OpenState::Waiting { until: now.mono_at(until) })

@@ -9,7 +9,7 @@ use crate::groups::sticky::KeyHash;
 use crate::groups::table::Located;
 use crate::interface::effect::Effect;
 use crate::interface::input::{ReadOutcome, Token};
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::topics::topic::TopicId;
 
 /// Reading goes on when fewer than this many events wait to be sent.
@@ -19,7 +19,7 @@ impl Bus {
     /// Reads more events for a cursor. Does nothing while enough events wait to be sent, or a read is under way.
     pub(crate) fn fetch(&mut self, now: Now, at: CursorRef) {
         let limits = &self.limits;
-        let crowded = self.groups.fetched_bytes() >= limits.fetched_bytes_total_max;
+        let over_total = self.groups.fetched_bytes() >= limits.fetched_bytes_total_max;
         let Some(Located { topic, filter, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
@@ -30,7 +30,7 @@ impl Bus {
             return;
         };
         let enough = cursor.ahead.is_full(limits) || cursor.ahead.len() >= FETCHED_LOW;
-        if enough || (crowded && !cursor.ahead.is_empty()) || cursor.ahead.is_reading() {
+        if enough || (over_total && !cursor.ahead.is_empty()) || cursor.ahead.is_reading() {
             return;
         }
         let before = cursor.ahead.next();
@@ -46,7 +46,7 @@ impl Bus {
         let at_tail = log.tail_from(Offset(before)).map(|events| {
             for event in events {
                 // Even beyond the total bound each cursor may hold one event, so that every group makes progress.
-                if cursor.ahead.is_full(limits) || (crowded && !cursor.ahead.is_empty()) {
+                if cursor.ahead.is_full(limits) || (over_total && !cursor.ahead.is_empty()) {
                     break;
                 }
                 let wanted = filter.is_empty() || filter.matches(event);
@@ -58,9 +58,9 @@ impl Bus {
             return self.note_progress(now, at, before);
         }
         let (events_max, bytes_max) =
-            (if crowded { 1 } else { limits.fetched_max }, limits.fetched_bytes_max);
+            (if over_total { 1 } else { limits.fetched_max }, limits.fetched_bytes_max);
         let stream = topic.key.stream(Partition(at.partition));
-        let token = self.pending.begin(Pending::Read { cursor: at });
+        let token = self.pending.begin(PendingEffect::Read { cursor: at });
         cursor.ahead.begin_page(token);
         if skipped > 0 {
             self.flush_soon(now, at);
@@ -88,10 +88,10 @@ impl Bus {
     }
 
     pub(crate) fn page(&mut self, now: Now, token: Token, page: ReadOutcome) {
-        match self.pending.end(token) {
-            Some(Pending::Read { cursor }) => self.page_read(now, token, cursor, page),
-            Some(Pending::Compact) => self.compaction_read(now, token, page),
-            Some(Pending::Refetch { cursor, offset }) => self.refetched(now, cursor, offset, page),
+        match self.pending.complete(token) {
+            Some(PendingEffect::Read { cursor }) => self.page_read(now, token, cursor, page),
+            Some(PendingEffect::Compact) => self.compaction_read(now, token, page),
+            Some(PendingEffect::Refetch { cursor, offset }) => self.refetched(now, cursor, offset, page),
             Some(other) => never!(self.broken, "a page is the answer to {other:?}"),
             // Given up when the store failed.
             None => {}
@@ -134,7 +134,7 @@ impl Bus {
             return false;
         }
         let stream = topic.key.stream(Partition(at.partition));
-        let token = self.pending.begin(Pending::Refetch { cursor: at, offset });
+        let token = self.pending.begin(PendingEffect::Refetch { cursor: at, offset });
         let from = Offset(offset);
         self.effects.push(Effect::Read {
             token,

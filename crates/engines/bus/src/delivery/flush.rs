@@ -8,14 +8,14 @@ use millrace_model::{
 };
 
 use crate::bus::Bus;
-use crate::delivery::dead_letter::Letter;
+use crate::delivery::dead_letter::DeadLetter;
 use crate::groups::group::CursorRef;
 use crate::groups::table::Located;
-use crate::lifecycle::pending::{Appending, Pending};
+use crate::lifecycle::pending::{PendingAppend, PendingEffect};
 use crate::topics::topic::TopicId;
 
 /// Bytes of dead letters in one batch; one event always fits.
-const BURY_BYTES_MAX: usize = 4 << 20;
+const DEAD_LETTER_BYTES_MAX: usize = 4 << 20;
 /// Rows of attempts in one batch, and their bytes.
 pub(crate) const ATTEMPTS_PER_BATCH_MAX: usize = 512;
 pub(crate) const ATTEMPTS_BYTES_MAX: usize = 4 << 20;
@@ -37,7 +37,7 @@ impl Bus {
 
     fn flush(&mut self, now: Now, at: CursorRef) {
         let (mut ops, mut appends) = (Vec::new(), Vec::new());
-        let more = self.bury(now, at, &mut ops, &mut appends);
+        let more = self.take_dead_letters(now, at, &mut ops, &mut appends);
         let Some(Located { topic, name, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
@@ -50,8 +50,8 @@ impl Bus {
             cursor.flush.set_requested(false);
             return;
         }
-        let buried = std::mem::take(&mut ops);
-        let letters: usize = buried.iter().map(Op::bytes).sum();
+        let letter_ops = std::mem::take(&mut ops);
+        let letters: usize = letter_ops.iter().map(Op::bytes).sum();
         let bytes_max = BATCH_BYTES_MAX.saturating_sub(CURSOR_BYTES_MAX + letters).min(ATTEMPTS_BYTES_MAX);
         let rows_max = if cursor.flush.in_small_batches() { 1 } else { ATTEMPTS_PER_BATCH_MAX };
         for (offset, row) in cursor.take_attempt_changes(rows_max, bytes_max) {
@@ -70,9 +70,9 @@ impl Bus {
         let more = more || cursor.has_attempt_changes();
         cursor.flush.set_requested(more);
         let confirms = cursor.flush.take_confirms();
-        ops.extend(buried);
+        ops.extend(letter_ops);
         let (committed, since) = (row.committed, row.updated);
-        let pending = Pending::Flush { cursor: at, committed, since, confirms, appends };
+        let pending = PendingEffect::Flush { cursor: at, committed, since, confirms, appends };
         let token = self.commit(now, durability, ops, pending);
         if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
             cursor.flush.begin(token);
@@ -84,7 +84,13 @@ impl Bus {
 
     /// Turns events that have used up their attempts into appends to the dead-letter topic. From here on they count as
     /// done: the row that says so and the copies are one batch. Returns true if there are more than fit.
-    fn bury(&mut self, now: Now, at: CursorRef, ops: &mut Vec<Op>, appends: &mut Vec<Appending>) -> bool {
+    fn take_dead_letters(
+        &mut self,
+        now: Now,
+        at: CursorRef,
+        ops: &mut Vec<Op>,
+        appends: &mut Vec<PendingAppend>,
+    ) -> bool {
         let mut bytes = 0;
         let private = self.groups.get(at.group).is_some_and(|group| self.is_listed(&group.key));
         loop {
@@ -94,14 +100,14 @@ impl Bus {
                 return false;
             };
             let Some((_, open)) = cursor.window.next_dead_letter() else { return false };
-            let letter = Letter::of(open, name.as_str(), private);
-            let size = letter.as_ref().map_or(0, Letter::bytes);
-            if bytes > 0 && (cursor.flush.in_small_batches() || bytes + size > BURY_BYTES_MAX) {
+            let letter = DeadLetter::of(open, name.as_str(), private);
+            let size = letter.as_ref().map_or(0, DeadLetter::bytes);
+            if bytes > 0 && (cursor.flush.in_small_batches() || bytes + size > DEAD_LETTER_BYTES_MAX) {
                 return true;
             }
             bytes += size;
             cursor.take_dead_letter();
-            let Some(Letter { topic, letter, mirror }) = letter else {
+            let Some(DeadLetter { topic, letter, mirror }) = letter else {
                 never!(self.broken, "a dead letter of {at:?} has no body, or nowhere to go");
                 continue;
             };
@@ -128,7 +134,7 @@ impl Bus {
 
     /// Handles a flush that was refused as too large. Its contents go back where they were; after a pause the cursor
     /// tries again, with as little as possible at once. So nothing is lost, and the store is not kept busy.
-    pub(crate) fn flush_refused(&mut self, now: Now, at: CursorRef, letters: &[Appending]) {
+    pub(crate) fn flush_refused(&mut self, now: Now, at: CursorRef, letters: &[PendingAppend]) {
         self.write_topics_again(now, letters);
         let until = now.mono + self.limits.read_retry_ms;
         // The group may have been deleted while its cursor was being written.
@@ -141,7 +147,7 @@ impl Bus {
 
     /// Writes the rows of dead-letter topics again: they may have been in the refused batch, and other commits already
     /// rely on them.
-    fn write_topics_again(&mut self, now: Now, letters: &[Appending]) {
+    fn write_topics_again(&mut self, now: Now, letters: &[PendingAppend]) {
         let topics: BTreeSet<TopicId> = letters.iter().map(|letter| letter.topic).collect();
         let rows = topics.iter().filter_map(|id| self.topics.get(*id)).map(|topic| {
             let (key, value) = (keys::topic(&topic.key), topic.row().encode());
@@ -149,7 +155,7 @@ impl Bus {
         });
         let rows: Vec<Op> = rows.collect();
         if !rows.is_empty() {
-            self.commit(now, self.limits.durability, rows, Pending::Row);
+            self.commit(now, self.limits.durability, rows, PendingEffect::Row);
         }
     }
 

@@ -137,7 +137,7 @@ impl Cursor {
         let offset = fetched.offset();
         self.window.passed(offset);
         self.window.insert(fetched, state, hash);
-        if state == OpenState::Burying {
+        if state == OpenState::ToDeadLetter {
             self.flush.request();
         }
         Some(offset)
@@ -302,7 +302,7 @@ impl Cursor {
     /// Ends the flush under way: it is durable.
     pub(crate) fn end_flush(&mut self, committed: Offset, since: Option<Timestamp>) {
         self.flush.set_durable(committed, since);
-        self.flush.end(self.window.has_dead_letters() || self.has_attempt_changes());
+        self.flush.complete(self.window.has_dead_letters() || self.has_attempt_changes());
     }
 
     /// Takes back the flush under way, which was refused: nothing in it is done. Returns how many dead letters it held.

@@ -6,7 +6,7 @@ use crate::bus::Bus;
 use crate::groups::group::{GroupId, GroupState};
 use crate::interface::effect::Effect;
 use crate::interface::reply::{BusError, GroupDetail, GroupView, GroupsView, Reply, ReplyTo};
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::topics::topic::Topic;
 
 /// Rows deleted by one batch; keys of the largest size then fill 4 MiB.
@@ -49,7 +49,7 @@ impl Bus {
         let mut ops = Vec::new();
         self.forget_group(id, &BusError::GroupGone, &mut ops);
         let ops = self.commit_most(now, ops);
-        self.commit(now, self.limits.durability, ops, Pending::GroupDelete { to, topic, group });
+        self.commit(now, self.limits.durability, ops, PendingEffect::GroupDelete { to, topic, group });
         Ok(())
     }
 
@@ -57,7 +57,7 @@ impl Bus {
     pub(crate) fn commit_most(&mut self, now: Now, mut ops: Vec<Op>) -> Vec<Op> {
         while ops.len() > DELETES_PER_BATCH_MAX {
             let rest = ops.split_off(DELETES_PER_BATCH_MAX);
-            self.commit(now, self.limits.durability, std::mem::replace(&mut ops, rest), Pending::Row);
+            self.commit(now, self.limits.durability, std::mem::replace(&mut ops, rest), PendingEffect::Row);
         }
         ops
     }

@@ -9,7 +9,7 @@ use crate::groups::table::Located;
 use crate::interface::effect::Effect;
 use crate::interface::input::{ConnId, From};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
-use crate::lifecycle::pending::{AfterPlacement, Pending, Placement};
+use crate::lifecycle::pending::{AfterPlacement, PendingEffect, Placement};
 
 impl Bus {
     /// Moves a group of which no member holds events.
@@ -52,11 +52,11 @@ impl Bus {
                 .iter()
                 .filter_map(|at| Some(self.groups.get(at.group)?.stream(at.partition)))
                 .collect();
-            let token = self.pending.begin(Pending::Placement(placement));
+            let token = self.pending.begin(PendingEffect::Placement(placement));
             self.effects.push(Effect::Seek { token, streams, ts });
             // The topic's row must not wait for the answer: publishers already rely on it.
             if !ops.is_empty() {
-                self.commit(now, self.limits.durability, ops, Pending::Row);
+                self.commit(now, self.limits.durability, ops, PendingEffect::Row);
             }
             return;
         }
@@ -172,7 +172,7 @@ impl Bus {
             self.agenda.deliver(at.group);
         }
         self.groups.account_fetched(placement.group, fetched_before);
-        self.commit(now, self.limits.durability, ops, Pending::Placement(placement));
+        self.commit(now, self.limits.durability, ops, PendingEffect::Placement(placement));
     }
 
     fn busy_meanwhile(&self, placement: &Placement, except: Option<ConnId>) -> Option<BusError> {

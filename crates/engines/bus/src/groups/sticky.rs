@@ -127,12 +127,12 @@ impl Bus {
     /// their keys that the partition has to wait for them.
     fn open_next(&mut self, now: Now, at: CursorRef) -> Option<u64> {
         let (seed, limits, elapsed) = (self.seed, &self.limits, self.elapsed.instead_of_wall(now));
-        let crowded = self.groups.sticky_waiting() >= limits.sticky_waiting_total_max;
+        let over_total = self.groups.sticky_waiting() >= limits.sticky_waiting_total_max;
         let Located { topic, cursor, .. } = self.groups.must_locate(&mut self.topics, at, &self.broken)?;
         let (max_attempts, has_letters) = (topic.max_attempts(limits), topic.has_dead_letters());
         let fetched = cursor.ahead.first()?;
         let offset = fetched.offset();
-        let waiting_max = if crowded { 1 } else { limits.sticky_waiting_max };
+        let waiting_max = if over_total { 1 } else { limits.sticky_waiting_max };
         if cursor.window.unsent() >= waiting_max || !cursor.may_send(Offset(offset)) {
             return None;
         }

@@ -166,11 +166,11 @@ impl Bus {
         self.totals.cursors_fit(&self.limits, by.as_ref(), cursors)?;
         self.totals.cursors_made(by.as_ref(), cursors);
         let name = subscribe.group.clone();
-        let mut made = GroupState::new(topic, state.key.clone(), name, subscribe.filter.clone(), now.wall);
-        made.made_by = by;
+        let mut created = GroupState::new(topic, state.key.clone(), name, subscribe.filter.clone(), now.wall);
+        created.made_by = by;
         // The positions of these cursors do not matter yet: nothing is delivered before the group is placed.
-        made.cursors = state.logs.iter().map(|log| Cursor::at(log.next)).collect();
-        let group = self.groups.insert(made);
+        created.cursors = state.logs.iter().map(|log| Cursor::at(log.next)).collect();
+        let group = self.groups.insert(created);
         state.groups.insert(subscribe.group.clone(), group);
         let partitions = state.logs.len() as u32;
         let cursors = (0..partitions).map(|partition| CursorRef { group, partition }).collect();

@@ -8,7 +8,7 @@ use millrace_model::{
 };
 
 use crate::interface::reply::ReplyTo;
-use crate::publishing::foreign_appends::{DelayedElsewhere, Reach, StoredTopic};
+use crate::publishing::foreign_appends::{ForeignDelays, LogBounds, StoredTopic};
 use crate::topics::schema::{RetainedOutcome, SchemaVerdict};
 
 /// A connection, numbered by the shell; a number is never used twice in a process.
@@ -88,10 +88,10 @@ pub enum Input {
     },
     /// The current bounds of streams, whoever appended to them or trimmed them. Changes by this engine are reported as
     /// well, after their [`Input::Committed`].
-    Elsewhere {
-        reaches: Vec<Reach>,
+    ForeignCommits {
+        bounds: Vec<LogBounds>,
         /// `Some` if somebody has delayed events since the last report.
-        delayed: Option<DelayedElsewhere>,
+        delayed: Option<ForeignDelays>,
     },
     /// The answer to [`crate::Effect::ReadTopic`]: `Some(None)` if there is no such topic, `None` if it could not be
     /// read.

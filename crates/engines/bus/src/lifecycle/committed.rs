@@ -8,7 +8,7 @@ use crate::bus::Bus;
 use crate::interface::input::Token;
 use crate::interface::note::Note;
 use crate::interface::reply::{BusError, Reply};
-use crate::lifecycle::pending::{Appending, Pending};
+use crate::lifecycle::pending::{PendingAppend, PendingEffect};
 
 impl Bus {
     pub(crate) fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
@@ -17,19 +17,19 @@ impl Bus {
         }
         self.settle_doubts(token);
         // Given up when the store failed.
-        let Some(pending) = self.pending.end(token) else { return };
+        let Some(pending) = self.pending.complete(token) else { return };
         let (pending, appended) = match (pending, outcome) {
-            (Pending::Resend { resend, then }, Outcome::Refused(refusal)) => {
-                for to in then.into_askers() {
-                    self.refuse(to, resend.refusal(refusal.check));
+            (PendingEffect::DuplicateOnly { duplicate_only, then }, Outcome::Refused(refusal)) => {
+                for to in then.into_requesters() {
+                    self.refuse(to, duplicate_only.refusal(refusal.check));
                 }
                 return;
             }
-            (Pending::MoveDue { by, .. }, Outcome::Refused(_)) => return self.moved_elsewhere(now, by),
-            (Pending::MoveAlone { by, event }, Outcome::Refused(refusal)) => {
+            (PendingEffect::MoveDue { by, .. }, Outcome::Refused(_)) => return self.already_moved(now, by),
+            (PendingEffect::MoveAlone { by, event }, Outcome::Refused(refusal)) => {
                 return self.alone_refused(now, by, &event, &refusal);
             }
-            (Pending::Resend { then, .. }, Outcome::Done(done)) => (*then, done.appended),
+            (PendingEffect::DuplicateOnly { then, .. }, Outcome::Done(done)) => (*then, done.appended),
             (pending, Outcome::Done(done)) => (pending, done.appended),
             (pending, Outcome::Refused(_)) => {
                 never!(self.broken, "a commit without checks was refused: {pending:?}");
@@ -37,49 +37,49 @@ impl Bus {
             }
         };
         match pending {
-            Pending::Publish { to, topic, single, durability, appends } => {
+            PendingEffect::Publish { to, topic, single, durability, appends } => {
                 self.appended(now, appends, &appended);
                 self.published(to, topic, single, durability, &appended);
             }
-            Pending::Delay(delayed) => self.delayed(now, delayed, &appended),
-            Pending::Flush { cursor, committed, since, confirms, appends } => {
-                self.tell_of_letters(&appends, &appended);
+            PendingEffect::Delay(delayed) => self.delayed(now, delayed, &appended),
+            PendingEffect::Flush { cursor, committed, since, confirms, appends } => {
+                self.note_dead_letters(&appends, &appended);
                 self.appended(now, appends, &appended);
                 self.flushed(cursor, committed, since);
                 for to in confirms {
                     self.reply(to, Reply::Acked);
                 }
             }
-            Pending::Placement(placement) => self.placement_durable(now, placement),
-            Pending::TopicWrite { to, topic, created, checked } => {
+            PendingEffect::Placement(placement) => self.placement_durable(now, placement),
+            PendingEffect::TopicWrite { to, topic, created, checked } => {
                 self.topic_written(to, topic, created, checked);
             }
-            Pending::TopicDelete { to, topic } => self.reply(to, Reply::TopicDeleted { topic }),
-            Pending::GroupDelete { to, topic, group } => {
+            PendingEffect::TopicDelete { to, topic } => self.reply(to, Reply::TopicDeleted { topic }),
+            PendingEffect::GroupDelete { to, topic, group } => {
                 self.reply(to, Reply::GroupDeleted { topic, group });
             }
-            Pending::Write { to } => self.reply(to, Reply::Written),
-            Pending::MoveDue { appends, .. } => {
+            PendingEffect::Write { to } => self.reply(to, Reply::Written),
+            PendingEffect::MoveDue { appends, .. } => {
                 self.appended(now, appends, &appended);
                 self.due_moved(now);
             }
             // This engine learns of the event from the next report of appends (`foreign_appends.rs`).
-            Pending::MoveAlone { .. } => self.due_moved(now),
-            Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
-            Pending::Compact => self.compaction_durable(now, token),
-            Pending::Row => {}
-            other @ (Pending::Resend { .. }
-            | Pending::Read { .. }
-            | Pending::Refetch { .. }
-            | Pending::FindStart { .. }
-            | Pending::ReadTopic { .. }
-            | Pending::SchemaCheck { .. }
-            | Pending::ScanDue(_)) => never!(self.broken, "a commit is the answer to {other:?}"),
+            PendingEffect::MoveAlone { .. } => self.due_moved(now),
+            PendingEffect::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
+            PendingEffect::Compact => self.compaction_durable(now, token),
+            PendingEffect::Row => {}
+            other @ (PendingEffect::DuplicateOnly { .. }
+            | PendingEffect::Read { .. }
+            | PendingEffect::Refetch { .. }
+            | PendingEffect::FindStart { .. }
+            | PendingEffect::ReadTopic { .. }
+            | PendingEffect::SchemaCheck { .. }
+            | PendingEffect::ScanDue(_)) => never!(self.broken, "a commit is the answer to {other:?}"),
         }
     }
 
     /// Emits a note for each dead letter, only after the commit: a letter that was not committed does not exist.
-    fn tell_of_letters(&mut self, appends: &[Appending], appended: &[Appended]) {
+    fn note_dead_letters(&mut self, appends: &[PendingAppend], appended: &[Appended]) {
         for (appending, at) in appends.iter().zip(appended) {
             let stream = &appending.stream;
             if !stream.topic.is_dead_letter() || stream.topic.is_system() {
@@ -97,21 +97,23 @@ impl Bus {
     pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize) {
         self.settle_doubts(token);
         // Given up when the store failed.
-        let Some(pending) = self.pending.end(token) else { return };
+        let Some(pending) = self.pending.complete(token) else { return };
         match &pending {
-            Pending::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
-            Pending::MoveDue { by, .. } | Pending::MoveAlone { by, .. } => self.move_refused(now, *by),
+            PendingEffect::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
+            PendingEffect::MoveDue { by, .. } | PendingEffect::MoveAlone { by, .. } => {
+                self.move_refused(now, *by)
+            }
             _ => {}
         }
-        for to in pending.into_askers() {
+        for to in pending.into_requesters() {
             self.refuse(to, BusError::BatchTooLarge { bytes, max: BATCH_BYTES_MAX });
         }
     }
 
     pub(crate) fn found(&mut self, now: Now, token: Token, offsets: Option<Vec<Offset>>) {
-        match self.pending.end(token) {
-            Some(Pending::Placement(placement)) => self.placement_found(now, placement, offsets),
-            Some(Pending::FindStart { topic, partition }) => {
+        match self.pending.complete(token) {
+            Some(PendingEffect::Placement(placement)) => self.placement_found(now, placement, offsets),
+            Some(PendingEffect::FindStart { topic, partition }) => {
                 if let Some(start) = offsets.and_then(|offsets| offsets.first().copied()) {
                     self.start_found(now, topic, partition, start);
                 }

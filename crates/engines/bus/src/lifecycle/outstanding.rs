@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::interface::input::Token;
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 
 #[derive(Debug)]
 pub(crate) struct Outstanding {
-    by_token: BTreeMap<Token, Pending>,
+    by_token: BTreeMap<Token, PendingEffect>,
     /// The last token that was given out; no token is used again.
     last: u64,
     seed: u64,
@@ -33,22 +33,22 @@ impl Outstanding {
     }
 
     /// Begins an effect that needs no nonce. Returns its token.
-    pub(crate) fn begin(&mut self, pending: Pending) -> Token {
+    pub(crate) fn begin(&mut self, pending: PendingEffect) -> Token {
         let token = self.next_token();
         self.insert(token, pending);
         token
     }
 
-    pub(crate) fn insert(&mut self, token: Token, pending: Pending) {
+    pub(crate) fn insert(&mut self, token: Token, pending: PendingEffect) {
         self.by_token.insert(token, pending);
     }
 
     /// Ends an effect. `None` if its entry is gone: the store failed meanwhile, and every entry was given up.
-    pub(crate) fn end(&mut self, token: Token) -> Option<Pending> {
+    pub(crate) fn complete(&mut self, token: Token) -> Option<PendingEffect> {
         self.by_token.remove(&token)
     }
 
-    pub(crate) fn get(&self, token: Token) -> Option<&Pending> {
+    pub(crate) fn get(&self, token: Token) -> Option<&PendingEffect> {
         self.by_token.get(&token)
     }
 
@@ -60,12 +60,12 @@ impl Outstanding {
         self.by_token.is_empty()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Pending> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &PendingEffect> {
         self.by_token.values()
     }
 
     /// Gives up every effect under way.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Pending> + use<> {
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = PendingEffect> + use<> {
         std::mem::take(&mut self.by_token).into_values()
     }
 }

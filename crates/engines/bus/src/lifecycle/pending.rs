@@ -10,12 +10,12 @@ use crate::groups::group::{CursorRef, GroupId};
 use crate::interface::input::{From, Subscribe};
 use crate::interface::reply::ReplyTo;
 use crate::topics::schema::Compared;
-use crate::topics::schema_change::Resend;
+use crate::topics::schema_change::DuplicateOnly;
 use crate::topics::topic::TopicId;
 
 /// An append under way: with the offset that the commit reports, it becomes an event.
 #[derive(Debug)]
-pub(crate) struct Appending {
+pub(crate) struct PendingAppend {
     pub(crate) topic: TopicId,
     pub(crate) stream: Stream,
     pub(crate) body: Arc<EventBody>,
@@ -23,7 +23,7 @@ pub(crate) struct Appending {
 
 /// A delayed event that is being written to the table `due`.
 #[derive(Debug)]
-pub(crate) struct Delayed {
+pub(crate) struct PendingDelay {
     pub(crate) to: ReplyTo,
     pub(crate) topic: TopicKey,
     pub(crate) durability: Durability,
@@ -31,23 +31,24 @@ pub(crate) struct Delayed {
     /// When the event is due, by the clock that `by` names.
     pub(crate) waits_until: Timestamp,
     /// Where the event will be appended.
-    pub(crate) appending: Appending,
+    pub(crate) appending: PendingAppend,
 }
 
 #[derive(Debug)]
-pub(crate) enum Pending {
+pub(crate) enum PendingEffect {
     Publish {
         to: ReplyTo,
         topic: TopicKey,
         single: bool,
         durability: Durability,
-        appends: Vec<Appending>,
+        appends: Vec<PendingAppend>,
     },
-    Delay(Delayed),
-    /// A publish with events that do not match the schema and are accepted only if their ids are taken: see [`Resend`].
-    Resend {
-        resend: Resend,
-        then: Box<Pending>,
+    Delay(PendingDelay),
+    /// A publish with events that do not match the schema and are accepted only if their ids are taken: see
+    /// [`DuplicateOnly`].
+    DuplicateOnly {
+        duplicate_only: DuplicateOnly,
+        then: Box<PendingEffect>,
     },
     /// A cursor's row, with the dead letters that go with it.
     Flush {
@@ -56,7 +57,7 @@ pub(crate) enum Pending {
         /// When `committed` was first written.
         since: Option<Timestamp>,
         confirms: Vec<ReplyTo>,
-        appends: Vec<Appending>,
+        appends: Vec<PendingAppend>,
     },
     /// A group gets its first position, or a new one.
     Placement(Placement),
@@ -90,7 +91,7 @@ pub(crate) enum Pending {
     },
     MoveDue {
         by: DueBy,
-        appends: Vec<Appending>,
+        appends: Vec<PendingAppend>,
     },
     /// A due event of a topic that this engine does not know.
     MoveAlone {
@@ -140,45 +141,45 @@ pub(crate) enum AfterPlacement {
     Answer { to: ReplyTo },
 }
 
-impl Pending {
+impl PendingEffect {
     /// Returns the events that this puts into topics, now or when they are due.
-    pub(crate) fn appends(&self) -> &[Appending] {
+    pub(crate) fn appends(&self) -> &[PendingAppend] {
         match self {
-            Pending::Delay(delayed) => std::slice::from_ref(&delayed.appending),
-            Pending::Resend { then, .. } => then.appends(),
-            Pending::Publish { appends, .. }
-            | Pending::MoveDue { appends, .. }
-            | Pending::Flush { appends, .. } => appends,
+            PendingEffect::Delay(delayed) => std::slice::from_ref(&delayed.appending),
+            PendingEffect::DuplicateOnly { then, .. } => then.appends(),
+            PendingEffect::Publish { appends, .. }
+            | PendingEffect::MoveDue { appends, .. }
+            | PendingEffect::Flush { appends, .. } => appends,
             _ => &[],
         }
     }
 
     /// Returns the requests whose answers depend on this.
-    pub(crate) fn into_askers(self) -> Vec<ReplyTo> {
+    pub(crate) fn into_requesters(self) -> Vec<ReplyTo> {
         match self {
-            Pending::Publish { to, .. }
-            | Pending::Delay(Delayed { to, .. })
-            | Pending::TopicWrite { to, .. }
-            | Pending::SchemaCheck { to, .. }
-            | Pending::TopicDelete { to, .. }
-            | Pending::GroupDelete { to, .. }
-            | Pending::Write { to }
-            | Pending::Placement(Placement {
+            PendingEffect::Publish { to, .. }
+            | PendingEffect::Delay(PendingDelay { to, .. })
+            | PendingEffect::TopicWrite { to, .. }
+            | PendingEffect::SchemaCheck { to, .. }
+            | PendingEffect::TopicDelete { to, .. }
+            | PendingEffect::GroupDelete { to, .. }
+            | PendingEffect::Write { to }
+            | PendingEffect::Placement(Placement {
                 then: AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to },
                 ..
             }) => vec![to],
-            Pending::Flush { confirms, .. } => confirms,
-            Pending::Resend { then, .. } => then.into_askers(),
-            Pending::MoveDue { .. }
-            | Pending::MoveAlone { .. }
-            | Pending::Row
-            | Pending::Trim { .. }
-            | Pending::Read { .. }
-            | Pending::Refetch { .. }
-            | Pending::FindStart { .. }
-            | Pending::ScanDue(_)
-            | Pending::ReadTopic { .. }
-            | Pending::Compact => Vec::new(),
+            PendingEffect::Flush { confirms, .. } => confirms,
+            PendingEffect::DuplicateOnly { then, .. } => then.into_requesters(),
+            PendingEffect::MoveDue { .. }
+            | PendingEffect::MoveAlone { .. }
+            | PendingEffect::Row
+            | PendingEffect::Trim { .. }
+            | PendingEffect::Read { .. }
+            | PendingEffect::Refetch { .. }
+            | PendingEffect::FindStart { .. }
+            | PendingEffect::ScanDue(_)
+            | PendingEffect::ReadTopic { .. }
+            | PendingEffect::Compact => Vec::new(),
         }
     }
 }

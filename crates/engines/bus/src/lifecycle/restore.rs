@@ -20,7 +20,7 @@ pub struct Snapshot {
     pub topics: Vec<(String, Bytes)>,
     pub groups: Vec<(String, Bytes)>,
     pub cursors: Vec<(String, Bytes)>,
-    pub tries: Vec<(String, Bytes)>,
+    pub attempts: Vec<(String, Bytes)>,
     /// When the first delayed event of each kind is due, if there is one.
     pub first_due: Vec<(DueBy, Timestamp)>,
     /// The row at [`millrace_model::keys::ELAPSED`], if there is one.
@@ -62,12 +62,12 @@ impl Bus {
             if let Some(log) = topic.and_then(|topic| topic.logs.get_mut(stream.partition.0 as usize)) {
                 *log = Log::restore(start, next);
                 if let Some(age_ms) = age_ms {
-                    log.lain.note(now.mono, next, age_ms);
+                    log.ages.note(now.mono, next, age_ms);
                 }
             }
         }
-        let mut tries = AttemptRows::new();
-        for (key, value) in &snapshot.tries {
+        let mut attempts = AttemptRows::new();
+        for (key, value) in &snapshot.attempts {
             let row = AttemptRow::decode(key, value)?;
             // A key that cannot be parsed is reported by `inspect.rs`.
             let Some((cursor, offset)) = key.rsplit_once('/') else {
@@ -76,14 +76,14 @@ impl Bus {
             let Ok(offset) = u64::from_str_radix(offset, 16) else {
                 continue;
             };
-            tries.entry(cursor.to_owned()).or_default().insert(offset, row);
+            attempts.entry(cursor.to_owned()).or_default().insert(offset, row);
         }
         let mut cursors: BTreeMap<&str, CursorRow> = BTreeMap::new();
         for (key, value) in &snapshot.cursors {
             cursors.insert(key, CursorRow::decode(key, value)?);
         }
         for (key, value) in &snapshot.groups {
-            bus.restore_group(key, GroupRow::decode(key, value)?, &mut cursors, &mut tries);
+            bus.restore_group(key, GroupRow::decode(key, value)?, &mut cursors, &mut attempts);
         }
         for (by, at) in snapshot.first_due {
             bus.due.note_delayed();
@@ -98,7 +98,7 @@ impl Bus {
         key: &str,
         row: GroupRow,
         cursors: &mut BTreeMap<&str, CursorRow>,
-        tries: &mut AttemptRows,
+        attempts: &mut AttemptRows,
     ) {
         // A key that cannot be parsed, or names no topic, is reported by `inspect.rs`.
         let Some((topic, name)) = key.rsplit_once('/') else { return };
@@ -116,7 +116,7 @@ impl Bus {
             let cursor = match cursors.remove(key.as_str()) {
                 Some(row) => {
                     found = true;
-                    Cursor::restore(row, tries.remove(&key).unwrap_or_default())
+                    Cursor::restore(row, attempts.remove(&key).unwrap_or_default())
                 }
                 None => Cursor::at(log.start),
             };

@@ -5,7 +5,7 @@ use millrace_model::{BATCH_BYTES_MAX, Durability, Now, Op, Space, keys};
 
 use crate::bus::Bus;
 use crate::interface::reply::{BusError, ReplyTo};
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 
 impl Bus {
     /// Checks the rows' keys and their total size, never their contents.
@@ -27,7 +27,7 @@ impl Bus {
             return Err(BusError::BatchTooLarge { bytes, max: BATCH_BYTES_MAX });
         }
         let durability = durability.unwrap_or(self.limits.durability);
-        self.commit(now, durability, ops, Pending::Write { to });
+        self.commit(now, durability, ops, PendingEffect::Write { to });
         Ok(())
     }
 }

@@ -5,14 +5,14 @@ use millrace_model::Now;
 use crate::bus::Bus;
 use crate::groups::group::CursorRef;
 use crate::interface::reply::{BusError, ReplyTo};
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 
 impl Bus {
     /// Gives back all leases without counting attempts; from now on new requests are refused, except those that only
     /// read.
     pub(crate) fn stop(&mut self, now: Now) {
         self.write_last_ages(now);
-        self.tell_removed();
+        self.note_removed();
         self.life.begin_stop();
         for group in self.groups.ids() {
             let Some(state) = self.groups.must_mut(group, &self.broken) else { continue };
@@ -29,7 +29,8 @@ impl Bus {
     /// Refuses every request that waits for a commit, because that commit will never be confirmed.
     pub(crate) fn storage_failed(&mut self, reason: &str) {
         self.life.fail(reason);
-        let mut refused: Vec<ReplyTo> = self.pending.take_all().flat_map(Pending::into_askers).collect();
+        let mut refused: Vec<ReplyTo> =
+            self.pending.take_all().flat_map(PendingEffect::into_requesters).collect();
         refused.extend(self.conns.end_joins());
         for group in self.groups.values_mut() {
             refused.extend(group.waiters.drain(..).map(|(to, _)| to));

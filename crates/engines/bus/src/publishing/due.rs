@@ -14,7 +14,7 @@ use millrace_model::{
 use crate::bus::Bus;
 use crate::interface::effect::Effect;
 use crate::interface::input::Token;
-use crate::lifecycle::pending::{Appending, Pending};
+use crate::lifecycle::pending::{PendingAppend, PendingEffect};
 use crate::topics::topic::TopicId;
 
 /// Bytes of rows moved by one commit; one row always fits.
@@ -115,13 +115,13 @@ impl Bus {
         self.due.scanning = true;
         self.due.wake = None;
         *self.due.next(waits) = None;
-        let token = self.pending.begin(Pending::ScanDue(waits));
+        let token = self.pending.begin(PendingEffect::ScanDue(waits));
         self.effects.push(Effect::ScanDue { token, waits, rows_max: self.limits.due_rows_max });
     }
 
     pub(crate) fn due_rows(&mut self, now: Now, token: Token, rows: Option<Vec<(String, Bytes)>>) {
-        let by = match self.pending.end(token) {
-            Some(Pending::ScanDue(by)) => by,
+        let by = match self.pending.complete(token) {
+            Some(PendingEffect::ScanDue(by)) => by,
             Some(other) => return never!(self.broken, "rows are the answer to {other:?}"),
             // Given up when the store failed.
             None => return,
@@ -132,7 +132,7 @@ impl Bus {
             return self.expect_due(now, by, time + RETRY_MS);
         };
         let full = rows.len() >= self.limits.due_rows_max;
-        let mut together = Move::default();
+        let mut together = DueMove::default();
         for (key, value) in rows {
             if let Some(at) = keys::due_time(&key).filter(|at| *at > time) {
                 self.expect_due(now, by, at);
@@ -161,19 +161,19 @@ impl Bus {
         self.rearm_due(now);
     }
 
-    fn commit_move(&mut self, now: Now, by: DueBy, together: Move) {
-        let Move { durability, checks, ops, appends, .. } = together;
+    fn commit_move(&mut self, now: Now, by: DueBy, together: DueMove) {
+        let DueMove { durability, checks, ops, appends, .. } = together;
         self.due.moves += 1;
-        self.commit_if(now, durability, checks, ops, Pending::MoveDue { by, appends });
+        self.commit_if(now, durability, checks, ops, PendingEffect::MoveDue { by, appends });
     }
 
     /// Returns the topic that the event was published to, if this engine knows it.
     fn topic_of(&self, event: &DueEvent) -> Option<TopicId> {
         let id = self.topics.id(&event.topic)?;
-        self.topics.get(id).is_some_and(|topic| topic.made == event.row.made).then_some(id)
+        self.topics.get(id).is_some_and(|topic| topic.incarnation == event.row.made).then_some(id)
     }
 
-    fn move_together(&mut self, topic: TopicId, event: &DueEvent, bytes: usize, together: &mut Move) {
+    fn move_together(&mut self, topic: TopicId, event: &DueEvent, bytes: usize, together: &mut DueMove) {
         let append = event.append();
         let (stream, body) = (append.stream.clone(), append.event.body.clone());
         self.topics.get_mut(topic).into_iter().for_each(|topic| topic.try_candidate(&body));
@@ -182,7 +182,7 @@ impl Bus {
         together.checks.push(event.waits());
         together.ops.extend(event.removal());
         together.ops.push(Op::Append(append));
-        together.appends.push(Appending { topic, stream, body });
+        together.appends.push(PendingAppend { topic, stream, body });
     }
 
     /// Moves an event of a topic that this engine does not know: a session has created the topic, or it was deleted.
@@ -194,11 +194,11 @@ impl Bus {
         ops.push(Op::Append(event.append()));
         self.due.moves += 1;
         let durability = event.row.durability;
-        self.commit_if(now, durability, checks, ops, Pending::MoveAlone { by, event: Box::new(event) });
+        self.commit_if(now, durability, checks, ops, PendingEffect::MoveAlone { by, event: Box::new(event) });
     }
 
     /// Scans again, because a session has moved a row of this move before. The other rows are where they were.
-    pub(crate) fn moved_elsewhere(&mut self, now: Now, by: DueBy) {
+    pub(crate) fn already_moved(&mut self, now: Now, by: DueBy) {
         self.due.move_ended();
         let time = self.now_by(now, by).wall;
         self.expect_due(now, by, time);
@@ -208,10 +208,16 @@ impl Bus {
     /// the event.
     pub(crate) fn alone_refused(&mut self, now: Now, by: DueBy, event: &DueEvent, refusal: &Refusal) {
         if refusal.check == 0 {
-            return self.moved_elsewhere(now, by);
+            return self.already_moved(now, by);
         }
         let (checks, ops) = (vec![event.waits()], event.removal());
-        self.commit_if(now, event.row.durability, checks, ops, Pending::MoveDue { by, appends: Vec::new() });
+        self.commit_if(
+            now,
+            event.row.durability,
+            checks,
+            ops,
+            PendingEffect::MoveDue { by, appends: Vec::new() },
+        );
     }
 
     /// Handles a move that was refused as too large: the rows are where they were, and are read again after a pause.
@@ -230,29 +236,29 @@ impl Bus {
     pub(crate) fn keep_elapsed(&mut self, now: Now) {
         if self.elapsed.is_outdated(now) && !self.life.is_stopping() {
             let (op, durability) = (self.elapsed.put(now), self.limits.durability);
-            self.commit(now, durability, vec![op], Pending::Row);
+            self.commit(now, durability, vec![op], PendingEffect::Row);
         }
     }
 }
 
 /// Rows that are moved by one commit.
 #[derive(Debug)]
-struct Move {
+struct DueMove {
     durability: Durability,
     checks: Vec<Check>,
     ops: Vec<Op>,
-    appends: Vec<Appending>,
+    appends: Vec<PendingAppend>,
     bytes: usize,
 }
 
-impl Default for Move {
-    fn default() -> Move {
+impl Default for DueMove {
+    fn default() -> DueMove {
         let (checks, ops, appends) = (Vec::new(), Vec::new(), Vec::new());
-        Move { durability: Durability::Memory, checks, ops, appends, bytes: 0 }
+        DueMove { durability: Durability::Memory, checks, ops, appends, bytes: 0 }
     }
 }
 
-impl Move {
+impl DueMove {
     fn set_aside(&mut self, key: &str, value: Bytes) {
         self.bytes += value.len();
         self.durability = Durability::Fsync;

@@ -20,11 +20,11 @@ use millrace_model::{
 use crate::bus::Bus;
 use crate::interface::effect::Effect;
 use crate::interface::input::Token;
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 
 /// The bounds of a stream, as found in the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reach {
+pub struct LogBounds {
     pub stream: Stream,
     /// The first offset that is retained.
     pub start: Offset,
@@ -34,7 +34,7 @@ pub struct Reach {
 
 /// Report about delayed events, made when somebody has delayed one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct DelayedElsewhere {
+pub struct ForeignDelays {
     /// When the first delayed event of each kind is due.
     pub first_due: Vec<(DueBy, Timestamp)>,
     /// The row at [`millrace_model::keys::ELAPSED`], if there is one.
@@ -45,11 +45,11 @@ pub struct DelayedElsewhere {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredTopic {
     pub row: Bytes,
-    pub reaches: Vec<Reach>,
+    pub bounds: Vec<LogBounds>,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Elsewhere {
+pub(crate) struct ForeignCommits {
     /// Topics to look up. Never more than there are topics in the store or on their way into it.
     wanted: BTreeSet<TopicKey>,
     asked: BTreeSet<TopicKey>,
@@ -62,7 +62,7 @@ pub(crate) struct Elsewhere {
     wake: Option<Mono>,
 }
 
-impl Elsewhere {
+impl ForeignCommits {
     pub(crate) fn wake(&self) -> Option<Mono> {
         self.wake
     }
@@ -102,19 +102,19 @@ impl Elsewhere {
 
 impl Bus {
     /// Handles a report of streams that somebody, perhaps this engine itself, has appended to or trimmed.
-    pub(crate) fn reported(&mut self, reaches: &[Reach]) {
-        for reach in reaches {
-            let topic = &reach.stream.topic;
-            if self.topics.contains(topic) && !self.elsewhere.doubts(topic) {
-                self.extend_log(reach);
-            } else if self.elsewhere.wanted.insert(topic.clone()) {
+    pub(crate) fn reported(&mut self, reported: &[LogBounds]) {
+        for bounds in reported {
+            let topic = &bounds.stream.topic;
+            if self.topics.contains(topic) && !self.foreign.doubts(topic) {
+                self.extend_log(bounds);
+            } else if self.foreign.wanted.insert(topic.clone()) {
                 self.look_up(topic.clone());
             }
         }
     }
 
     /// Handles a report that somebody has delayed an event: it says when the first delayed event of each kind is due.
-    pub(crate) fn delayed_elsewhere(&mut self, now: Now, delayed: &DelayedElsewhere) {
+    pub(crate) fn foreign_delays(&mut self, now: Now, delayed: &ForeignDelays) {
         self.due.note_delayed();
         let elapsed = delayed.elapsed.as_ref();
         if let Some(row) = elapsed.and_then(|row| ElapsedRow::decode(keys::ELAPSED, row).ok()) {
@@ -128,69 +128,69 @@ impl Bus {
     /// Called when a commit wrote the row of a topic that another process had created before: the topic goes on as that
     /// incarnation, which a lookup has to find out.
     pub(crate) fn look_up_doubted(&mut self, token: Token) {
-        let doubted = self.elsewhere.in_doubt.get(&token).cloned().unwrap_or_default();
-        self.elsewhere.to_adopt.extend(doubted.iter().cloned());
-        self.elsewhere.wanted.extend(doubted);
+        let doubted = self.foreign.in_doubt.get(&token).cloned().unwrap_or_default();
+        self.foreign.to_adopt.extend(doubted.iter().cloned());
+        self.foreign.wanted.extend(doubted);
     }
 
     /// Called when a commit has ended, successful or not: looks up the topics that had to wait for it.
     pub(crate) fn settle_doubts(&mut self, token: Token) {
-        for topic in self.elsewhere.in_doubt.remove(&token).unwrap_or_default() {
-            if self.elsewhere.wanted.contains(&topic) {
+        for topic in self.foreign.in_doubt.remove(&token).unwrap_or_default() {
+            if self.foreign.wanted.contains(&topic) {
                 self.look_up(topic);
             }
         }
     }
 
     fn look_up(&mut self, topic: TopicKey) {
-        if self.elsewhere.doubts(&topic) || !self.elsewhere.asked.insert(topic.clone()) {
+        if self.foreign.doubts(&topic) || !self.foreign.asked.insert(topic.clone()) {
             return;
         }
-        let token = self.pending.begin(Pending::ReadTopic { topic: topic.clone() });
+        let token = self.pending.begin(PendingEffect::ReadTopic { topic: topic.clone() });
         self.effects.push(Effect::ReadTopic { token, topic });
     }
 
-    fn extend_log(&mut self, reach: &Reach) {
-        let Some(id) = self.topics.id(&reach.stream.topic) else { return };
-        let partition = reach.stream.partition.0;
+    fn extend_log(&mut self, bounds: &LogBounds) {
+        let Some(id) = self.topics.id(&bounds.stream.topic) else { return };
+        let partition = bounds.stream.partition.0;
         let Some((topic, tails)) = self.topics.with_tails(id) else { return };
         // Another process may have given the topic more partitions than this engine knows.
         let Some(log) = topic.logs.get_mut(partition as usize) else { return };
-        if reach.next > log.next {
+        if bounds.next > log.next {
             // This engine has not seen these events: groups at the tail read them from the store.
             log.drop_tail(tails);
-            log.next = reach.next;
+            log.next = bounds.next;
             self.agenda.deliver_all(topic.groups.values().copied());
         }
-        if reach.start > log.start {
-            self.trimmed(id, partition, reach.start);
+        if bounds.start > log.start {
+            self.trimmed(id, partition, bounds.start);
         }
     }
 
     /// Handles a lookup. `found` is `None` when the topic could not be read just now, `Some(None)` when there is no
     /// such topic.
     pub(crate) fn topic_read(&mut self, now: Now, token: Token, found: Option<Option<StoredTopic>>) {
-        let topic = match self.pending.end(token) {
-            Some(Pending::ReadTopic { topic }) => topic,
+        let topic = match self.pending.complete(token) {
+            Some(PendingEffect::ReadTopic { topic }) => topic,
             Some(other) => return never!(self.broken, "a topic is the answer to {other:?}"),
             // Given up when the store failed.
             None => return,
         };
-        self.elsewhere.asked.remove(&topic);
-        if self.elsewhere.doubts(&topic) {
+        self.foreign.asked.remove(&topic);
+        if self.foreign.doubts(&topic) {
             // A commit on this topic has begun meanwhile: its end looks the topic up again.
             return;
         }
         let Some(found) = found else {
-            self.elsewhere.wake = Some(now.mono + self.limits.read_retry_ms);
+            self.foreign.wake = Some(now.mono + self.limits.read_retry_ms);
             return;
         };
-        self.elsewhere.wanted.remove(&topic);
-        let adopted = self.elsewhere.to_adopt.remove(&topic);
+        self.foreign.wanted.remove(&topic);
+        let adopted = self.foreign.to_adopt.remove(&topic);
         // A topic that is gone again is ignored; a row that cannot be decoded is reported at the next start.
         let Some(found) = found else { return };
         let Ok(row) = TopicRow::decode(topic.as_str(), &found.row) else { return };
-        let made = row.made;
+        let incarnation = row.made;
         let id = match self.topics.id(&topic) {
             Some(id) => id,
             None => {
@@ -202,22 +202,22 @@ impl Bus {
         // Not for a topic with versions of a schema: their rows are stored under the incarnation they were written
         // with.
         if let Some(topic) = self.topics.get_mut(id).filter(|topic| adopted && topic.schema_version == 0) {
-            topic.made = made;
+            topic.incarnation = incarnation;
         }
-        if self.topics.get(id).is_some_and(|topic| topic.made == made) {
-            for reach in &found.reaches {
-                self.extend_log(reach);
+        if self.topics.get(id).is_some_and(|topic| topic.incarnation == incarnation) {
+            for bounds in &found.bounds {
+                self.extend_log(bounds);
             }
         }
     }
 
     /// Repeats lookups that failed.
-    pub(crate) fn wake_elsewhere(&mut self, now: Now) {
-        if self.elsewhere.wake.is_none_or(|wake| wake > now.mono) {
+    pub(crate) fn wake_lookups(&mut self, now: Now) {
+        if self.foreign.wake.is_none_or(|wake| wake > now.mono) {
             return;
         }
-        self.elsewhere.wake = None;
-        let wanted: Vec<TopicKey> = self.elsewhere.wanted.iter().cloned().collect();
+        self.foreign.wake = None;
+        let wanted: Vec<TopicKey> = self.foreign.wanted.iter().cloned().collect();
         for topic in wanted {
             self.look_up(topic);
         }

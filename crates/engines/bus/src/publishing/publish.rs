@@ -10,8 +10,8 @@ use millrace_model::{
 use crate::bus::Bus;
 use crate::interface::input::{Publish, PublishBatch};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
-use crate::lifecycle::pending::{Appending, Delayed, Pending};
-use crate::topics::schema_change::Resend;
+use crate::lifecycle::pending::{PendingAppend, PendingDelay, PendingEffect};
+use crate::topics::schema_change::DuplicateOnly;
 use crate::topics::topic::TopicId;
 
 /// Most bytes of events in one batch; the rest of the batch has 64 KiB.
@@ -23,12 +23,14 @@ impl Bus {
         now: Now,
         to: ReplyTo,
         publish: Publish,
-        resend: Option<Resend>,
+        duplicate_only: Option<DuplicateOnly>,
     ) -> Result<(), BusError> {
         let Publish { topic, event, deliver_at } = publish;
         match deliver_at.map(|at| resolve(at, now, self.limits.delay_ms_max)).transpose()? {
-            Some((by, due)) if due > now.wall => self.delay(now, to, &topic, event, (by, due), resend),
-            _ => self.append(now, to, topic, vec![event], true, resend),
+            Some((by, due)) if due > now.wall => {
+                self.delay(now, to, &topic, event, (by, due), duplicate_only)
+            }
+            _ => self.append(now, to, topic, vec![event], true, duplicate_only),
         }
     }
 
@@ -37,7 +39,7 @@ impl Bus {
         now: Now,
         to: ReplyTo,
         batch: PublishBatch,
-        resend: Option<Resend>,
+        duplicate_only: Option<DuplicateOnly>,
     ) -> Result<(), BusError> {
         let PublishBatch { topic, events } = batch;
         if events.is_empty() {
@@ -47,7 +49,7 @@ impl Bus {
             let (events, max) = (events.len(), self.limits.batch_events_max);
             return Err(BusError::BatchTooLong { events, max });
         }
-        self.append(now, to, topic, events, false, resend)
+        self.append(now, to, topic, events, false, duplicate_only)
     }
 
     fn append(
@@ -57,12 +59,12 @@ impl Bus {
         topic: TopicKey,
         events: Vec<NewEvent>,
         single: bool,
-        resend: Option<Resend>,
+        duplicate_only: Option<DuplicateOnly>,
     ) -> Result<(), BusError> {
         let mut ops = Vec::with_capacity(events.len() + 1);
         let (durability, appends) = self.push_appends(&topic, events, &mut ops)?;
-        let pending = Pending::Publish { to, topic, single, durability, appends };
-        self.commit_published(now, durability, resend, ops, pending);
+        let pending = PendingEffect::Publish { to, topic, single, durability, appends };
+        self.commit_published(now, durability, duplicate_only, ops, pending);
         Ok(())
     }
 
@@ -76,7 +78,7 @@ impl Bus {
         mut ops: Vec<Op>,
     ) -> Result<(), BusError> {
         let (durability, appends) = self.push_appends(&topic, events, &mut ops)?;
-        let pending = Pending::Publish { to, topic, single: false, durability, appends };
+        let pending = PendingEffect::Publish { to, topic, single: false, durability, appends };
         self.commit(now, durability, ops, pending);
         Ok(())
     }
@@ -87,7 +89,7 @@ impl Bus {
         topic: &TopicKey,
         events: Vec<NewEvent>,
         ops: &mut Vec<Op>,
-    ) -> Result<(Durability, Vec<Appending>), BusError> {
+    ) -> Result<(Durability, Vec<PendingAppend>), BusError> {
         let bytes: usize = events.iter().map(|event| event.body.bytes()).sum();
         if bytes > BATCH_EVENT_BYTES_MAX {
             return Err(BusError::BatchTooLarge { bytes, max: BATCH_EVENT_BYTES_MAX });
@@ -108,7 +110,7 @@ impl Bus {
         id: TopicId,
         event: NewEvent,
         ops: &mut Vec<Op>,
-        appends: &mut Vec<Appending>,
+        appends: &mut Vec<PendingAppend>,
     ) {
         let Some(topic) = self.topics.must_mut(id, &self.broken) else {
             return;
@@ -117,12 +119,12 @@ impl Bus {
         let partition = topic.partition_for(&event.body);
         let stream = topic.key.stream(partition);
         let dedupe_window_ms = topic.dedupe_window_ms(&self.limits);
-        appends.push(Appending { topic: id, stream: stream.clone(), body: event.body.clone() });
+        appends.push(PendingAppend { topic: id, stream: stream.clone(), body: event.body.clone() });
         ops.push(Op::Append(Append { stream, event, dedupe_window_ms }));
     }
 
     /// Handles committed appends: now the events exist, for their publisher and for every group.
-    pub(crate) fn appended(&mut self, now: Now, appends: Vec<Appending>, appended: &[Appended]) {
+    pub(crate) fn appended(&mut self, now: Now, appends: Vec<PendingAppend>, appended: &[Appended]) {
         for (appending, at) in appends.into_iter().zip(appended) {
             if at.duplicate {
                 self.counters.duplicates += 1;
@@ -142,9 +144,9 @@ impl Bus {
             *count += 1;
             topic.counters.published += 1;
             if let Some(age_ms) = topic.config.retention_ms {
-                log.lain.note(now.mono, at.offset.next(), age_ms);
+                log.ages.note(now.mono, at.offset.next(), age_ms);
             }
-            let Appending { stream, body, .. } = appending;
+            let PendingAppend { stream, body, .. } = appending;
             let event = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };
             log.append(Arc::new(event), keep, tails);
             self.agenda.deliver_all(topic.groups.values().copied());
@@ -180,7 +182,7 @@ impl Bus {
         topic: &TopicKey,
         event: NewEvent,
         (by, due): (DueBy, Timestamp),
-        resend: Option<Resend>,
+        duplicate_only: Option<DuplicateOnly>,
     ) -> Result<(), BusError> {
         let mut ops = Vec::new();
         let id = self.topic_or_create(topic, &mut ops)?;
@@ -191,7 +193,8 @@ impl Bus {
         };
         state.try_candidate(&event.body);
         let partition = state.partition_for(&event.body);
-        let appending = Appending { topic: id, stream: topic.stream(partition), body: event.body.clone() };
+        let appending =
+            PendingAppend { topic: id, stream: topic.stream(partition), body: event.body.clone() };
         let durability = state.durability(&self.limits);
         let dedupe_window_ms = state.dedupe_window_ms(&self.limits);
         let (brought, event_id) = match event.id {
@@ -219,15 +222,15 @@ impl Bus {
             key: by.key(waits_until, nonce, 0),
             row: Box::new(row),
         }));
-        let delayed = Delayed { to, topic: topic.clone(), durability, by, waits_until, appending };
-        self.commit_published(now, durability, resend, ops, Pending::Delay(delayed));
+        let delayed = PendingDelay { to, topic: topic.clone(), durability, by, waits_until, appending };
+        self.commit_published(now, durability, duplicate_only, ops, PendingEffect::Delay(delayed));
         Ok(())
     }
 
     /// Answers the publisher of a delayed event. A duplicate gets the answer of the first: its due time, or its place
     /// if it has been appended by now.
-    pub(crate) fn delayed(&mut self, now: Now, waiting: Delayed, appended: &[Appended]) {
-        let Delayed { to, topic, durability, by, waits_until, .. } = waiting;
+    pub(crate) fn delayed(&mut self, now: Now, waiting: PendingDelay, appended: &[Appended]) {
+        let PendingDelay { to, topic, durability, by, waits_until, .. } = waiting;
         let Some(at) = appended.first() else {
             never!(self.broken, "a delayed event was committed without an outcome");
             return;

@@ -10,7 +10,7 @@ use millrace_model::{
 use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
 use crate::interface::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo, SchemaView};
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::stats::{Counters, GroupGauges, Stats};
 use crate::topics::schema::{Compared, TopicSchema};
 use crate::topics::schema_change::NewSchema;
@@ -50,8 +50,12 @@ impl Bus {
             ops.extend(self.set_config(now, id, config, Some((schema, false))));
         }
         self.note_upkeep(now, id);
-        let pending =
-            Pending::TopicWrite { to, topic: topic.clone(), created: true, checked: Compared::default() };
+        let pending = PendingEffect::TopicWrite {
+            to,
+            topic: topic.clone(),
+            created: true,
+            checked: Compared::default(),
+        };
         self.commit(now, self.limits.durability, ops, pending);
         Ok(())
     }
@@ -120,7 +124,7 @@ impl Bus {
         }
         self.note_upkeep(now, id);
         self.evict(now, &key);
-        let pending = Pending::TopicWrite { to, topic: key, created: false, checked };
+        let pending = PendingEffect::TopicWrite { to, topic: key, created: false, checked };
         self.commit(now, self.limits.durability, ops, pending);
         Ok(())
     }
@@ -188,7 +192,7 @@ impl Bus {
         ops.extend(versions);
         ops.push(Op::Delete { space: Space::Topics, key: keys::topic(&topic) });
         ops.push(Op::Drop { topic: topic.clone() });
-        self.commit(now, self.limits.durability, ops, Pending::TopicDelete { to, topic });
+        self.commit(now, self.limits.durability, ops, PendingEffect::TopicDelete { to, topic });
         Ok(())
     }
 

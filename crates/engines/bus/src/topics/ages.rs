@@ -10,7 +10,7 @@ use millrace_model::{AgeGuard, AgesRow, Boot, Mono, Now, Op, Space, Timestamp, k
 
 use crate::bus::Bus;
 use crate::interface::note::Note;
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 
 const WRITE_INTERVAL_MS: u64 = 600_000;
 
@@ -96,7 +96,7 @@ impl Bus {
     fn write_ages(&mut self, now: Now) {
         let Some(row) = self.ages.guard.row(self.ages.boot, now) else { return };
         let op = Op::Put { space: Space::Kv, key: keys::AGES.to_owned(), value: row.encode() };
-        self.commit(now, self.limits.durability, vec![op], Pending::Row);
+        self.commit(now, self.limits.durability, vec![op], PendingEffect::Row);
         self.ages.written = now.mono;
         self.ages.has_commits = false;
     }

@@ -13,7 +13,7 @@ use millrace_model::{Durability, Event, Mono, Now, Offset, Op, Partition, Stream
 use crate::bus::Bus;
 use crate::interface::effect::Effect;
 use crate::interface::input::{ReadOutcome, ReadPage, Token};
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::topics::topic::{Log, TopicId};
 
 /// Events looked at in one step.
@@ -35,7 +35,7 @@ pub(crate) struct CompactionState {
     wake: Option<Mono>,
     /// The last stream that had its turn.
     after: Option<(TopicId, u32)>,
-    pass: Option<Pass>,
+    pass: Option<CompactionPass>,
 }
 
 impl CompactionState {
@@ -61,7 +61,7 @@ pub(crate) struct Compacted {
 }
 
 #[derive(Debug)]
-struct Pass {
+struct CompactionPass {
     topic: TopicId,
     partition: u32,
     /// The read or commit under way.
@@ -110,7 +110,7 @@ impl Bus {
         if let Some(pass) = &mut self.compaction.pass {
             // A pass that is not resting goes on when its read or commit ends.
             return if std::mem::take(&mut pass.resting) {
-                self.go_on(now);
+                self.next_step(now);
             };
         }
         let Some((topic, partition)) = self.next_to_compact(now) else {
@@ -125,7 +125,7 @@ impl Bus {
             never!(self.broken, "{topic:?} has no partition {partition}");
             return;
         };
-        self.compaction.pass = Some(Pass {
+        self.compaction.pass = Some(CompactionPass {
             topic,
             partition,
             token: Token(0),
@@ -142,7 +142,7 @@ impl Bus {
             kept: 0,
             tombstone: None,
         });
-        self.go_on(now);
+        self.next_step(now);
     }
 
     /// Returns the next stream that is worth a pass, after the last one that had its turn; `None` when the round is
@@ -167,7 +167,7 @@ impl Bus {
     }
 
     /// Takes the pass's next step: removes the offsets in `gone`, reads the next page, or ends the pass.
-    fn go_on(&mut self, now: Now) {
+    fn next_step(&mut self, now: Now) {
         let Some(mut pass) = self.compaction.pass.take() else {
             never!(self.broken, "no pass of compaction is under way");
             return;
@@ -193,7 +193,7 @@ impl Bus {
         if pass.at >= pass.end {
             return self.finish(now, &pass);
         }
-        let token = self.pending.begin(Pending::Compact);
+        let token = self.pending.begin(PendingEffect::Compact);
         pass.token = token;
         let from = Offset(pass.at);
         self.compaction.pass = Some(pass);
@@ -215,13 +215,13 @@ impl Bus {
         let Some(page) = page.filter(|page| page.through.0 >= pass.at) else { return self.give_up(now) };
         if !pass.sweeping {
             pass.collect(&page);
-            return self.go_on(now);
+            return self.next_step(now);
         }
         pass.sweep(&page, spent_before);
-        self.go_on(now);
+        self.next_step(now);
     }
 
-    fn remove_some(&mut self, now: Now, mut pass: Pass, stream: Stream, durability: Durability) {
+    fn remove_some(&mut self, now: Now, mut pass: CompactionPass, stream: Stream, durability: Durability) {
         let count = pass.gone.len().min(REMOVED_MAX);
         let offsets: Vec<Offset> = pass.gone.drain(..count).collect();
         let Some(compacted_to) = offsets.last().map(|last| last.next()) else {
@@ -230,21 +230,21 @@ impl Bus {
         };
         (pass.asked_at, pass.published) = (now.mono, self.counters.published);
         let ops = vec![Op::Remove { stream, offsets, compacted_to }];
-        pass.token = self.commit(now, durability, ops, Pending::Compact);
+        pass.token = self.commit(now, durability, ops, PendingEffect::Compact);
         self.compaction.pass = Some(pass);
     }
 
     pub(crate) fn compaction_durable(&mut self, now: Now, token: Token) {
         let Some(pass) = self.compaction.pass.as_mut().filter(|pass| pass.token == token) else { return };
         if pass.published == self.counters.published {
-            return self.go_on(now);
+            return self.next_step(now);
         }
         pass.resting = true;
         let took = now.mono.0.saturating_sub(pass.asked_at.0);
         self.compaction.wake = Some(now.mono + (took * BUSY_REST).max(BUSY_REST_MS_MIN));
     }
 
-    fn finish(&mut self, now: Now, pass: &Pass) {
+    fn finish(&mut self, now: Now, pass: &CompactionPass) {
         self.compaction.wake = Some(now.mono + NEXT_LOOK_MS);
         let Some(topic) = self.topics.must_mut(pass.topic, &self.broken) else { return };
         let Some(log) = topic.logs.get_mut(pass.partition as usize) else {
@@ -258,7 +258,7 @@ impl Bus {
     }
 }
 
-impl Pass {
+impl CompactionPass {
     fn collect(&mut self, page: &ReadPage) {
         let end = self.end;
         for event in page.events.iter().filter(|event| event.offset.0 < end) {

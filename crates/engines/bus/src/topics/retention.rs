@@ -3,7 +3,7 @@
 //! Removed events are gone for good, and the wall clock may be wrong. So an event is removed because of its age only in
 //! two cases: its timestamp is old enough, by a wall clock that has been steady for long and by the time that ages are
 //! counted from ([`AgeGuard`]); or this server itself has seen the event lie in the log for that long by the monotonic
-//! clock ([`Lain`]), whatever its timestamp says.
+//! clock ([`LogAges`]), whatever its timestamp says.
 //!
 //! [`AgeGuard`]: millrace_model::AgeGuard
 
@@ -14,7 +14,7 @@ use millrace_model::{Mono, Now, Offset, Op, Partition, never};
 use crate::bus::Bus;
 use crate::interface::effect::Effect;
 use crate::interface::note::Note;
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::topics::topic::TopicId;
 
 /// Topics looked at in one go; the rest follow shortly after, so that retention never holds up the loop.
@@ -28,12 +28,12 @@ const MARKS_PER_AGE: u64 = 8;
 /// How long the events of a log have lain there by the monotonic clock: moments, and where the log ended at each of
 /// them.
 #[derive(Debug, Default)]
-pub(crate) struct Lain {
+pub(crate) struct LogAges {
     /// Ascending; at most [`MARKS_PER_AGE`] + 2 entries.
     marks: VecDeque<(Mono, Offset)>,
 }
 
-impl Lain {
+impl LogAges {
     /// Notes where the log ends now, if the last mark is old enough for another one.
     pub(crate) fn note(&mut self, now: Mono, next: Offset, age_ms: u64) {
         let pause_ms = age_ms / MARKS_PER_AGE;
@@ -92,7 +92,7 @@ impl Bus {
             return;
         }
         self.retention.wake = None;
-        self.tell_removed();
+        self.note_removed();
         let from = self.retention.after.map_or(TopicId(0), |TopicId(last)| TopicId(last + 1));
         let limited = |topic: &crate::topics::topic::Topic| {
             topic.config.retention_ms.is_some() || topic.config.retention_bytes.is_some()
@@ -112,11 +112,11 @@ impl Bus {
             self.retention.wake = Some(now.mono + self.limits.retention_interval_ms);
         }
         for id in round {
-            self.look_at(now, id);
+            self.apply_retention(now, id);
         }
     }
 
-    fn look_at(&mut self, now: Now, id: TopicId) {
+    fn apply_retention(&mut self, now: Now, id: TopicId) {
         let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let age_ms = topic.config.retention_ms;
         let believed_ms = age_ms.filter(|ms| self.ages.believes(now, *ms));
@@ -125,15 +125,15 @@ impl Bus {
         let mut found = Vec::new();
         for (log, partition) in topic.logs.iter_mut().zip(0u32..).filter(|(log, _)| log.start < log.next) {
             let start = age_ms.map_or(Offset::ZERO, |ms| {
-                log.lain.note(now.mono, log.next, ms);
-                log.lain.start(now.mono, ms)
+                log.ages.note(now.mono, log.next, ms);
+                log.ages.start(now.mono, ms)
             });
             found.push((topic.key.stream(Partition(partition)), start));
         }
         for (stream, start) in found {
             self.start_found(now, id, stream.partition.0, start);
             if older_than.is_some() || bytes_max.is_some() {
-                let pending = Pending::FindStart { topic: id, partition: stream.partition.0 };
+                let pending = PendingEffect::FindStart { topic: id, partition: stream.partition.0 };
                 let token = self.pending.begin(pending);
                 self.effects.push(Effect::FindStart { token, stream, older_than, bytes_max });
             }
@@ -152,11 +152,11 @@ impl Bus {
         }
         let ops = vec![Op::Trim { stream: state.key.stream(Partition(partition)), start }];
         let durability = state.durability(&self.limits);
-        self.commit(now, durability, ops, Pending::Trim { topic, partition, start });
+        self.commit(now, durability, ops, PendingEffect::Trim { topic, partition, start });
     }
 
     /// Emits notes about removed events, once per round, so that a topic with many partitions is noted once.
-    pub(crate) fn tell_removed(&mut self) {
+    pub(crate) fn note_removed(&mut self) {
         for (id, events) in std::mem::take(&mut self.retention.removed) {
             if let Some(topic) = self.topics.get(id).map(|topic| topic.key.clone()) {
                 self.note(Note::Removed { topic, events });

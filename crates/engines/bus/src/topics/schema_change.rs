@@ -16,7 +16,7 @@ use crate::bus::Bus;
 use crate::interface::effect::Effect;
 use crate::interface::input::{Request, Token};
 use crate::interface::reply::{BusError, ReplyTo};
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::topics::schema::{
     BreakingEvent, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome, SchemaStamp,
     SchemaVerdict, TopicSchema,
@@ -25,7 +25,7 @@ use crate::topics::topic::{Topic, TopicId};
 
 /// A schema that is being compared with the events of its topic.
 #[derive(Debug)]
-pub(crate) struct Candidate {
+pub(crate) struct CandidateSchema {
     schema: Arc<TopicSchema>,
     /// Why an event that joined the topic meanwhile does not match.
     broken_by: Option<String>,
@@ -41,7 +41,7 @@ pub(crate) struct NewSchema {
 /// A request with events that do not match the schema, all of which brought their ids. The request is accepted if each
 /// of these events was stored before, under an older schema: a duplicate is answered like the first.
 #[derive(Debug)]
-pub(crate) struct Resend {
+pub(crate) struct DuplicateOnly {
     topic: TopicKey,
     version: u32,
     in_batch: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Resend {
     pub(crate) checks: Vec<Check>,
 }
 
-impl Resend {
+impl DuplicateOnly {
     /// Returns the error for a check that failed: its event is new.
     pub(crate) fn refusal(&self, check: usize) -> BusError {
         let mismatch = self.mismatches.get(check);
@@ -81,7 +81,7 @@ impl Bus {
         &self,
         request: &Request,
         checked: Option<Box<SchemaVerdict>>,
-    ) -> Result<Option<Resend>, BusError> {
+    ) -> Result<Option<DuplicateOnly>, BusError> {
         if self.topics.schemas() == 0 {
             return Ok(None);
         }
@@ -115,10 +115,11 @@ impl Bus {
         });
         let checks: Option<Vec<Check>> = ids.collect();
         let version = schema.stamp.version;
-        let resend = Resend { topic: topic.clone(), version, in_batch, mismatches, checks: Vec::new() };
+        let duplicate_only =
+            DuplicateOnly { topic: topic.clone(), version, in_batch, mismatches, checks: Vec::new() };
         match checks {
-            Some(checks) => Ok(Some(Resend { checks, ..resend })),
-            None => Err(resend.refusal(0)),
+            Some(checks) => Ok(Some(DuplicateOnly { checks, ..duplicate_only })),
+            None => Err(duplicate_only.refusal(0)),
         }
     }
 
@@ -135,7 +136,7 @@ impl Bus {
         if config.schema.is_none() || config.schema == topic.config.schema {
             return self.reconfigure(now, to, id, config, None);
         }
-        let schema = self.compiled(&topic.key, &config, topic.made)?;
+        let schema = self.compiled(&topic.key, &config, topic.incarnation)?;
         let forced = wanted.force_schema;
         if !forced {
             return self.compare(now, to, id, wanted, schema);
@@ -159,7 +160,7 @@ impl Bus {
         &self,
         topic: &TopicKey,
         config: &TopicConfig,
-        made: u64,
+        incarnation: u64,
     ) -> Result<Arc<TopicSchema>, BusError> {
         if topic.is_system() || topic.is_dead_letter() {
             return Err(BusError::NoSchemaHere(topic.clone()));
@@ -174,7 +175,7 @@ impl Bus {
             let max = limits.schemas_bytes_total_max as u64;
             return Err(BusError::LimitReached { what: "bytes of schemas", max });
         }
-        let stamp = SchemaStamp { made, version: 0, tombstones: config.compact };
+        let stamp = SchemaStamp { incarnation, version: 0, tombstones: config.compact };
         let schema = TopicSchema::new(document, bytes, stamp, limits.schema_work());
         schema.map(Arc::new).map_err(BusError::BadSchema)
     }
@@ -188,7 +189,8 @@ impl Bus {
         wanted: TopicPatch,
         schema: Arc<TopicSchema>,
     ) -> Result<(), BusError> {
-        let under_way = self.pending.iter().flat_map(Pending::appends).filter(|append| append.topic == id);
+        let under_way =
+            self.pending.iter().flat_map(PendingEffect::appends).filter(|append| append.topic == id);
         let broken_by =
             under_way.map(|append| schema.check(&append.body, Quote::Nothing)).find_map(Result::err);
         let Some(topic) = self.topics.must_mut(id, &self.broken) else { return Ok(()) };
@@ -199,7 +201,7 @@ impl Bus {
             let (topic, event) = (topic.key.clone(), BreakingEvent::Arriving);
             return Err(BusError::SchemaBreaks { topic, event, why });
         }
-        topic.candidate = Some(Candidate { schema: schema.clone(), broken_by: None });
+        topic.candidate = Some(CandidateSchema { schema: schema.clone(), broken_by: None });
         let key = topic.key.clone();
         let streams: Vec<_> = topic
             .bounds()
@@ -210,12 +212,12 @@ impl Bus {
             (self.limits.schema_check_events_max, self.limits.schema_check_bytes_max);
         let delayed = self.due.may_exist().then(|| DelayedCheck {
             topic: key.clone(),
-            made: topic.made,
+            incarnation: topic.incarnation,
             events_max,
             bytes_max,
             rows_max: self.limits.schema_check_delayed_rows_max,
         });
-        let token = self.pending.begin(Pending::SchemaCheck { to, topic: key, id, wanted });
+        let token = self.pending.begin(PendingEffect::SchemaCheck { to, topic: key, id, wanted });
         if streams.is_empty() && delayed.is_none() {
             self.retained_checked(now, token, Some(RetainedOutcome::Match(Compared::default())));
             return Ok(());
@@ -226,8 +228,8 @@ impl Bus {
     }
 
     pub(crate) fn retained_checked(&mut self, now: Now, token: Token, outcome: Option<RetainedOutcome>) {
-        let (to, topic, id, wanted) = match self.pending.end(token) {
-            Some(Pending::SchemaCheck { to, topic, id, wanted }) => (to, topic, id, wanted),
+        let (to, topic, id, wanted) = match self.pending.complete(token) {
+            Some(PendingEffect::SchemaCheck { to, topic, id, wanted }) => (to, topic, id, wanted),
             Some(other) => return never!(self.broken, "a comparison is the answer to {other:?}"),
             // Given up when the store failed.
             None => return,
@@ -286,7 +288,7 @@ impl Bus {
             topic.schema_first = first;
             let (version, schema) = (topic.schema_version, schema.clone());
             let row = TopicSchemaRow { version, set: now.wall, forced: *forced, schema };
-            let key = keys::schema_version(&topic.key, topic.made, version);
+            let key = keys::schema_version(&topic.key, topic.incarnation, version);
             ops.push(Op::Put { space: Space::Kv, key, value: row.encode() });
         }
         let compiled = new.map(|(schema, _)| schema).or_else(|| before.clone());
@@ -297,7 +299,7 @@ impl Bus {
             .as_ref()
             .and(compiled)
             .map(|schema| if schema.stamp == stamp { schema } else { Arc::new(schema.with(stamp)) });
-        self.tell_schema(id, before.as_ref());
+        self.schema_changed(id, before.as_ref());
         ops
     }
 
@@ -307,7 +309,7 @@ impl Bus {
         let Some(document) = &topic.config.schema else { return };
         let schema = TopicSchema::stored(document, topic.schema_stamp(), self.limits.schema_work());
         topic.schema = Some(Arc::new(schema));
-        self.tell_schema(id, None);
+        self.schema_changed(id, None);
     }
 
     /// Forgets the schema of a deleted topic. Its versions are deleted in the commit that deletes the topic.
@@ -316,7 +318,7 @@ impl Bus {
         self.account_schema(&topic.key, topic.schema.as_ref(), None);
     }
 
-    fn tell_schema(&mut self, id: TopicId, before: Option<&Arc<TopicSchema>>) {
+    fn schema_changed(&mut self, id: TopicId, before: Option<&Arc<TopicSchema>>) {
         let Some(topic) = self.topics.must(id, &self.broken) else { return };
         let (key, after) = (topic.key.clone(), topic.schema.clone());
         self.account_schema(&key, before, after);
@@ -336,8 +338,9 @@ impl Bus {
 }
 
 fn version_keys(topic: &Topic, versions: std::ops::Range<u32>) -> impl Iterator<Item = Op> {
-    let (key, made) = (topic.key.clone(), topic.made);
-    versions
-        .filter(|version| *version > 0)
-        .map(move |version| Op::Delete { space: Space::Kv, key: keys::schema_version(&key, made, version) })
+    let (key, incarnation) = (topic.key.clone(), topic.incarnation);
+    versions.filter(|version| *version > 0).map(move |version| Op::Delete {
+        space: Space::Kv,
+        key: keys::schema_version(&key, incarnation, version),
+    })
 }

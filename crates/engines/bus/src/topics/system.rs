@@ -5,7 +5,7 @@ use millrace_model::{Now, Op, TopicConfig, TopicKey};
 use crate::bus::Bus;
 use crate::interface::input::PublishBatch;
 use crate::interface::reply::{BusError, ReplyTo};
-use crate::lifecycle::pending::Pending;
+use crate::lifecycle::pending::PendingEffect;
 use crate::topics::schema::Compared;
 use crate::topics::topic::TopicId;
 
@@ -22,7 +22,7 @@ impl Bus {
         if ops.is_empty() {
             return self.describe_topic(to, topic);
         }
-        let pending = Pending::TopicWrite { to, topic, created: true, checked: Compared::default() };
+        let pending = PendingEffect::TopicWrite { to, topic, created: true, checked: Compared::default() };
         self.commit(now, self.limits.durability, ops, pending);
         Ok(())
     }

@@ -14,9 +14,9 @@ use crate::interface::reply::{PartitionView, SchemaView, TopicView};
 use crate::limits::BusLimits;
 use crate::stats::TopicCounters;
 use crate::topics::compaction::Compacted;
-use crate::topics::retention::Lain;
+use crate::topics::retention::LogAges;
 use crate::topics::schema::{Compared, SchemaStamp, TopicSchema};
-use crate::topics::schema_change::Candidate;
+use crate::topics::schema_change::CandidateSchema;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct TopicId(pub(crate) u32);
@@ -28,7 +28,7 @@ pub(crate) struct Topic {
     /// A topic of the server itself: not counted as traffic, not audited.
     pub(crate) system: bool,
     /// See [`TopicRow::made`].
-    pub(crate) made: u64,
+    pub(crate) incarnation: u64,
     pub(crate) made_by: Option<Actor>,
     pub(crate) logs: Vec<Log>,
     pub(crate) groups: BTreeMap<Group, GroupId>,
@@ -41,7 +41,7 @@ pub(crate) struct Topic {
     pub(crate) schema_version: u32,
     pub(crate) schema_first: u32,
     /// The schema that a change would set, while retained events are compared with it.
-    pub(crate) candidate: Option<Candidate>,
+    pub(crate) candidate: Option<CandidateSchema>,
     /// The partition of the last event without a key; the next one goes to the partition after it.
     turn: u32,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Log {
     tail: VecDeque<Arc<Event>>,
     tail_bytes: usize,
     pub(crate) compacted: Compacted,
-    pub(crate) lain: Lain,
+    pub(crate) ages: LogAges,
 }
 
 /// Bytes of the tails of all logs. Every change of a tail has to be given the total, so that it stays true.
@@ -69,13 +69,13 @@ impl TailBytes {
 
 impl Topic {
     pub(crate) fn new(key: TopicKey, row: TopicRow) -> Topic {
-        let TopicRow { config, made, schema_version, schema_first, made_by } = row;
+        let TopicRow { config, made: incarnation, schema_version, schema_first, made_by } = row;
         let logs = (0..config.partitions.max(1)).map(|_| Log::new()).collect();
         Topic {
             system: key.is_system(),
             key,
             config,
-            made,
+            incarnation,
             made_by,
             logs,
             groups: BTreeMap::new(),
@@ -104,7 +104,7 @@ impl Topic {
     pub(crate) fn row(&self) -> TopicRow {
         TopicRow {
             config: self.config.clone(),
-            made: self.made,
+            made: self.incarnation,
             schema_version: self.schema_version,
             schema_first: self.schema_first,
             made_by: self.made_by.clone(),
@@ -112,7 +112,11 @@ impl Topic {
     }
 
     pub(crate) fn schema_stamp(&self) -> SchemaStamp {
-        SchemaStamp { made: self.made, version: self.schema_version, tombstones: self.config.compact }
+        SchemaStamp {
+            incarnation: self.incarnation,
+            version: self.schema_version,
+            tombstones: self.config.compact,
+        }
     }
 
     pub(crate) fn ack_timeout_ms(&self, limits: &BusLimits) -> u64 {
@@ -177,7 +181,7 @@ impl Topic {
             partitions: self.bounds().collect(),
             groups: self.groups.keys().cloned().collect(),
             schema: (self.schema_version > 0).then(|| SchemaView {
-                made: self.made,
+                incarnation: self.incarnation,
                 version: self.config.schema.as_ref().map(|_| self.schema_version),
                 checked: Compared::default(),
             }),
@@ -193,7 +197,7 @@ impl Log {
             tail: VecDeque::new(),
             tail_bytes: 0,
             compacted: Compacted::default(),
-            lain: Lain::default(),
+            ages: LogAges::default(),
         }
     }
 

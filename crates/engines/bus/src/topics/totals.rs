@@ -26,14 +26,14 @@ pub(crate) struct Totals {
     cursors: u64,
     /// `max_inflight` of all members together.
     inflight: u64,
-    by_agent: BTreeMap<Actor, Share>,
+    by_agent: BTreeMap<Actor, AgentShare>,
     /// The agent against whose share topics count that the current request creates; `None` = nobody's share.
     requester: Option<Actor>,
 }
 
 /// How much one agent has of everything that is bounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Share {
+struct AgentShare {
     topics: u64,
     cursors: u64,
     inflight: u64,
@@ -133,15 +133,15 @@ impl Totals {
         assert_eq!(self.inflight, windows, "windows of all members");
     }
 
-    fn share(&self, by: &Actor) -> Share {
+    fn share(&self, by: &Actor) -> AgentShare {
         self.by_agent.get(by).copied().unwrap_or_default()
     }
 
-    fn change(&mut self, by: Option<&Actor>, change: impl FnOnce(&mut Share)) {
+    fn change(&mut self, by: Option<&Actor>, change: impl FnOnce(&mut AgentShare)) {
         let Some(by) = by else { return };
         let mut share = self.share(by);
         change(&mut share);
-        match share == Share::default() {
+        match share == AgentShare::default() {
             true => drop(self.by_agent.remove(by)),
             false => drop(self.by_agent.insert(by.clone(), share)),
         }

@@ -105,7 +105,7 @@ impl Harness {
             topics: rows(Space::Topics),
             groups: rows(Space::Groups),
             cursors: rows(Space::Cursors),
-            tries: rows(Space::Attempts),
+            attempts: rows(Space::Attempts),
             first_due: [DueBy::Wall, DueBy::Elapsed]
                 .into_iter()
                 .filter_map(|by| Some((by, keys::due_time(&self.due_rows(by, 1).first()?.0)?)))
@@ -263,10 +263,11 @@ impl Harness {
             Effect::ReadTopic { token, topic } => {
                 let bounds = self.store.streams().expect("a memory store");
                 let bounds = bounds.into_iter().filter(|bounds| bounds.stream.topic == topic);
-                let reaches =
-                    bounds.map(|of| Reach { stream: of.stream, start: of.start, next: of.next }).collect();
+                let bounds = bounds
+                    .map(|of| LogBounds { stream: of.stream, start: of.start, next: of.next })
+                    .collect();
                 let row = self.find_row(Space::Topics, topic.as_str());
-                let found = row.map(|row| StoredTopic { row, reaches });
+                let found = row.map(|row| StoredTopic { row, bounds });
                 Input::TopicRead { token, found: Some(found) }
             }
             Effect::CheckRetained { token, check } if self.hold_checks => {

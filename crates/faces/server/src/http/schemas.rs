@@ -29,9 +29,9 @@ pub(crate) async fn list(
         other => return Err(Refusal::unexpected(&other)),
     };
     let topic = to_wire::topic_name(&at.topic).map_err(|error| damaged_name(&error))?;
-    let SchemaView { made, version: current, .. } = match view.schema {
+    let SchemaView { incarnation: made, version: current, .. } = match view.schema {
         Some(schema) => schema,
-        None => SchemaView { made: 0, version: None, checked: Compared::default() },
+        None => SchemaView { incarnation: 0, version: None, checked: Compared::default() },
     };
     let range = KeyRange::prefix(&keys::schema_versions(&at.topic, made));
     let rows = app.read(move |store| {

@@ -78,7 +78,7 @@ fn snapshot(store: &dyn Store, seed: u64) -> Option<Snapshot> {
         topics: all(Space::Topics)?,
         groups: all(Space::Groups)?,
         cursors: all(Space::Cursors)?,
-        tries: all(Space::Attempts)?,
+        attempts: all(Space::Attempts)?,
         seed,
         first_due,
         elapsed: rows(store, Space::Kv, &elapsed, 1)?.pop().map(|(_, value)| value),

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_bus::{DelayedElsewhere, Input, Reach, StoredTopic};
+use millrace_bus::{ForeignDelays, Input, LogBounds, StoredTopic};
 use millrace_model::{
     Append, Batch, DueBy, DueEvent, Durability, EventBody, NewEvent, Op, Partition, Space, TopicConfig,
     TopicKey, TopicRow, keys,
@@ -97,14 +97,14 @@ impl World {
         let (store, Some(watcher)) = (self.disk.store(), &mut self.watcher) else { return };
         let poll = watcher.poll(store, |changes| {
             let delayed = changes.delayed.then(|| delayed(store)).flatten();
-            let reaches =
-                changed_streams(store, changes, |stream, start, next| Reach { stream, start, next })?;
-            Ok((reaches, delayed))
+            let bounds =
+                changed_streams(store, changes, |stream, start, next| LogBounds { stream, start, next })?;
+            Ok((bounds, delayed))
         });
         // A poll that failed, because reads fail in this world, is repeated by the next one.
-        let Some((reaches, delayed)) = poll.ok().and_then(|poll| poll.news) else { return };
-        if !reaches.is_empty() || delayed.is_some() {
-            self.tell(Input::Elsewhere { reaches, delayed });
+        let Some((bounds, delayed)) = poll.ok().and_then(|poll| poll.news) else { return };
+        if !bounds.is_empty() || delayed.is_some() {
+            self.tell(Input::ForeignCommits { bounds, delayed });
         }
     }
 
@@ -115,8 +115,8 @@ impl World {
     }
 }
 
-fn delayed(store: &dyn Store) -> Option<DelayedElsewhere> {
-    let mut delayed = DelayedElsewhere::default();
+fn delayed(store: &dyn Store) -> Option<ForeignDelays> {
+    let mut delayed = ForeignDelays::default();
     for by in DueBy::ALL {
         let found = store.scan_keys(Space::Due, &due_range(by), 1).ok()?;
         delayed.first_due.extend(found.first().and_then(|key| Some((by, keys::due_time(key)?))));
@@ -129,6 +129,6 @@ pub(super) fn stored_topic(store: &dyn Store, topic: &TopicKey) -> Option<Option
     let range = KeyRange { to: Some(format!("{key}\0")), from: key };
     let Some(row) = store.scan(Space::Topics, &range, 1).ok()?.pop() else { return Some(None) };
     let streams = store.streams().ok()?.into_iter().filter(|bounds| bounds.stream.topic == *topic);
-    let reaches = streams.map(|at| Reach { stream: at.stream, start: at.start, next: at.next }).collect();
-    Some(Some(StoredTopic { row: row.value, reaches }))
+    let bounds = streams.map(|at| LogBounds { stream: at.stream, start: at.start, next: at.next }).collect();
+    Some(Some(StoredTopic { row: row.value, bounds }))
 }

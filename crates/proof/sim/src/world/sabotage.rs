@@ -100,8 +100,8 @@ impl Saboteur {
                 vec![Input::Congested { conn }]
             }
             (_, Input::Drained { conn }) if self.closed.contains(&conn) => Vec::new(),
-            (Sabotage::LoseTail, Input::Elsewhere { delayed, .. }) => {
-                vec![Input::Elsewhere { reaches: Vec::new(), delayed }]
+            (Sabotage::LoseTail, Input::ForeignCommits { delayed, .. }) => {
+                vec![Input::ForeignCommits { bounds: Vec::new(), delayed }]
             }
             (Sabotage::LoseTail, Input::Committed { token, outcome: Outcome::Done(mut done) }) => {
                 // An event that is stored already is offered to nobody.

@@ -135,7 +135,7 @@ impl FlushState {
     }
 
     /// Ends the flush under way: its contents are durable.
-    pub(super) fn end(&mut self, more: bool) {
+    pub(super) fn complete(&mut self, more: bool) {
         self.under_way = None;
         self.contents = FlushContents::default();
         self.small_batches &= more;

@@ -56,7 +56,7 @@ pub(crate) enum OpenState {
         until: Mono,
     },
     /// To become a dead letter; listed in the window's `to_dead_letter`.
-    Burying,
+    ToDeadLetter,
     /// The event is being read again.
     Refetching,
 }

@@ -97,7 +97,7 @@ impl Window {
         assert!(self.ready.iter().copied().eq(in_state(OpenState::Ready)), "events of {at:?} that are ready");
         let to_dead_letter: BTreeSet<u64> = self.to_dead_letter.iter().copied().collect();
         assert_eq!(to_dead_letter.len(), self.to_dead_letter.len(), "{at:?} gives an event up twice");
-        assert!(to_dead_letter.into_iter().eq(in_state(OpenState::Burying)), "dead letters of {at:?}");
+        assert!(to_dead_letter.into_iter().eq(in_state(OpenState::ToDeadLetter)), "dead letters of {at:?}");
         assert!(self.highest().is_none_or(|highest| highest < unsent), "{at:?} has sent what is to be sent");
         assert!(
             self.sent_through < unsent,
@@ -237,7 +237,7 @@ impl Window {
     /// Lists an event to become a dead letter.
     pub(super) fn to_dead_letters(&mut self, offset: u64) {
         if let Some(open) = self.open.get_mut(&offset) {
-            open.set_state(OpenState::Burying);
+            open.set_state(OpenState::ToDeadLetter);
             self.to_dead_letter.push_back(offset);
         }
     }

@@ -151,7 +151,7 @@ impl Window {
         }
         match open.state() {
             OpenState::Ready => drop(self.ready.insert(offset)),
-            OpenState::Burying => self.to_dead_letter.push_back(offset),
+            OpenState::ToDeadLetter => self.to_dead_letter.push_back(offset),
             _ => {}
         }
         self.open.insert(offset, open);

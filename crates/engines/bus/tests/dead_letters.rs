@@ -132,8 +132,8 @@ fn an_event_that_leaves_no_room_for_its_story_is_buried_without_its_payload() {
     let append = Append { stream: stream.clone(), event, dedupe_window_ms: 0 };
     let batch = Batch { ops: vec![Op::Append(append)], ..Batch::default() };
     assert!(matches!(harness.commit(batch), Outcome::Done(_)));
-    harness.input(Input::Elsewhere {
-        reaches: vec![Reach { stream, start: Offset(1), next: Offset(3) }],
+    harness.input(Input::ForeignCommits {
+        bounds: vec![LogBounds { stream, start: Offset(1), next: Offset(3) }],
         delayed: None,
     });
     harness.out();

@@ -27,8 +27,9 @@ fn row_of(name: &str, made: u64) -> Op {
 }
 
 fn report(harness: &mut Harness, name: &str, next: u64) {
-    let reach = Reach { stream: topic(name).stream(Partition(0)), start: Offset::FIRST, next: Offset(next) };
-    harness.input(Input::Elsewhere { reaches: vec![reach], delayed: None });
+    let bounds =
+        LogBounds { stream: topic(name).stream(Partition(0)), start: Offset::FIRST, next: Offset(next) };
+    harness.input(Input::ForeignCommits { bounds: vec![bounds], delayed: None });
 }
 
 /// Delays an event for a duration as another process would, and creates the topic if it is missing. Returns when it is
@@ -48,8 +49,8 @@ fn delayed(harness: &mut Harness, name: &str, made: u64, payload: &str, for_ms: 
 }
 
 fn report_due(harness: &mut Harness, at: Timestamp) {
-    let delayed = DelayedElsewhere { first_due: vec![(DueBy::Elapsed, at)], elapsed: None };
-    harness.input(Input::Elsewhere { reaches: Vec::new(), delayed: Some(delayed) });
+    let delayed = ForeignDelays { first_due: vec![(DueBy::Elapsed, at)], elapsed: None };
+    harness.input(Input::ForeignCommits { bounds: Vec::new(), delayed: Some(delayed) });
 }
 
 fn stored(harness: &Harness, name: &str) -> Vec<String> {
