@@ -180,7 +180,7 @@ impl Writer {
             match writer.take(&mut tokens, &mut batches) {
                 Next::Commit(_) if batches.is_empty() => {}
                 Next::Commit(bytes) => match writer.commit(&mut tokens, &mut batches, bytes) {
-                    Err(error) if error.wrote_nothing() => {
+                    Err(error) if error.may_be_retried() => {
                         writer.health.set_retrying(&error);
                         return Ok(Some(error));
                     }
@@ -366,11 +366,14 @@ impl Writer {
                 self.metrics.maintained_rows.fetch_add(done.rows as u64, Relaxed);
                 Ok(done.more)
             }
-            Err(StoreError::Unreadable(reason)) => {
-                tracing::warn!(reason, "housekeeping could not read the store, it will be tried again");
+            Err(StoreError::Unreadable(cause)) => {
+                tracing::warn!(
+                    reason = cause.text(),
+                    "housekeeping could not read the store, it will be tried again"
+                );
                 Ok(false)
             }
-            Err(error) if error.wrote_nothing() => {
+            Err(error) if error.may_be_retried() => {
                 // Warns once, not four times a second.
                 if !std::mem::replace(failing, true) {
                     tracing::warn!(target: "millrace::store", %error, "housekeeping is tried again");

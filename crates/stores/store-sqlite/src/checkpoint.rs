@@ -41,13 +41,13 @@ impl SqliteStore {
         }
         let checkpointed = self.checkpoint(writer);
         self.checkpointer.rest();
-        checkpointed.map_err(|fault| match fault.wrote_nothing() {
-            Some(error) => {
+        checkpointed.map_err(|fault| match fault.left_nothing() {
+            Ok(error) => {
                 // All of the log is still there. The next attempt comes when the log has grown as much again.
                 writer.wal_bytes /= 2;
                 error
             }
-            None => self.poison(writer, &fault),
+            Err(fault) => self.poison(writer, fault),
         })
     }
 

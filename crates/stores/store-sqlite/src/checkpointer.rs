@@ -144,10 +144,9 @@ fn serve(path: &Path, locks: &Locks, desk: &Desk) -> Attempt<()> {
         // No connection (no descriptor left, say) is no harm: the writer copies everything.
         conn = conn.or_else(|| connect(path).ok());
         if let Some(conn) = &conn {
-            match copy(conn, locks, desk) {
+            if let Err(fault) = copy(conn, locks, desk) {
                 // The log is unchanged. The writer takes over, meets the same error and reports it.
-                Err(fault) if fault.wrote_nothing().is_some() => {}
-                copied => copied?,
+                fault.left_nothing()?;
             }
         }
         desk.set(Stage::Copied);

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use millrace_store::StoreError;
+use millrace_store::{FailureCause, StoreError};
 use rusqlite::ErrorCode;
 
 use crate::codec::Malformed;
@@ -21,12 +21,13 @@ pub(crate) enum Fault {
 
 pub(crate) type Attempt<T> = Result<T, Fault>;
 
-/// Returns the message for a store that cannot be opened because another program has locked it.
-pub(crate) fn locked(path: &Path, error: &rusqlite::Error) -> String {
-    format!(
+/// Returns the cause of a store that cannot be opened because another program has locked it.
+pub(crate) fn locked(path: &Path, error: rusqlite::Error) -> FailureCause {
+    let text = format!(
         "{} is locked by another program ({error}): end it, or its transaction, and try again",
         path.display()
-    )
+    );
+    FailureCause::new(text, error)
 }
 
 impl Fault {
@@ -35,18 +36,37 @@ impl Fault {
     }
 
     pub(crate) fn unreadable(self) -> StoreError {
-        StoreError::Unreadable(self.to_string())
+        StoreError::Unreadable(self.into())
     }
 
     pub(crate) fn unusable(self, path: &Path) -> StoreError {
-        StoreError::Unusable(match &self {
-            Fault::Sqlite(error) if Fault::is_locked(error) => locked(path, error),
-            _ => format!("{}: {self}", path.display()),
+        StoreError::Unusable(match self {
+            Fault::Sqlite(error) if Fault::is_locked(&error) => locked(path, error),
+            fault => {
+                let text = format!("{}: {fault}", path.display());
+                fault.cause(text)
+            }
         })
     }
 
-    /// Returns the store error of a transaction that is known to have left nothing, if this fault proves that. The
-    /// transaction must have been rolled back.
+    /// Returns a cause with this text and the error of SQLite or of the system.
+    fn cause(self, text: String) -> FailureCause {
+        match self {
+            Fault::Sqlite(error) => FailureCause::new(text, error),
+            Fault::Io(error) => FailureCause::new(text, error),
+            Fault::Malformed(..) | Fault::DamagedRow(..) => text.into(),
+        }
+    }
+
+    /// Returns the error of a store that this fault has poisoned. The reason of an earlier failure goes first: then this
+    /// fault is not its source.
+    pub(crate) fn poisoned(self, reason: &str) -> StoreError {
+        let is_own = self.to_string() == reason;
+        StoreError::Poisoned(if is_own { self.into() } else { reason.into() })
+    }
+
+    /// Returns the store error of a transaction that is known to have left nothing, or the fault if it leaves that
+    /// open. The transaction must have been rolled back.
     ///
     /// - SQLITE_BUSY and SQLITE_LOCKED: a lock was not obtained. They come before the first write.
     /// - SQLITE_FULL: the file may not grow (`file_bytes_max`), or a write found no space (ENOSPC). In WAL mode a
@@ -59,17 +79,19 @@ impl Fault {
     /// Everything else leaves it open. A failed sync (SQLITE_IOERR_FSYNC) comes after the commit mark was written, and
     /// the system may have thrown the pages away; so may an index of the log that cannot grow (SQLITE_IOERR_SHMSIZE). A
     /// write error that is no ENOSPC (SQLITE_IOERR_WRITE) says that the disk is not to be trusted.
-    pub(crate) fn wrote_nothing(&self) -> Option<StoreError> {
-        let error = match self {
-            Fault::Sqlite(error) => error,
+    pub(crate) fn left_nothing(self) -> Result<StoreError, Fault> {
+        let (is_full, is_locked) = match &self {
+            Fault::Sqlite(error) => {
+                (error.sqlite_error_code() == Some(ErrorCode::DiskFull), Fault::is_locked(error))
+            }
             // The fault is of a lock file, so the turn was not obtained.
-            Fault::Io(_) => return Some(StoreError::Busy(self.to_string())),
-            Fault::Malformed(..) | Fault::DamagedRow(..) => return None,
+            Fault::Io(_) => (false, true),
+            Fault::Malformed(..) | Fault::DamagedRow(..) => (false, false),
         };
-        match error.sqlite_error_code()? {
-            ErrorCode::DiskFull => Some(StoreError::NoSpace(self.to_string())),
-            _ if Fault::is_locked(error) => Some(StoreError::Busy(self.to_string())),
-            _ => None,
+        match (is_full, is_locked) {
+            (true, _) => Ok(StoreError::NoSpace(self.into())),
+            (false, true) => Ok(StoreError::Busy(self.into())),
+            (false, false) => Err(self),
         }
     }
 
@@ -108,6 +130,13 @@ impl Display for Fault {
                 write!(f, "row {key:?} of table {table} fails its checksum: `millrace doctor` tells more")
             }
         }
+    }
+}
+
+impl From<Fault> for FailureCause {
+    fn from(fault: Fault) -> FailureCause {
+        let text = fault.to_string();
+        fault.cause(text)
     }
 }
 

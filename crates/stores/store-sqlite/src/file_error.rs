@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use millrace_store::StoreError;
+use millrace_store::{FailureCause, StoreError};
 
 use crate::file_claim::Unclaimed;
 
@@ -110,8 +110,14 @@ impl FileError {
 impl From<FileError> for StoreError {
     fn from(error: FileError) -> StoreError {
         match error {
-            FileError::OtherName { .. } | FileError::Served { .. } => StoreError::InUse(error.to_string()),
-            error => StoreError::Unusable(error.to_string()),
+            FileError::OtherName { .. } | FileError::Served { .. } => {
+                StoreError::InUse(FailureCause::of(error))
+            }
+            FileError::Io { ref path, source } => {
+                let text = format!("{}: {source}", path.display());
+                StoreError::Unusable(FailureCause::new(text, source))
+            }
+            error => StoreError::Unusable(FailureCause::of(error)),
         }
     }
 }

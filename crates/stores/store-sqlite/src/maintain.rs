@@ -41,7 +41,7 @@ impl SqliteStore {
         let mut writer = self.writer();
         let rows_max = rows_max.max(1);
         if let Some(reason) = self.locks.poisoned() {
-            return Err(StoreError::Poisoned(reason.to_owned()));
+            return Err(StoreError::Poisoned(reason.into()));
         }
         let worked = self.work_slice(&mut writer, rows_max);
         if let Ok(rows) = &worked {
@@ -50,7 +50,7 @@ impl SqliteStore {
         }
         // Also when there was no room for the work: a log that can start over needs no room.
         let tended = match &worked {
-            Err(error) if !error.wrote_nothing() => Ok(()),
+            Err(error) if !error.may_be_retried() => Ok(()),
             _ => self.tend_wal(&mut writer),
         };
         let rows = worked?;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_store::StoreError;
+use millrace_store::{FailureCause, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -46,7 +46,9 @@ pub(crate) enum Opener {
 pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Result<SqliteStore, StoreError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN.0 {
         let (found, needed) = (rusqlite::version(), SQLITE_VERSION_MIN.1);
-        return Err(StoreError::Unusable(format!("SQLite {found} is linked, {needed} or newer is needed")));
+        return Err(StoreError::Unusable(
+            format!("SQLite {found} is linked, {needed} or newer is needed").into(),
+        ));
     }
     let parent = folder::parent_of(path);
     folder::create(parent).map_err(|error| Fault::from(error).unusable(path))?;
@@ -80,7 +82,7 @@ fn enter(path: &Path, options: &SqliteOptions, opener: &Opener) -> Result<(Locks
             return Err(not_alone(path, found));
         }
         if let Some(reason) = entry.locks.poisoned() {
-            return Err(StoreError::Poisoned(reason.to_owned()));
+            return Err(StoreError::Poisoned(reason.into()));
         }
         schema::migrate(&mut conn, MIGRATIONS).map_err(refused)?;
     }
@@ -189,7 +191,7 @@ fn load_all(conn: &Connection, options: &SqliteOptions) -> Attempt<(Index, Dedup
 /// its own version.
 fn not_alone(path: &Path, found: usize) -> StoreError {
     let path = path.display();
-    StoreError::Unusable(match found {
+    let text = match found {
         0 => format!(
             "{path} was removed or emptied while another process has it open: stop every process that has it open first"
         ),
@@ -198,33 +200,37 @@ fn not_alone(path: &Path, found: usize) -> StoreError {
              open: stop every process that has it open, then the next one to open it brings it forward",
             MIGRATIONS.len()
         ),
-    })
+    };
+    StoreError::Unusable(text.into())
 }
 
 /// A raised flag proves that there was a store with this name. A supervisor that restarts the server must not begin
 /// with an empty store in its place.
 fn went_missing(path: &Path, reason: &str) -> StoreError {
     let folder = locks::folder(path);
-    StoreError::Unusable(format!(
+    let text = format!(
         "{} is missing or empty, and the last process that had it open stopped writing: {reason}. Put the file back; or \
          remove {} to begin with a new store",
         path.display(),
         folder.display()
-    ))
+    );
+    StoreError::Unusable(text.into())
 }
 
 fn explain(path: &Path, refused: Refused) -> StoreError {
     let shown = path.display();
     StoreError::Unusable(match refused {
-        Refused::Foreign => format!("{shown} is not a Millrace store; choose another path"),
+        Refused::Foreign => format!("{shown} is not a Millrace store; choose another path").into(),
         Refused::Newer { found } => format!(
             "{shown} has schema version {found}, this build knows up to {}; use the Millrace that wrote it or a newer one",
             MIGRATIONS.len()
+        )
+        .into(),
+        Refused::Failed(error) if Fault::is_locked(&error) => locked(path, error),
+        Refused::Failed(error) if Fault::is_damage(&error) => FailureCause::new(
+            format!("{shown} is not a Millrace store, or damaged at its head ({error})"),
+            error,
         ),
-        Refused::Failed(error) if Fault::is_locked(&error) => locked(path, &error),
-        Refused::Failed(error) if Fault::is_damage(&error) => {
-            format!("{shown} is not a Millrace store, or damaged at its head ({error})")
-        }
-        Refused::Failed(error) => format!("{shown}: {error}"),
+        Refused::Failed(error) => FailureCause::new(format!("{shown}: {error}"), error),
     })
 }

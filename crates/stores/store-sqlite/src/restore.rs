@@ -64,7 +64,8 @@ impl Restore {
         let serve = ServeLock::acquire(&database).map_err(|error| match error {
             // The advice for a server behind the semicolon does not apply here.
             StoreError::InUse(who) => {
-                let who = who.rsplit_once("; ").map_or(who.as_str(), |(who, _)| who);
+                let who = who.text();
+                let who = who.rsplit_once("; ").map_or(who, |(who, _)| who);
                 BackupError::InUse(format!("{who}: stop it first"))
             }
             error => BackupError::InUse(error.to_string()),

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use millrace_model::Durability;
-use millrace_store::StoreError;
+use millrace_store::{FailureCause, StoreError};
 
 use crate::backup::{BackupError, Copied, Partial};
 use crate::locks;
@@ -35,7 +35,7 @@ impl SqliteStore {
         }
         // From here on no commit is confirmed, so the data saved below is complete.
         self.suspended.store(true, Relaxed);
-        let _turn = self.locks.turn().map_err(|error| StoreError::Busy(error.to_string()))?;
+        let _turn = self.locks.turn().map_err(|error| StoreError::Busy(FailureCause::of(error)))?;
         let told = self.save(&mut writer)?;
         self.locks.raise(&told);
         writer.leave_the_wal();
@@ -79,12 +79,13 @@ impl SqliteStore {
         let target = self.free_name();
         let saved = self.copy_to(writer, &target);
         let Copied { events, .. } = saved.map_err(|error| {
-            StoreError::NoSpace(format!(
+            let text = format!(
                 "the store has no name any more, and what it holds cannot be saved to {}: {error}. See to that; do not end \
                  process {} before, or everything is gone",
                 target.display(),
                 std::process::id()
-            ))
+            );
+            StoreError::NoSpace(FailureCause::new(text, error))
         })?;
         let (path, target) = (self.path().display(), target.display());
         Ok(format!(

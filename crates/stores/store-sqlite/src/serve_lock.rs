@@ -26,8 +26,7 @@ impl ServeLock {
     /// Locks the file that `database` means now, through links; [`SqliteStore::open_served`] opens that file.
     pub fn acquire(database: &Path) -> Result<ServeLock, StoreError> {
         let database = real_path::of_store(database)?;
-        let unusable =
-            |error: std::io::Error| StoreError::Unusable(format!("{}: {error}", database.display()));
+        let unusable = |error| -> StoreError { FileError::io(&database)(error).into() };
         // The store's own folder must survive a power failure; the lock folder need not.
         folder::create(folder::parent_of(&database)).map_err(unusable)?;
         let folder = private::lock_folder(&database)?;
@@ -41,9 +40,9 @@ impl ServeLock {
                 let holder =
                     if read.is_ok() && !holder.trim().is_empty() { holder.trim() } else { "unknown" };
                 let path = database.display();
-                return Err(StoreError::InUse(format!(
-                    "{path} is already served by process {holder}; stop it, or serve another store"
-                )));
+                let text =
+                    format!("{path} is already served by process {holder}; stop it, or serve another store");
+                return Err(StoreError::InUse(text.into()));
             }
         }
         let written = file.set_len(0).and_then(|()| file.rewind());

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
 use millrace_model::Durability;
-use millrace_store::StoreError;
+use millrace_store::{FailureCause, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 
@@ -141,7 +141,7 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         match self.transact_unless_damaged(writer, level, work)? {
             Ok(done) => Ok(done),
-            Err(damaged) => Err(self.poison(writer, &damaged)),
+            Err(damaged) => Err(self.poison(writer, damaged)),
         }
     }
 
@@ -154,20 +154,20 @@ impl SqliteStore {
     ) -> Result<Attempt<T>, StoreError> {
         let _working = self.progress.begin(Step::Turn);
         // Without the turn the transaction has not begun.
-        let _turn = self.locks.turn().map_err(|error| StoreError::Busy(error.to_string()))?;
+        let _turn = self.locks.turn().map_err(|error| StoreError::Busy(FailureCause::of(error)))?;
         // Checked only now: the previous writer may have failed while this one waited.
         if let Some(reason) = self.locks.poisoned() {
-            return Err(StoreError::Poisoned(reason.to_owned()));
+            return Err(StoreError::Poisoned(reason.into()));
         }
         if self.suspended.load(Relaxed) {
-            return Err(StoreError::Busy("its files have lost their names".to_owned()));
+            return Err(StoreError::Busy("its files have lost their names".into()));
         }
         // A failure is handled before the turn is given back: nobody writes between the failure and the flag.
         match self.in_turn(writer, level, work) {
             Ok(done) => Ok(Ok(done)),
             Err(Stopped::Damaged(fault)) => Ok(Err(fault)),
             Err(Stopped::Outdated(found)) => Err(outdated(found)),
-            Err(Stopped::Now(fault)) => Err(self.failed(writer, &fault)),
+            Err(Stopped::Now(fault)) => Err(self.failed(writer, fault)),
         }
     }
 
@@ -209,13 +209,16 @@ impl SqliteStore {
     }
 
     /// Returns what a failed transaction means for the store. Must be called inside the turn.
-    fn failed(&self, writer: &mut Writer, fault: &Fault) -> StoreError {
-        let Some(error) = fault.wrote_nothing() else { return self.poison(writer, fault) };
+    fn failed(&self, writer: &mut Writer, fault: Fault) -> StoreError {
+        let error = match fault.left_nothing() {
+            Ok(error) => error,
+            Err(fault) => return self.poison(writer, fault),
+        };
         // SQLite has rolled back on its own after some of these errors.
         if !writer.conn.is_autocommit()
             && let Err(fault) = writer.run("ROLLBACK")
         {
-            return self.poison(writer, &fault);
+            return self.poison(writer, fault);
         }
         writer.rolled_back();
         if matches!(error, StoreError::NoSpace(_)) {
@@ -236,13 +239,13 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(crate) fn poison(&self, writer: &mut Writer, fault: &Fault) -> StoreError {
+    pub(crate) fn poison(&self, writer: &mut Writer, fault: Fault) -> StoreError {
         let reason = self.locks.raise(&fault.to_string()).to_owned();
         writer.leave_the_wal();
         if !writer.conn.is_autocommit() {
             // SQLite may have rolled back on its own; what matters is that nothing more is written.
             let _ = writer.run("ROLLBACK");
         }
-        StoreError::Poisoned(reason)
+        fault.poisoned(&reason)
     }
 }

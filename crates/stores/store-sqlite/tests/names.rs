@@ -73,7 +73,7 @@ fn a_store_is_made_where_a_link_leads_and_shared_under_all_its_names() {
         assert!(ServeLock::is_held(name));
         let refused = ServeLock::acquire(name).unwrap_err();
         let who = format!("already served by process {}", std::process::id());
-        assert!(matches!(&refused, StoreError::InUse(what) if what.contains(&who)), "{refused}");
+        assert!(matches!(&refused, StoreError::InUse(what) if what.text().contains(&who)), "{refused}");
         let refused = Restore::prepare(&copy_of(&real), name, Existing::Replace).unwrap_err();
         assert!(matches!(refused, BackupError::InUse(_)), "{refused}");
     }

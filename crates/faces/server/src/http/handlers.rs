@@ -10,7 +10,7 @@ use axum::response::Response;
 use millrace_bus::By;
 use millrace_model::{DeadLetterRow, Namespace, Timestamp, TopicKey, TopicName};
 use millrace_session::admin::{Admin, AdminError, HandlerView, LetterQuery};
-use millrace_store::{ReadLimit, Store, StoreError};
+use millrace_store::{FailureCause, ReadLimit, Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{HandlerLetter, HandlerLetters, HandlerLettersPage};
 
@@ -219,6 +219,6 @@ impl<'a> Readers<'a> {
 fn unreadable(error: AdminError) -> StoreError {
     match error {
         AdminError::Store(error) => error,
-        other => StoreError::Unreadable(other.to_string()),
+        other => StoreError::Unreadable(FailureCause::of(other)),
     }
 }

@@ -141,7 +141,7 @@ impl Drop for Committer {
 }
 
 fn ended() -> StoreError {
-    StoreError::Poisoned("the thread that writes has ended".to_owned())
+    StoreError::Poisoned("the thread that writes has ended".into())
 }
 
 impl Reply {
@@ -204,12 +204,12 @@ impl Writer {
             }
             company = batches.len() > 1;
             if let Some(reason) = &low {
-                let error = StoreError::NoSpace(reason.clone());
+                let error = StoreError::NoSpace(reason.as_str().into());
                 refuse(&mut batches, &mut replies, &error, adds);
             }
             if !batches.is_empty() {
                 match self.commit(&mut batches, &mut replies) {
-                    Err(error) if error.wrote_nothing() => {
+                    Err(error) if error.may_be_retried() => {
                         self.keep(&mut batches, &mut replies, error, &mut pause)?;
                     }
                     committed => {
@@ -341,11 +341,14 @@ impl Writer {
         }
         match self.opened.store.maintain(MAINTAIN_ROWS_MAX) {
             Ok(done) => Ok(done.more),
-            Err(StoreError::Unreadable(reason)) => {
-                tracing::warn!(reason, "housekeeping could not read the store, it will be tried again");
+            Err(StoreError::Unreadable(cause)) => {
+                tracing::warn!(
+                    reason = cause.text(),
+                    "housekeeping could not read the store, it will be tried again"
+                );
                 Ok(false)
             }
-            Err(error) if error.wrote_nothing() => {
+            Err(error) if error.may_be_retried() => {
                 tracing::warn!(%error, "housekeeping left nothing, it will be tried again");
                 Ok(false)
             }
