@@ -6,7 +6,7 @@ use std::path::Path;
 use millrace_store::{FailureCause, StoreError};
 use rusqlite::ErrorCode;
 
-use crate::codec::Malformed;
+use crate::rows::codec::Malformed;
 
 /// A failure while a transaction is written or an index is read. The caller decides what it means for the store.
 #[derive(Debug)]

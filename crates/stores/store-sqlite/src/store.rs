@@ -14,23 +14,23 @@ use millrace_store::{
 };
 use rusqlite::Connection;
 
-use crate::checkpoint::CHECKPOINT_OVERDUE_TIMES;
-use crate::checkpointer::Checkpointer;
-use crate::disk_use;
 use crate::error::{Attempt, Fault};
-use crate::index::{Index, StreamState};
-use crate::load;
-use crate::locks::Locks;
-use crate::names::Names;
-use crate::open::{self, Opener};
+use crate::files::names::Names;
+use crate::files::real_path;
+use crate::locks::lock_folder::Locks;
+use crate::locks::serve_lock::ServeLock;
+use crate::opening::load;
+use crate::opening::open::{self, Opener};
 use crate::options::SqliteOptions;
-use crate::pool::Pool;
-use crate::progress::{self, Progress, Step};
-use crate::quarantine::{Quarantine, Quarantined};
-use crate::real_path;
-use crate::serve_lock::ServeLock;
-use crate::tables;
-use crate::write::Writer;
+use crate::reading::index::{Index, StreamState};
+use crate::reading::pool::Pool;
+use crate::rows::tables;
+use crate::upkeep::checkpoint::CHECKPOINT_OVERDUE_TIMES;
+use crate::upkeep::checkpointer::Checkpointer;
+use crate::upkeep::disk_use;
+use crate::writing::progress::{self, Progress, Step};
+use crate::writing::quarantine::{Quarantine, Quarantined};
+use crate::writing::transaction::Writer;
 
 /// A handle on a store. Several handles, in one or many processes, may have the same file open and write to it.
 ///

@@ -7,9 +7,9 @@ use rusqlite::Connection;
 
 use super::RESTORE;
 use super::streams::Rows;
-use crate::codec;
 use crate::error::Attempt;
-use crate::index::Run;
+use crate::reading::index::Run;
+use crate::rows::codec;
 
 /// The unfolded events, as `commits` lists them.
 #[derive(Debug, Default)]

@@ -10,9 +10,9 @@ use super::RESTORE;
 use super::commits::Logged;
 use super::streams::Rows;
 use crate::error::{Attempt, Fault};
-use crate::index::{Piece, Run, StreamRow};
-use crate::loc::Loc;
-use crate::row;
+use crate::reading::index::{Piece, Run, StreamRow};
+use crate::rows::loc::Loc;
+use crate::rows::row;
 
 /// Rows read by one statement; also how many rows are then read one by one when a page is damaged.
 const ROWS_PER_SELECT: u64 = 1024;

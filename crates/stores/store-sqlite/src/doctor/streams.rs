@@ -6,11 +6,11 @@ use millrace_model::Findings;
 use rusqlite::Connection;
 
 use super::RESTORE;
-use crate::codec;
+use crate::dedupe::tombstones;
 use crate::error::{Attempt, Fault};
-use crate::index::StreamRow;
-use crate::load;
-use crate::tombstones;
+use crate::opening::load;
+use crate::reading::index::StreamRow;
+use crate::rows::codec;
 
 /// The readable rows of `streams`, by id.
 pub(super) type Rows = BTreeMap<i64, StreamRow>;

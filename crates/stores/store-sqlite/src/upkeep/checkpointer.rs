@@ -1,0 +1,200 @@
+//! The thread that copies the WAL into the database while the writer goes on committing.
+//!
+//! The thread has a connection of its own and needs no writer's turn: SQLite lets a passive checkpoint run beside a
+//! writer. The thread cannot start the WAL over, because the writer always appends something meanwhile; the writer
+//! copies that rest itself (`checkpoint.rs`). A store that never writes much never starts the thread.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use crate::error::Attempt;
+use crate::locks::lock_folder::Locks;
+
+/// After a pass that copied no more than this, the writer can copy the rest: a further pass would hardly make it
+/// smaller.
+const REST_FRAMES: i64 = 64;
+/// Limits the passes against a writer that is as fast as the copying: the writer must wait for the rest at some point.
+const PASSES_MAX: usize = 3;
+
+#[derive(Debug)]
+pub(crate) struct Checkpointer {
+    path: PathBuf,
+    locks: Arc<Locks>,
+    desk: Arc<Desk>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// The state that the writer and the thread share.
+#[derive(Debug)]
+struct Desk {
+    stage: Mutex<Stage>,
+    changed: Condvar,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Stage {
+    /// The writer has asked for nothing since it took over last.
+    Idle,
+    /// The thread has been asked to copy, or is copying.
+    Asked,
+    /// The thread has finished. The rest is small, and the writer copies it.
+    Copied,
+    Ended,
+}
+
+/// The result of a checkpoint, as SQLite reports it.
+pub(crate) struct Pass {
+    /// Another connection is checkpointing.
+    pub(crate) busy: bool,
+    /// Frames in the WAL, and below how many of them are in the database by now.
+    pub(crate) frames: i64,
+    pub(crate) copied: i64,
+}
+
+/// Does one checkpoint. Does not wait for readers or writers: frames that one of them still needs stay for the next
+/// time.
+pub(crate) fn pass(conn: &Connection) -> Attempt<Pass> {
+    let mut checkpoint = conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
+    let pass = checkpoint
+        .query_row([], |row| Ok(Pass { busy: row.get(0)?, frames: row.get(1)?, copied: row.get(2)? }))?;
+    Ok(pass)
+}
+
+impl Desk {
+    fn lock(&self) -> MutexGuard<'_, Stage> {
+        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the stage is none of `passing`, and returns it.
+    fn wait(&self, passing: &[Stage]) -> Stage {
+        let stage = self.changed.wait_while(self.lock(), |stage| passing.contains(stage));
+        *stage.unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the stage, unless it is already [`Stage::Ended`].
+    fn set(&self, next: Stage) {
+        let mut stage = self.lock();
+        if *stage != Stage::Ended {
+            *stage = next;
+        }
+        drop(stage);
+        self.changed.notify_all();
+    }
+}
+
+impl Checkpointer {
+    pub(crate) fn new(path: &Path, locks: Arc<Locks>) -> Checkpointer {
+        let desk = Desk { stage: Mutex::new(Stage::Idle), changed: Condvar::new() };
+        Checkpointer { path: path.to_owned(), locks, desk: Arc::new(desk), thread: Mutex::new(None) }
+    }
+
+    pub(crate) fn stage(&self) -> Stage {
+        *self.desk.lock()
+    }
+
+    /// Waits until the thread has finished what it was asked to copy.
+    pub(crate) fn finished(&self) -> Stage {
+        self.desk.wait(&[Stage::Asked])
+    }
+
+    /// Asks the thread to copy the content of the WAL. Returns false if no thread can be started: the writer must copy.
+    pub(crate) fn ask(&self) -> bool {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let (path, locks, desk) = (self.path.clone(), self.locks.clone(), self.desk.clone());
+            let run = move || run(&path, &locks, &desk);
+            *thread = thread::Builder::new().name("millrace-wal".to_owned()).spawn(run).ok();
+        }
+        if thread.is_some() {
+            self.desk.set(Stage::Asked);
+        }
+        thread.is_some()
+    }
+
+    /// Marks that the writer has taken over.
+    pub(crate) fn rest(&self) {
+        self.desk.set(Stage::Idle);
+    }
+
+    /// Ends the thread, waiting for a copy that is under way. Afterwards only the writer's connection can checkpoint.
+    pub(crate) fn end(&self) {
+        *self.desk.lock() = Stage::Ended;
+        self.desk.changed.notify_all();
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A thread that panicked has raised the poison flag (see `Failure`).
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(path: &Path, locks: &Locks, desk: &Desk) {
+    // However the thread ends, nobody waits for it any longer, and a failed checkpoint stops all writing to the store.
+    let mut failure = Failure { locks, desk, reason: Some("the checkpointer ended unexpectedly".to_owned()) };
+    failure.reason = serve(path, locks, desk).err().map(|fault| fault.to_string());
+}
+
+fn serve(path: &Path, locks: &Locks, desk: &Desk) -> Attempt<()> {
+    let mut conn = None;
+    while desk.wait(&[Stage::Idle, Stage::Copied]) == Stage::Asked {
+        // No connection (no descriptor left, say) is no harm: the writer copies everything.
+        conn = conn.or_else(|| connect(path).ok());
+        if let Some(conn) = &conn {
+            if let Err(fault) = copy(conn, locks, desk) {
+                // The log is unchanged. The writer takes over, meets the same error and reports it.
+                fault.left_nothing()?;
+            }
+        }
+        desk.set(Stage::Copied);
+    }
+    Ok(())
+}
+
+fn connect(path: &Path) -> Attempt<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let conn = Connection::open_with_flags(path, flags)?;
+    conn.pragma_update(None, "wal_autocheckpoint", 0)?;
+    conn.pragma_update(None, "mmap_size", 0)?;
+    // SQLite then syncs the WAL before copying it, and the database before the WAL may be overwritten.
+    conn.pragma_update(None, "synchronous", "FULL")?;
+    conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(conn)
+}
+
+fn copy(conn: &Connection, locks: &Locks, desk: &Desk) -> Attempt<()> {
+    let mut before = 0;
+    for _ in 0..PASSES_MAX {
+        // SQLite never copies frames of a failed commit; this check is for syncs that failed in another handle or
+        // process.
+        if locks.poisoned().is_some() || *desk.lock() == Stage::Ended {
+            return Ok(());
+        }
+        let pass = pass(conn)?;
+        if pass.busy || pass.copied - before <= REST_FRAMES {
+            return Ok(());
+        }
+        before = pass.copied;
+    }
+    Ok(())
+}
+
+/// On drop, poisons the store if there is a reason to, and sets [`Stage::Ended`].
+struct Failure<'a> {
+    locks: &'a Locks,
+    desk: &'a Desk,
+    reason: Option<String>,
+}
+
+impl Drop for Failure<'_> {
+    fn drop(&mut self) {
+        if let Some(reason) = self.reason.take() {
+            self.locks.raise(&format!("checkpoint: {reason}"));
+        }
+        *self.desk.lock() = Stage::Ended;
+        self.desk.changed.notify_all();
+    }
+}
