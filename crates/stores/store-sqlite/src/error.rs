@@ -10,7 +10,7 @@ use crate::rows::codec::Malformed;
 
 /// A failure while a transaction is written or an index is read. The caller decides what it means for the store.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum SqliteFault {
     Sqlite(rusqlite::Error),
     Io(std::io::Error),
     /// A row of the store's own bookkeeping (table and key) fails its checksum.
@@ -19,7 +19,7 @@ pub(crate) enum Fault {
     DamagedRow(&'static str, String),
 }
 
-pub(crate) type Attempt<T> = Result<T, Fault>;
+pub(crate) type Attempt<T> = Result<T, SqliteFault>;
 
 /// Returns the cause of a store that cannot be opened because another program has locked it.
 pub(crate) fn locked(path: &Path, error: rusqlite::Error) -> FailureCause {
@@ -30,9 +30,9 @@ pub(crate) fn locked(path: &Path, error: rusqlite::Error) -> FailureCause {
     FailureCause::new(text, error)
 }
 
-impl Fault {
-    pub(crate) fn malformed(table: &'static str, key: u64) -> impl FnOnce(Malformed) -> Fault {
-        move |Malformed| Fault::Malformed(table, key)
+impl SqliteFault {
+    pub(crate) fn malformed(table: &'static str, key: u64) -> impl FnOnce(Malformed) -> SqliteFault {
+        move |Malformed| SqliteFault::Malformed(table, key)
     }
 
     pub(crate) fn unreadable(self) -> StoreError {
@@ -41,7 +41,7 @@ impl Fault {
 
     pub(crate) fn unusable(self, path: &Path) -> StoreError {
         StoreError::Unusable(match self {
-            Fault::Sqlite(error) if Fault::is_locked(&error) => locked(path, error),
+            SqliteFault::Sqlite(error) if SqliteFault::is_locked(&error) => locked(path, error),
             fault => {
                 let text = format!("{}: {fault}", path.display());
                 fault.cause(text)
@@ -52,9 +52,9 @@ impl Fault {
     /// Returns a cause with this text and the error of SQLite or of the system.
     fn cause(self, text: String) -> FailureCause {
         match self {
-            Fault::Sqlite(error) => FailureCause::new(text, error),
-            Fault::Io(error) => FailureCause::new(text, error),
-            Fault::Malformed(..) | Fault::DamagedRow(..) => text.into(),
+            SqliteFault::Sqlite(error) => FailureCause::new(text, error),
+            SqliteFault::Io(error) => FailureCause::new(text, error),
+            SqliteFault::Malformed(..) | SqliteFault::DamagedRow(..) => text.into(),
         }
     }
 
@@ -79,14 +79,14 @@ impl Fault {
     /// Everything else leaves it open. A failed sync (SQLITE_IOERR_FSYNC) comes after the commit mark was written, and
     /// the system may have thrown the pages away; so may an index of the log that cannot grow (SQLITE_IOERR_SHMSIZE). A
     /// write error that is no ENOSPC (SQLITE_IOERR_WRITE) says that the disk is not to be trusted.
-    pub(crate) fn left_nothing(self) -> Result<StoreError, Fault> {
+    pub(crate) fn left_nothing(self) -> Result<StoreError, SqliteFault> {
         let (is_full, is_locked) = match &self {
-            Fault::Sqlite(error) => {
-                (error.sqlite_error_code() == Some(ErrorCode::DiskFull), Fault::is_locked(error))
+            SqliteFault::Sqlite(error) => {
+                (error.sqlite_error_code() == Some(ErrorCode::DiskFull), SqliteFault::is_locked(error))
             }
             // The fault is of a lock file, so the turn was not obtained.
-            Fault::Io(_) => (false, true),
-            Fault::Malformed(..) | Fault::DamagedRow(..) => (false, false),
+            SqliteFault::Io(_) => (false, true),
+            SqliteFault::Malformed(..) | SqliteFault::DamagedRow(..) => (false, false),
         };
         match (is_full, is_locked) {
             (true, _) => Ok(StoreError::NoSpace(self.into())),
@@ -120,34 +120,34 @@ impl Fault {
     }
 }
 
-impl Display for Fault {
+impl Display for SqliteFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fault::Sqlite(error) => error.fmt(f),
-            Fault::Io(error) => error.fmt(f),
-            Fault::Malformed(table, key) => write!(f, "row {key} of table {table} is damaged"),
-            Fault::DamagedRow(table, key) => {
+            SqliteFault::Sqlite(error) => error.fmt(f),
+            SqliteFault::Io(error) => error.fmt(f),
+            SqliteFault::Malformed(table, key) => write!(f, "row {key} of table {table} is damaged"),
+            SqliteFault::DamagedRow(table, key) => {
                 write!(f, "row {key:?} of table {table} fails its checksum: `millrace doctor` tells more")
             }
         }
     }
 }
 
-impl From<Fault> for FailureCause {
-    fn from(fault: Fault) -> FailureCause {
+impl From<SqliteFault> for FailureCause {
+    fn from(fault: SqliteFault) -> FailureCause {
         let text = fault.to_string();
         fault.cause(text)
     }
 }
 
-impl From<rusqlite::Error> for Fault {
-    fn from(error: rusqlite::Error) -> Fault {
-        Fault::Sqlite(error)
+impl From<rusqlite::Error> for SqliteFault {
+    fn from(error: rusqlite::Error) -> SqliteFault {
+        SqliteFault::Sqlite(error)
     }
 }
 
-impl From<std::io::Error> for Fault {
-    fn from(error: std::io::Error) -> Fault {
-        Fault::Io(error)
+impl From<std::io::Error> for SqliteFault {
+    fn from(error: std::io::Error) -> SqliteFault {
+        SqliteFault::Io(error)
     }
 }

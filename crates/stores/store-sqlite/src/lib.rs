@@ -39,7 +39,7 @@ pub use files::file_error::FileError;
 pub use locks::serve_lock::ServeLock;
 pub use offline::backup::{BackupError, Copied, Existing, backup};
 pub use offline::restore::Restore;
-pub use opening::read_only::{LookError, find_store, schema_version};
+pub use opening::read_only::{ReadOnlyError, find_store, schema_version};
 pub use options::SqliteOptions;
 pub use rows::schema::SCHEMA_VERSION;
 pub use store::SqliteStore;

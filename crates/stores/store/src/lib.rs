@@ -25,5 +25,5 @@ pub use failure_cause::FailureCause;
 pub use memory::MemoryStore;
 pub use newest::newest_commit;
 pub use pace::Pace;
-pub use port::{Changes, CommitNumber, DiskUse, Maintained, Retention, Run, Store, StreamBounds};
+pub use port::{Changes, CommitNumber, DiskUse, Maintained, Retention, Store, StreamBounds, StreamRun};
 pub use rows::each_row;

@@ -153,7 +153,7 @@ pub struct StreamBounds {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub last: CommitNumber,
-    pub runs: Vec<Run>,
+    pub runs: Vec<StreamRun>,
     /// Streams whose start may have moved, each with bounds that it has had since. Streams that only housekeeping
     /// touched may be included.
     pub trimmed: Vec<StreamBounds>,
@@ -164,7 +164,7 @@ pub struct Changes {
 
 /// Consecutive offsets of one stream appended by one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct StreamRun {
     pub stream: Stream,
     pub first: Offset,
     pub count: u64,

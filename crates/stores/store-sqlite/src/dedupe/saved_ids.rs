@@ -11,7 +11,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use crate::dedupe::hash::HashKey;
 use crate::dedupe::recent_ids::Dedupe;
 use crate::dedupe::tombstones;
-use crate::error::{Attempt, Fault};
+use crate::error::{Attempt, SqliteFault};
 use crate::options::SqliteOptions;
 use crate::reading::index::Index;
 use crate::rows::loc::Loc;
@@ -35,7 +35,7 @@ pub(crate) fn hash_key(conn: &Connection) -> Attempt<HashKey> {
 /// Returns the stored hash key. A damaged or missing key is an error: no saved hash would match, and every id would be
 /// stored again.
 pub(crate) fn stored_key(conn: &Connection) -> Attempt<Option<HashKey>> {
-    let damaged = || Fault::DamagedRow("meta", "hash_key".to_owned());
+    let damaged = || SqliteFault::DamagedRow("meta", "hash_key".to_owned());
     let mut select = conn.prepare("SELECT value FROM meta WHERE key = 'hash_key'")?;
     let stored: Option<Vec<u8>> = select.query_row([], |row| row.get(0)).optional()?;
     match stored {

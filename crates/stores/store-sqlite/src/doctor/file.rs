@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use super::RESTORE;
 use crate::dedupe::saved_ids;
-use crate::error::{Attempt, Fault};
+use crate::error::{Attempt, SqliteFault};
 use crate::files::private;
 use crate::locks::lock_folder;
 use crate::offline::restore::{REPLACED, RESTORING};
@@ -83,7 +83,7 @@ pub(super) fn version(conn: &Connection, findings: &mut Findings) -> Option<usiz
             format!("has schema version {found}, this build knows up to {newest}"),
             "use the Millrace that wrote it or a newer one",
         ),
-        Err(Refused::Failed(error)) if Fault::needs_rollback(&error) => (
+        Err(Refused::Failed(error)) if SqliteFault::needs_rollback(&error) => (
             "cannot be read before a change of the file that was cut short is undone".to_owned(),
             "start a server on it once, which undoes it, then look again",
         ),
@@ -108,7 +108,7 @@ pub(super) fn integrity(conn: &Connection, findings: &mut Findings) -> Attempt<(
 /// Checks the key of the hashes of remembered ids.
 pub(super) fn hash_key(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
     match saved_ids::stored_key(conn) {
-        Err(Fault::DamagedRow(table, row)) => {
+        Err(SqliteFault::DamagedRow(table, row)) => {
             let what = "its checksum does not match, or it is gone: remembered ids cannot be told";
             findings.problem(format!("table {table}, row {row:?}"), what, RESTORE);
             Ok(())

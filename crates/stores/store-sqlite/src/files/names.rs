@@ -13,7 +13,7 @@ use crate::locks::lock_folder::{self, Locks};
 
 /// The files under these names when the store was opened.
 #[derive(Debug)]
-pub(crate) struct Names {
+pub(crate) struct FileNames {
     database: Option<FileId>,
     /// The log and the index of the log.
     logs: Vec<(PathBuf, FileId)>,
@@ -33,9 +33,9 @@ pub(crate) enum Lost {
     Lock(PathBuf),
 }
 
-impl Names {
+impl FileNames {
     /// Notes the names. Must be called after SQLite has opened the log.
-    pub(crate) fn note(database: &Path, locks: &Locks) -> Names {
+    pub(crate) fn note(database: &Path, locks: &Locks) -> FileNames {
         let logs = ["-wal", "-shm"].map(|more| lock_folder::beside(database, more));
         let noted = |path: PathBuf| fs::metadata(&path).ok().map(|found| (path, FileId::of(&found)));
         let lock_files = locks.files();
@@ -45,7 +45,7 @@ impl Names {
         });
         // A server takes its own lock before it opens the store.
         let serve = noted(lock_folder::folder(database).join("serve"));
-        Names {
+        FileNames {
             database: locks.claim.as_ref().map(|claim| claim.id()),
             logs: logs.into_iter().filter_map(noted).collect(),
             locks: lock_files.chain(serve).collect(),

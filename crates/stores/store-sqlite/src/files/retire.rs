@@ -97,7 +97,7 @@ impl SqliteStore {
     fn copy_to(&self, writer: &Writer, target: &Path) -> Result<Copied, BackupError> {
         let partial = Partial::claim(&lock_folder::beside(target, ".partial"))?;
         let copied = partial.fill(&writer.conn, self.path())?;
-        partial.put(target)?;
+        partial.rename_to(target)?;
         Ok(copied)
     }
 

@@ -120,7 +120,7 @@ impl FileClaim {
     /// Claims the file for an opener that holds the gate of the name `path`. `alone` says that no handle is open under
     /// that name. Returns `None` if there is no file. The caller retries for up to [`SETTLE_MAX`] before it believes a
     /// refusal.
-    pub(crate) fn take(path: &Path, alone: bool) -> io::Result<Result<Option<FileClaim>, Unclaimed>> {
+    pub(crate) fn acquire(path: &Path, alone: bool) -> io::Result<Result<Option<FileClaim>, Unclaimed>> {
         let mut open = descriptors();
         let Some((id, found)) = find(&mut open, path)? else { return Ok(Ok(None)) };
         if found.handles == 0 {
@@ -344,7 +344,7 @@ mod tests {
     }
 
     fn claimed(path: &Path, alone: bool) -> Result<Option<FileClaim>, Unclaimed> {
-        FileClaim::take(path, alone).unwrap()
+        FileClaim::acquire(path, alone).unwrap()
     }
 
     #[test]

@@ -31,7 +31,7 @@ fn own() -> &'static Signature {
 
 /// Which lock is held, and by which process if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
+pub(crate) enum HeldLock {
     /// The turn to write.
     Turn(Option<u32>),
     /// The gate, while nobody has the turn: a process that is next to write does not proceed, or a process opens or
@@ -39,17 +39,17 @@ pub(crate) enum Held {
     Gate(Option<u32>),
 }
 
-impl Held {
+impl HeldLock {
     /// Returns the holder of the lock if it is another process.
     pub(crate) fn other(self) -> Option<u32> {
-        let (Held::Turn(pid) | Held::Gate(pid)) = self;
+        let (HeldLock::Turn(pid) | HeldLock::Gate(pid)) = self;
         pid.filter(|pid| *pid != std::process::id())
     }
 }
 
 /// Returns which lock is held now. Uses descriptors of its own: locks belong to descriptors, and a thread of this
 /// process may be waiting for a lock on the handle's descriptors.
-pub(crate) fn look(folder: &Path) -> Option<Held> {
+pub(crate) fn find_held(folder: &Path) -> Option<HeldLock> {
     let held = |name: &str| {
         let file = File::open(folder.join(name)).ok()?;
         // Locked shared for a moment, which delays a process that wants the lock just now. Processes that only read the
@@ -57,7 +57,7 @@ pub(crate) fn look(folder: &Path) -> Option<Held> {
         let is_held = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         is_held.then(|| read(&file).filter(|pid| is_there(*pid)))
     };
-    held("writer").map(Held::Turn).or_else(|| held("gate").map(Held::Gate))
+    held("writer").map(HeldLock::Turn).or_else(|| held("gate").map(HeldLock::Gate))
 }
 
 /// Returns whether the process exists. If not, a program that does not sign has the lock.
@@ -107,22 +107,26 @@ mod tests {
     fn only_the_holder_of_a_lock_is_named() {
         let folder = tempfile::tempdir().unwrap();
         let lock = |name: &str| crate::locks::lock_folder::open_file(folder.path(), name).unwrap();
-        assert_eq!(look(folder.path()), None, "there is no lock folder yet");
+        assert_eq!(find_held(folder.path()), None, "there is no lock folder yet");
         let (gate, writer, own) = (lock("gate"), lock("writer"), Some(std::process::id()));
         sign(&writer);
-        assert_eq!(look(folder.path()), None, "a name that stayed is no holder");
+        assert_eq!(find_held(folder.path()), None, "a name that stayed is no holder");
         gate.lock().unwrap();
-        assert_eq!(look(folder.path()), Some(Held::Gate(None)), "whoever wrote last is not named for it");
+        assert_eq!(
+            find_held(folder.path()),
+            Some(HeldLock::Gate(None)),
+            "whoever wrote last is not named for it"
+        );
         sign(&gate);
-        assert_eq!(look(folder.path()), Some(Held::Gate(own)));
+        assert_eq!(find_held(folder.path()), Some(HeldLock::Gate(own)));
         writer.lock().unwrap();
-        assert_eq!(look(folder.path()), Some(Held::Turn(own)));
+        assert_eq!(find_held(folder.path()), Some(HeldLock::Turn(own)));
         gate.unlock().unwrap();
         // No process has this id: the largest that Linux gives is 2^22 - 1.
         writer.write_all_at(format!("{:<15}\n", 1 << 22).as_bytes(), 0).unwrap();
-        assert_eq!(look(folder.path()), Some(Held::Turn(None)));
+        assert_eq!(find_held(folder.path()), Some(HeldLock::Turn(None)));
         writer.unlock().unwrap();
         gate.lock_shared().unwrap();
-        assert_eq!(look(folder.path()), None, "who only looks at the store is no holder");
+        assert_eq!(find_held(folder.path()), None, "who only looks at the store is no holder");
     }
 }

@@ -15,7 +15,7 @@ use std::time::Instant;
 use crate::files::file_error::FileError;
 use crate::files::private;
 use crate::locks::file_claim::{FileClaim, SETTLE_MAX, SETTLE_PAUSE};
-use crate::locks::holder::{self, Held};
+use crate::locks::holder::{self, HeldLock};
 use crate::locks::presence::Presence;
 
 /// The poison file has its full size from the start, so that raising the flag on a full disk allocates nothing.
@@ -100,12 +100,12 @@ pub(crate) struct Alone {
 
 impl Alone {
     /// Returns `None` if a handle is open under this name. Waits while another process is opening the store.
-    pub(crate) fn take(database: &Path) -> Result<Option<Alone>, FileError> {
+    pub(crate) fn acquire(database: &Path) -> Result<Option<Alone>, FileError> {
         let folder = private::lock_folder(database)?;
         let settled = Instant::now() + SETTLE_MAX;
         loop {
             let Some(alone) = Alone::lock(&folder).map_err(FileError::io(&folder))? else { return Ok(None) };
-            match FileClaim::take(database, true).map_err(FileError::io(database))? {
+            match FileClaim::acquire(database, true).map_err(FileError::io(database))? {
                 Ok(claim) => return Ok(Some(Alone { _claim: claim, ..alone })),
                 Err(_) if Instant::now() < settled => drop(alone),
                 Err(unclaimed) => return Err(FileError::unclaimed(database, unclaimed)),
@@ -132,13 +132,13 @@ impl Alone {
 
 /// An opener that holds the gate: until it is let in, nobody else can open the store or begin to write.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct GateEntry {
     pub(crate) locks: Locks,
     /// No other handle is open in any process. Only then may the tables be made or changed.
     pub(crate) alone: bool,
 }
 
-impl Entry {
+impl GateEntry {
     pub(crate) fn let_in(self) -> io::Result<Locks> {
         if self.alone {
             self.locks.open.unlock()?;
@@ -153,12 +153,12 @@ impl Locks {
     /// Waits for the gate. If no other handle is open in any process, this one must recover from the failure that
     /// raised the flag. The flag stays raised until then: an opener that fails before, or is killed, leaves the
     /// recovery to the next.
-    pub(crate) fn enter(database: &Path) -> Result<Entry, FileError> {
+    pub(crate) fn enter(database: &Path) -> Result<GateEntry, FileError> {
         let folder = private::lock_folder(database)?;
         Locks::queue(&folder).map_err(FileError::io(&folder))
     }
 
-    fn queue(folder: &Path) -> io::Result<Entry> {
+    fn queue(folder: &Path) -> io::Result<GateEntry> {
         let gate = open_file(folder, "gate")?;
         let writer = open_file(folder, "writer")?;
         let poison = open_file(folder, "poison")?;
@@ -179,7 +179,7 @@ impl Locks {
         } else {
             open.lock_shared()?;
         }
-        Ok(Entry {
+        Ok(GateEntry {
             locks: Locks {
                 folder: folder.to_owned(),
                 claim: None,
@@ -197,13 +197,13 @@ impl Locks {
 
     /// Waits for this handle's turn to write. The gate makes the order first come, first served: a writer that has just
     /// finished queues behind those that wait, while SQLite's own busy handler would let it in again.
-    pub(crate) fn turn(&self) -> io::Result<Turn<'_>> {
+    pub(crate) fn turn(&self) -> io::Result<WriteTurn<'_>> {
         pass(&self.gate)?;
         let writer = self.writer.lock();
         self.gate.unlock()?;
         writer.map(|()| {
             holder::sign(&self.writer);
-            Turn(&self.writer)
+            WriteTurn(&self.writer)
         })
     }
 
@@ -224,8 +224,8 @@ impl Locks {
     }
 
     /// Returns what is in the way of the next turn.
-    pub(crate) fn held(&self) -> Option<Held> {
-        holder::look(&self.folder)
+    pub(crate) fn held(&self) -> Option<HeldLock> {
+        holder::find_held(&self.folder)
     }
 
     /// Lowers the flag, after recovery from the failure that raised it.
@@ -258,9 +258,9 @@ impl Locks {
 
 /// The right to write, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(&'a File);
+pub(crate) struct WriteTurn<'a>(&'a File);
 
-impl Drop for Turn<'_> {
+impl Drop for WriteTurn<'_> {
     fn drop(&mut self) {
         // Unlocking fails only for a bad descriptor; closing the file would release the lock as well.
         let _ = self.0.unlock();

@@ -15,7 +15,7 @@ use crate::files::file_error::FileError;
 use crate::files::{folder, private, real_path};
 use crate::locks::lock_folder;
 use crate::offline::restore::{REPLACED, RESTORING};
-use crate::opening::read_only::{self, LookError};
+use crate::opening::read_only::{self, ReadOnlyError};
 use crate::rows::schema::{self, MIGRATIONS, Refused};
 
 /// The suffixes of files that SQLite may have put beside a database.
@@ -39,7 +39,7 @@ pub struct Copied {
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     #[error(transparent)]
-    Look(#[from] LookError),
+    ReadOnly(#[from] ReadOnlyError),
     #[error(transparent)]
     File(#[from] FileError),
     #[error("{} cannot be copied: {why}", .path.display())]
@@ -93,7 +93,7 @@ pub fn backup(database: &Path, target: &Path, existing: Existing) -> Result<Copi
     let partial = Partial::claim(&partial)?;
     let copied = partial.fill(&conn, database)?;
     refuse_existing(target, existing)?;
-    partial.put(target)?;
+    partial.rename_to(target)?;
     Ok(copied)
 }
 
@@ -208,7 +208,7 @@ impl Partial {
     }
 
     /// Renames the copy to its final name, durably.
-    pub(crate) fn put(mut self, target: &Path) -> Result<(), BackupError> {
+    pub(crate) fn rename_to(mut self, target: &Path) -> Result<(), BackupError> {
         fs::rename(&self.path, target).map_err(BackupError::io(target))?;
         self.placed = true;
         sync_folder_of(target)

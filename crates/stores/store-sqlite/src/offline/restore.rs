@@ -15,7 +15,7 @@ use millrace_store::StoreError;
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
-use crate::error::Fault;
+use crate::error::SqliteFault;
 use crate::files::file_error::FileError;
 use crate::files::{folder, private, real_path};
 use crate::locks::lock_folder::{self, Alone};
@@ -71,7 +71,7 @@ impl Restore {
             }
             error => BackupError::InUse(error.to_string()),
         })?;
-        let alone = Alone::take(&database)?.ok_or_else(|| {
+        let alone = Alone::acquire(&database)?.ok_or_else(|| {
             BackupError::InUse(format!("a process has {} open: stop it first", database.display()))
         })?;
         // Checked again, now that nobody can make a store any more.
@@ -105,7 +105,7 @@ impl Restore {
         done("nothing is left beside the name of the store");
         // The log must be durably gone before another database has the name: SQLite would read it into that one.
         backup::sync_folder_of(database)?;
-        self.partial.put(database)?;
+        self.partial.rename_to(database)?;
         done("the copy has the name of the store");
         // A failed write that raised the flag was to the old store.
         self.alone.lower().map_err(BackupError::io(database))?;
@@ -153,7 +153,7 @@ fn empty_log(database: &Path) -> Result<bool, BackupError> {
                 )));
             }
             // A damaged store is what restores are made for.
-            Err(error) if Fault::is_damage(&error) => {}
+            Err(error) if SqliteFault::is_damage(&error) => {}
             Err(source) => return Err(BackupError::OldStore { path: database.to_owned(), source }),
         }
     }
@@ -172,7 +172,7 @@ fn checkpoint(database: &Path, wait: Duration) -> rusqlite::Result<bool> {
     let read = conn.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()));
     let busy = read.and_then(|()| conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0)));
     match busy {
-        Err(error) if Fault::is_locked(&error) => return Ok(true),
+        Err(error) if SqliteFault::is_locked(&error) => return Ok(true),
         Ok(false) => {}
         busy => return busy,
     }

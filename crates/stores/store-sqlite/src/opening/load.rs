@@ -5,9 +5,9 @@ use std::ops::ControlFlow;
 use millrace_model::{Partition, TopicKey};
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::error::{Attempt, Fault};
+use crate::error::{Attempt, SqliteFault};
 use crate::reading::index::{Index, StreamRow};
-use crate::rows::codec::{self, Record};
+use crate::rows::codec::{self, CommitSummary};
 
 const STREAM_COLUMNS: &str = "SELECT id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped, compacted_to, dropped_at, crc FROM streams";
 
@@ -17,7 +17,7 @@ fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
     let topic = row.get_ref(1)?.as_str().ok().and_then(|text| TopicKey::parse(text).ok());
     let partition = u32::try_from(number(2)?).ok();
     let (Some(topic), Some(partition)) = (topic, partition) else {
-        return Err(Fault::Malformed("streams", id as u64));
+        return Err(SqliteFault::Malformed("streams", id as u64));
     };
     let row_crc: Option<i64> = row.get(11)?;
     let row = StreamRow {
@@ -34,7 +34,7 @@ fn stream_row(row: &Row<'_>) -> Attempt<StreamRow> {
     };
     // A row from before there were checksums has none.
     if row_crc.is_some_and(|stored| stored != i64::from(row.crc())) {
-        return Err(Fault::Malformed("streams", id as u64));
+        return Err(SqliteFault::Malformed("streams", id as u64));
     }
     Ok(row)
 }
@@ -77,7 +77,7 @@ pub(crate) fn records(
     conn: &Connection,
     after: u64,
     commits_max: usize,
-    mut each: impl FnMut(u64, u64, Record) -> Attempt<ControlFlow<()>>,
+    mut each: impl FnMut(u64, u64, CommitSummary) -> Attempt<ControlFlow<()>>,
 ) -> Attempt<()> {
     let mut select =
         conn.prepare_cached("SELECT c, seq, runs FROM commits WHERE c > ?1 ORDER BY c LIMIT ?2")?;
@@ -86,7 +86,7 @@ pub(crate) fn records(
     while let Some(row) = rows.next()? {
         let (c, seq) = (row.get::<_, i64>(0)? as u64, row.get::<_, i64>(1)? as u64);
         let record = codec::decode_record(c, seq, row.get_ref(2)?.as_blob().unwrap_or_default());
-        if each(c, seq, record.map_err(Fault::malformed("commits", c))?)?.is_break() {
+        if each(c, seq, record.map_err(SqliteFault::malformed("commits", c))?)?.is_break() {
             break;
         }
     }
@@ -115,20 +115,20 @@ pub(crate) fn load(conn: &Connection) -> Attempt<Index> {
     records(conn, 0, usize::MAX, |c, seq, record| {
         index.next_seq = index.next_seq.max(seq);
         // The stream rows above are newer than this commit: only its runs are new.
-        index.apply(c, &Record { runs: record.runs, ..Record::default() }, Vec::new());
+        index.apply(c, &CommitSummary { runs: record.runs, ..CommitSummary::default() }, Vec::new());
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(index)
 }
 
 /// The commits of other processes since `after`, with the rows of the streams that they touched.
-pub(crate) struct News {
-    pub(crate) commits: Vec<(u64, Record, Vec<StreamRow>)>,
+pub(crate) struct NewCommits {
+    pub(crate) commits: Vec<(u64, CommitSummary, Vec<StreamRow>)>,
 }
 
 /// Returns `None` if commits are missing in between: then the whole index must be loaded again. Must run inside a
 /// single transaction.
-pub(crate) fn news(conn: &Connection, after: u64) -> Attempt<Option<News>> {
+pub(crate) fn news(conn: &Connection, after: u64) -> Attempt<Option<NewCommits>> {
     let mut commits = Vec::new();
     let mut complete = true;
     records(conn, after, usize::MAX, |c, _, record| {
@@ -141,5 +141,5 @@ pub(crate) fn news(conn: &Connection, after: u64) -> Attempt<Option<News>> {
         commits.push((c, record, rows?));
         Ok(ControlFlow::Continue(()))
     })?;
-    Ok(complete.then_some(News { commits }))
+    Ok(complete.then_some(NewCommits { commits }))
 }

@@ -11,11 +11,11 @@ use rusqlite::{Connection, OpenFlags};
 
 use crate::dedupe::recent_ids::Dedupe;
 use crate::dedupe::saved_ids;
-use crate::error::{Attempt, Fault, locked};
+use crate::error::{Attempt, SqliteFault, locked};
 use crate::files::file_error::FileError;
 use crate::files::{folder, leftovers, private};
 use crate::locks::file_claim::{FileClaim, SETTLE_MAX, SETTLE_PAUSE, Unclaimed};
-use crate::locks::lock_folder::{self, Entry, Locks};
+use crate::locks::lock_folder::{self, GateEntry, Locks};
 use crate::locks::serve_lock::ServeLock;
 use crate::opening::load;
 use crate::options::SqliteOptions;
@@ -52,15 +52,15 @@ pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Resul
         ));
     }
     let parent = folder::parent_of(path);
-    folder::create(parent).map_err(|error| Fault::from(error).unusable(path))?;
+    folder::create(parent).map_err(|error| SqliteFault::from(error).unusable(path))?;
     let (locks, conn) = enter(path, &options, &opener)?;
     let (index, writer) = {
         // Nobody writes during this turn: everything read here is of one moment, and the first opener writes the key of
         // the hashes.
-        let _turn = locks.turn().map_err(|error| Fault::from(error).unusable(path))?;
-        let loaded = folder::sync(parent).map_err(Fault::from).and_then(|()| load_all(&conn, &options));
+        let _turn = locks.turn().map_err(|error| SqliteFault::from(error).unusable(path))?;
+        let loaded = folder::sync(parent).map_err(SqliteFault::from).and_then(|()| load_all(&conn, &options));
         let (index, dedupe) = loaded.map_err(|fault| fault.unusable(path))?;
-        let lookups = pool::open(path).map_err(|error| Fault::from(error).unusable(path))?;
+        let lookups = pool::open(path).map_err(|error| SqliteFault::from(error).unusable(path))?;
         (index, Writer::new(conn, lookups, dedupe))
     };
     let serve_lock = match opener {
@@ -87,12 +87,12 @@ fn enter(path: &Path, options: &SqliteOptions, opener: &Opener) -> Result<(Locks
         }
         schema::migrate(&mut conn, MIGRATIONS).map_err(refused)?;
     }
-    let locks = entry.let_in().map_err(|error| Fault::from(error).unusable(path))?;
+    let locks = entry.let_in().map_err(|error| SqliteFault::from(error).unusable(path))?;
     Ok((locks, conn))
 }
 
 /// Holds the gate and a claim on the file that has the name. Makes the file if there is none.
-fn enter_claimed(path: &Path, opener: &Opener) -> Result<Entry, StoreError> {
+fn enter_claimed(path: &Path, opener: &Opener) -> Result<GateEntry, StoreError> {
     let settled = Instant::now() + SETTLE_MAX;
     loop {
         let mut entry = Locks::enter(path)?;
@@ -120,7 +120,7 @@ fn enter_claimed(path: &Path, opener: &Opener) -> Result<Entry, StoreError> {
 }
 
 fn claim(path: &Path, alone: bool, opener: &Opener) -> io::Result<Result<Option<FileClaim>, Unclaimed>> {
-    let claim = match FileClaim::take(path, alone)? {
+    let claim = match FileClaim::acquire(path, alone)? {
         Ok(claim) => claim,
         Err(unclaimed) => return Ok(Err(unclaimed)),
     };
@@ -227,8 +227,8 @@ fn explain(path: &Path, refused: Refused) -> StoreError {
             MIGRATIONS.len()
         )
         .into(),
-        Refused::Failed(error) if Fault::is_locked(&error) => locked(path, error),
-        Refused::Failed(error) if Fault::is_damage(&error) => FailureCause::new(
+        Refused::Failed(error) if SqliteFault::is_locked(&error) => locked(path, error),
+        Refused::Failed(error) if SqliteFault::is_damage(&error) => FailureCause::new(
             format!("{shown} is not a Millrace store, or damaged at its head ({error})"),
             error,
         ),

@@ -21,7 +21,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Why there is no store to read.
 #[derive(Debug, thiserror::Error)]
-pub enum LookError {
+pub enum ReadOnlyError {
     #[error("there is no store at {}", .0.display())]
     NoStore(PathBuf),
     #[error("{} cannot be opened: {source}", .path.display())]
@@ -33,31 +33,31 @@ pub enum LookError {
 }
 
 /// Returns the real path of the file at `path`, if it exists. Does not read the file.
-pub fn find_store(path: &Path) -> Result<PathBuf, LookError> {
+pub fn find_store(path: &Path) -> Result<PathBuf, ReadOnlyError> {
     let real = real_path::of(path)?;
     leftovers::refuse(&real)?;
     match real.try_exists() {
         Ok(true) => Ok(real),
-        Ok(false) => Err(LookError::NoStore(path.to_owned())),
-        Err(source) => Err(LookError::Io { path: real, source }),
+        Ok(false) => Err(ReadOnlyError::NoStore(path.to_owned())),
+        Err(source) => Err(ReadOnlyError::Io { path: real, source }),
     }
 }
 
 /// Returns the schema version that the store at `path` has; nothing is migrated. `None` if the file is no store, or has
 /// a version that this build does not know.
-pub fn schema_version(path: &Path) -> Result<Option<usize>, LookError> {
+pub fn schema_version(path: &Path) -> Result<Option<usize>, ReadOnlyError> {
     let conn = open(path)?;
     Ok(schema::version(&conn, schema::MIGRATIONS).ok().filter(|version| *version > 0))
 }
 
 /// Opens the file at `path` for reading, if there is one. The caller checks whether it holds a store.
-pub(crate) fn open(path: &Path) -> Result<Connection, LookError> {
+pub(crate) fn open(path: &Path) -> Result<Connection, ReadOnlyError> {
     open_found(&find_store(path)?)
 }
 
 /// Does the same for a path that [`find_store`] has returned.
-pub(crate) fn open_found(path: &Path) -> Result<Connection, LookError> {
-    let io = |source| LookError::Io { path: path.to_owned(), source };
+pub(crate) fn open_found(path: &Path) -> Result<Connection, ReadOnlyError> {
+    let io = |source| ReadOnlyError::Io { path: path.to_owned(), source };
     // A process that replaces the store holds the gate; behind the gate, database and WAL belong together. Stores that
     // were never opened by a server (backups) have no gate.
     let gate = File::open(lock_folder::folder(path).join("gate")).ok();
@@ -65,13 +65,13 @@ pub(crate) fn open_found(path: &Path) -> Result<Connection, LookError> {
         gate.lock_shared().map_err(io)?;
     }
     refuse_parted(path)?;
-    connect(path).map_err(|source| LookError::Sqlite { path: path.to_owned(), source })
+    connect(path).map_err(|source| ReadOnlyError::Sqlite { path: path.to_owned(), source })
 }
 
 /// Refuses a store part of which may be in a log beside another of its names: a hard link, or the name under which
 /// another process has opened it. Must be called before SQLite opens the file, which would make a log beside this name.
 /// A backup has no log, and may have any number of names.
-fn refuse_parted(path: &Path) -> Result<(), LookError> {
+fn refuse_parted(path: &Path) -> Result<(), ReadOnlyError> {
     if !file_claim::keeps_log(path) {
         return Ok(());
     }

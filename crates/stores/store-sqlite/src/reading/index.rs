@@ -8,12 +8,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use millrace_model::{Offset, Partition, Stream, Timestamp, TopicKey};
 use millrace_store::StreamBounds;
 
-use crate::rows::codec::Record;
+use crate::rows::codec::CommitSummary;
 
 /// Consecutive offsets of a stream at consecutive seqs, appended by one commit. A run is never merged or split, so that
 /// every process folds at the same boundaries and sums stay exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Run {
+pub(crate) struct StoredRun {
     pub(crate) offset: u64,
     pub(crate) seq: u64,
     pub(crate) count: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Run {
     pub(crate) last_ts: u64,
 }
 
-impl Run {
+impl StoredRun {
     pub(crate) fn end(&self) -> u64 {
         self.offset + self.count
     }
@@ -111,7 +111,7 @@ pub(crate) struct StreamState {
     pub(crate) next: u64,
     pub(crate) last_ts: u64,
     /// The unfolded runs, from `row.folded` up to `next`, without gaps.
-    pub(crate) runs: VecDeque<Run>,
+    pub(crate) runs: VecDeque<StoredRun>,
     runs_bytes: u64,
 }
 
@@ -139,7 +139,7 @@ impl StreamState {
         }
     }
 
-    fn push(&mut self, run: Run) {
+    fn push(&mut self, run: StoredRun) {
         self.next = run.end();
         self.last_ts = run.last_ts;
         self.runs_bytes += run.bytes;
@@ -210,7 +210,7 @@ impl Index {
 
     /// Adds commit `c`. `rows` are the present rows of the streams that the commit touched; a touched stream without a
     /// row has been deleted. Commits that the index already knows are skipped.
-    pub(crate) fn apply(&mut self, c: u64, record: &Record, rows: Vec<StreamRow>) {
+    pub(crate) fn apply(&mut self, c: u64, record: &CommitSummary, rows: Vec<StreamRow>) {
         if c <= self.last {
             return;
         }
@@ -231,7 +231,7 @@ impl Index {
 
     /// Adds a run. A run of an unknown stream belongs to a dropped one and is ignored; so is a run below `folded`,
     /// which is found through `loc`.
-    fn push(&mut self, id: i64, run: Run) {
+    fn push(&mut self, id: i64, run: StoredRun) {
         let Some(state) = self.by_id.get_mut(&id) else { return };
         if run.offset < state.next {
             return;

@@ -6,7 +6,7 @@ use millrace_model::{Offset, Stream};
 use millrace_store::{Page, ReadLimit};
 use rusqlite::{Connection, params};
 
-use crate::error::{Attempt, Fault};
+use crate::error::{Attempt, SqliteFault};
 use crate::opening::load;
 use crate::reading::index::Piece;
 use crate::rows::loc::Loc;
@@ -22,7 +22,7 @@ const ROWS_PER_SELECT: u64 = 1024;
 const MISSING: &str = "its row is missing";
 
 /// The plan of a read by the index, taken under a single short lock.
-struct Plan {
+struct ReadPlan {
     id: i64,
     from: u64,
     /// The end of the offsets that the page may hold.
@@ -38,7 +38,7 @@ struct Suspect {
     reason: &'static str,
 }
 
-struct Reader<'a> {
+struct PageReader<'a> {
     conn: &'a Connection,
     stream: &'a Stream,
     id: i64,
@@ -51,7 +51,7 @@ struct Reader<'a> {
 }
 
 impl SqliteStore {
-    fn plan(&self, stream: &Stream, from: u64, events_max: usize) -> Option<Plan> {
+    fn plan(&self, stream: &Stream, from: u64, events_max: usize) -> Option<ReadPlan> {
         let index = self.index();
         let state = index.get(stream)?;
         let from = from.clamp(state.row.start, state.next);
@@ -61,7 +61,7 @@ impl SqliteStore {
         let pieces = runs
             .filter_map(|run| Piece { offset: run.offset, seq: run.seq, count: run.count }.clip(from, to))
             .collect();
-        Some(Plan { id: state.row.id, from, to, folded: state.row.folded, pieces })
+        Some(ReadPlan { id: state.row.id, from, to, folded: state.row.folded, pieces })
     }
 
     pub(crate) fn read_page(
@@ -75,7 +75,7 @@ impl SqliteStore {
         // The snapshot is taken after the plan, so it contains everything that the plan refers to.
         let transaction = conn.unchecked_transaction()?;
         let page = Page { through: Offset(plan.from - 1), ..Page::default() };
-        let mut reader = Reader {
+        let mut reader = PageReader {
             conn: &transaction,
             stream,
             id: plan.id,
@@ -119,7 +119,7 @@ impl SqliteStore {
     }
 }
 
-impl Reader<'_> {
+impl PageReader<'_> {
     fn folded(&mut self, from: u64, to: u64) -> Attempt<()> {
         let mut at = from;
         while at < to && !self.full {
@@ -161,11 +161,11 @@ impl Reader<'_> {
         let mut expected = piece.offset;
         match self.select(piece, &mut expected) {
             // A bad page must not hide its neighbours: the rest is read row by row.
-            Err(Fault::Sqlite(error)) if Fault::is_damage(&error) => {
+            Err(SqliteFault::Sqlite(error)) if SqliteFault::is_damage(&error) => {
                 while let Some(one) = piece.clip(expected, expected + 1).filter(|_| !self.full) {
                     if let Err(fault) = self.select(one, &mut expected) {
                         match fault {
-                            Fault::Sqlite(error) if Fault::is_damage(&error) => {
+                            SqliteFault::Sqlite(error) if SqliteFault::is_damage(&error) => {
                                 self.suspect(Some(one.seq), one.offset, DAMAGED_PAGE);
                                 expected = one.end();
                             }

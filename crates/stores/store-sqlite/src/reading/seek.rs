@@ -4,8 +4,8 @@ use millrace_model::Stream;
 use millrace_store::Retention;
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::{Attempt, Fault};
-use crate::reading::index::{Piece, Run};
+use crate::error::{Attempt, SqliteFault};
+use crate::reading::index::{Piece, StoredRun};
 use crate::rows::loc::Loc;
 use crate::store::SqliteStore;
 
@@ -48,7 +48,7 @@ impl SqliteStore {
         let (view, runs) = {
             let index = self.index();
             let Some(state) = index.get(stream) else { return Ok(1) };
-            let runs: Vec<Run> = match rule.bytes_max {
+            let runs: Vec<StoredRun> = match rule.bytes_max {
                 Some(_) => state.runs.iter().copied().collect(),
                 None => Vec::new(),
             };
@@ -125,14 +125,14 @@ fn seek_pieces(conn: &Connection, pieces: &[Piece], start: u64, ts: u64) -> Atte
 fn ts_at(conn: &Connection, seq: u64) -> Attempt<Option<u64>> {
     let mut select = conn.prepare_cached("SELECT ts FROM events WHERE seq = ?1")?;
     match select.query_row([seq as i64], |row| row.get::<_, i64>(0)).optional() {
-        Err(error) if Fault::is_damage(&error) => Ok(None),
+        Err(error) if SqliteFault::is_damage(&error) => Ok(None),
         found => Ok(found?.map(|ts| ts as u64)),
     }
 }
 
 /// Returns the start under a size limit. Goes from the newest run back, adds whole runs by their sums, and reads single
 /// events only in the run where the limit is passed.
-fn start_by_size(conn: &Connection, view: &View, runs: &[Run], bytes_max: u64) -> Attempt<u64> {
+fn start_by_size(conn: &Connection, view: &View, runs: &[StoredRun], bytes_max: u64) -> Attempt<u64> {
     let mut room = bytes_max;
     let transaction = conn.unchecked_transaction()?;
     let mut kept_from = view.next;

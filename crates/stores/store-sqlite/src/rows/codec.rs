@@ -1,7 +1,7 @@
 //! The bytes inside rows: varints, the record of a commit, the pieces of a folded run. The specification is
 //! `docs/formats/store-sqlite.md`; a change here is a change of the format.
 
-use crate::reading::index::{Piece, Run};
+use crate::reading::index::{Piece, StoredRun};
 
 /// A row's bytes are not as this crate writes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,9 +9,9 @@ pub(crate) struct Malformed;
 
 /// The changes that a transaction made to streams, as its row in `commits` stores them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Record {
+pub(crate) struct CommitSummary {
     /// Each run with the id of its stream, in order of `seq` and without gaps, from the row's `seq` on.
-    pub(crate) runs: Vec<(i64, Run)>,
+    pub(crate) runs: Vec<(i64, StoredRun)>,
     /// Streams whose row in `streams` changed.
     pub(crate) touched: Vec<i64>,
     /// Rows of delayed events were written.
@@ -23,7 +23,7 @@ pub(crate) struct Record {
 const DELAYED: u64 = 0;
 
 /// Appends a number as LEB128: seven bits per byte, lowest first.
-fn put(out: &mut Vec<u8>, mut value: u64) {
+fn write_varint(out: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         out.push(value as u8 | 0x80);
         value >>= 7;
@@ -31,7 +31,7 @@ fn put(out: &mut Vec<u8>, mut value: u64) {
     out.push(value as u8);
 }
 
-fn take(bytes: &mut &[u8]) -> Result<u64, Malformed> {
+fn read_varint(bytes: &mut &[u8]) -> Result<u64, Malformed> {
     let mut value = 0;
     for shift in (0..64).step_by(7) {
         let (byte, rest) = bytes.split_first().ok_or(Malformed)?;
@@ -77,46 +77,46 @@ pub(crate) fn decode_key(bytes: &[u8]) -> Result<[u8; 16], Malformed> {
 }
 
 /// Encodes the record of a commit. `c` and `seq` are columns of their own, which the checksum covers.
-pub(crate) fn encode_record(c: u64, seq: u64, record: &Record) -> Vec<u8> {
+pub(crate) fn encode_record(c: u64, seq: u64, record: &CommitSummary) -> Vec<u8> {
     let base_ts = record.runs.iter().map(|(_, run)| run.first_ts).min().unwrap_or(0);
     let mut out = Vec::with_capacity(16 + record.runs.len() * 14 + record.touched.len() * 2);
-    put(&mut out, base_ts);
-    put(&mut out, record.runs.len() as u64);
+    write_varint(&mut out, base_ts);
+    write_varint(&mut out, record.runs.len() as u64);
     for (stream, run) in &record.runs {
-        put(&mut out, *stream as u64);
-        put(&mut out, run.offset);
-        put(&mut out, run.count);
-        put(&mut out, run.bytes);
-        put(&mut out, run.brought);
-        put(&mut out, run.first_ts - base_ts);
-        put(&mut out, run.last_ts - run.first_ts);
+        write_varint(&mut out, *stream as u64);
+        write_varint(&mut out, run.offset);
+        write_varint(&mut out, run.count);
+        write_varint(&mut out, run.bytes);
+        write_varint(&mut out, run.brought);
+        write_varint(&mut out, run.first_ts - base_ts);
+        write_varint(&mut out, run.last_ts - run.first_ts);
     }
-    put(&mut out, record.touched.len() as u64 + u64::from(record.delayed));
+    write_varint(&mut out, record.touched.len() as u64 + u64::from(record.delayed));
     for stream in &record.touched {
-        put(&mut out, *stream as u64);
+        write_varint(&mut out, *stream as u64);
     }
     if record.delayed {
-        put(&mut out, DELAYED);
+        write_varint(&mut out, DELAYED);
     }
     seal(&mut out, &[c, seq]);
     out
 }
 
-pub(crate) fn decode_record(c: u64, mut seq: u64, bytes: &[u8]) -> Result<Record, Malformed> {
+pub(crate) fn decode_record(c: u64, mut seq: u64, bytes: &[u8]) -> Result<CommitSummary, Malformed> {
     let mut bytes = unseal(bytes, &[c, seq])?;
-    let base_ts = take(&mut bytes)?;
-    let mut record = Record::default();
-    for _ in 0..take(&mut bytes)? {
-        let stream = take(&mut bytes)? as i64;
-        let (offset, count) = (take(&mut bytes)?, take(&mut bytes)?);
-        let (size, brought) = (take(&mut bytes)?, take(&mut bytes)?);
-        let first_ts = base_ts.checked_add(take(&mut bytes)?).ok_or(Malformed)?;
-        let last_ts = first_ts.checked_add(take(&mut bytes)?).ok_or(Malformed)?;
-        record.runs.push((stream, Run { offset, seq, count, bytes: size, brought, first_ts, last_ts }));
+    let base_ts = read_varint(&mut bytes)?;
+    let mut record = CommitSummary::default();
+    for _ in 0..read_varint(&mut bytes)? {
+        let stream = read_varint(&mut bytes)? as i64;
+        let (offset, count) = (read_varint(&mut bytes)?, read_varint(&mut bytes)?);
+        let (size, brought) = (read_varint(&mut bytes)?, read_varint(&mut bytes)?);
+        let first_ts = base_ts.checked_add(read_varint(&mut bytes)?).ok_or(Malformed)?;
+        let last_ts = first_ts.checked_add(read_varint(&mut bytes)?).ok_or(Malformed)?;
+        record.runs.push((stream, StoredRun { offset, seq, count, bytes: size, brought, first_ts, last_ts }));
         seq = seq.checked_add(count).ok_or(Malformed)?;
     }
-    for _ in 0..take(&mut bytes)? {
-        match take(&mut bytes)? {
+    for _ in 0..read_varint(&mut bytes)? {
+        match read_varint(&mut bytes)? {
             DELAYED => record.delayed = true,
             stream => record.touched.push(stream as i64),
         }
@@ -129,8 +129,8 @@ pub(crate) fn encode_pieces(pieces: &[Piece], context: &[u64]) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + pieces.len() * 4);
     let mut end = 0;
     for piece in pieces {
-        put(&mut out, piece.seq - end);
-        put(&mut out, piece.count);
+        write_varint(&mut out, piece.seq - end);
+        write_varint(&mut out, piece.count);
         end = piece.seq + piece.count;
     }
     seal(&mut out, context);
@@ -142,8 +142,8 @@ pub(crate) fn decode_pieces(bytes: &[u8], mut offset: u64, context: &[u64]) -> R
     let mut pieces = Vec::new();
     let mut end: u64 = 0;
     while !bytes.is_empty() {
-        let seq = end.checked_add(take(&mut bytes)?).ok_or(Malformed)?;
-        let count = take(&mut bytes)?;
+        let seq = end.checked_add(read_varint(&mut bytes)?).ok_or(Malformed)?;
+        let count = read_varint(&mut bytes)?;
         pieces.push(Piece { offset, seq, count });
         end = seq.checked_add(count).ok_or(Malformed)?;
         offset = offset.checked_add(count).ok_or(Malformed)?;
@@ -156,7 +156,7 @@ pub(crate) fn encode_ids(ids: &[(u64, u64)], last_ts: u64) -> Vec<u8> {
     let mut out = Vec::with_capacity(8 + ids.len() * 10);
     let mut end = 0;
     for (hash, seq) in ids {
-        put(&mut out, seq - end);
+        write_varint(&mut out, seq - end);
         out.extend_from_slice(&hash.to_le_bytes());
         end = *seq;
     }
@@ -169,7 +169,7 @@ pub(crate) fn decode_ids(bytes: &[u8], last_ts: u64, ids: &mut Vec<(u64, u64)>) 
     let mut bytes = unseal(bytes, &[last_ts])?;
     let mut seq: u64 = 0;
     while !bytes.is_empty() {
-        seq = seq.checked_add(take(&mut bytes)?).ok_or(Malformed)?;
+        seq = seq.checked_add(read_varint(&mut bytes)?).ok_or(Malformed)?;
         let (hash, rest) = bytes.split_first_chunk::<8>().ok_or(Malformed)?;
         bytes = rest;
         ids.push((u64::from_le_bytes(*hash), seq));
@@ -181,8 +181,8 @@ pub(crate) fn decode_ids(bytes: &[u8], last_ts: u64, ids: &mut Vec<(u64, u64)>) 
 mod tests {
     use super::*;
 
-    fn record() -> Record {
-        let run = |offset, seq, count, first_ts| Run {
+    fn record() -> CommitSummary {
+        let run = |offset, seq, count, first_ts| StoredRun {
             offset,
             seq,
             count,
@@ -191,7 +191,7 @@ mod tests {
             first_ts,
             last_ts: first_ts + 2,
         };
-        Record {
+        CommitSummary {
             runs: vec![(1, run(7, 100, 3, 1_723_140_000_000)), (900, run(1, 103, 1, 9))],
             touched: vec![900],
             delayed: false,
@@ -200,8 +200,10 @@ mod tests {
 
     #[test]
     fn records_come_back() {
-        let delayed = Record { delayed: true, ..Record::default() };
-        for given in [record(), Record { delayed: true, ..record() }, delayed, Record::default()] {
+        let delayed = CommitSummary { delayed: true, ..CommitSummary::default() };
+        for given in
+            [record(), CommitSummary { delayed: true, ..record() }, delayed, CommitSummary::default()]
+        {
             let bytes = encode_record(5, 100, &given);
             assert_eq!(decode_record(5, 100, &bytes), Ok(given));
         }
@@ -245,6 +247,6 @@ mod tests {
 
     #[test]
     fn an_endless_varint_is_malformed() {
-        assert_eq!(take(&mut &[0xff; 11][..]), Err(Malformed));
+        assert_eq!(read_varint(&mut &[0xff; 11][..]), Err(Malformed));
     }
 }

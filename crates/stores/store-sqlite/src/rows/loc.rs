@@ -2,8 +2,8 @@
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 
-use crate::error::{Attempt, Fault};
-use crate::reading::index::{Piece, Run};
+use crate::error::{Attempt, SqliteFault};
+use crate::reading::index::{Piece, StoredRun};
 use crate::rows::codec;
 
 /// Consecutive offsets of a stream, whose events lie in one or more pieces of the table `events`.
@@ -21,7 +21,7 @@ pub(crate) struct Loc {
 const COLUMNS: &str = "first_offset, count, bytes, brought, first_ts, last_ts, pieces";
 
 impl Loc {
-    pub(crate) fn of(run: &Run) -> Loc {
+    pub(crate) fn of(run: &StoredRun) -> Loc {
         Loc {
             offset: run.offset,
             count: run.count,
@@ -38,7 +38,7 @@ impl Loc {
     }
 
     /// Adds the run that follows.
-    pub(crate) fn extend(&mut self, run: &Run) {
+    pub(crate) fn extend(&mut self, run: &StoredRun) {
         self.count += run.count;
         self.bytes += run.bytes;
         self.brought += run.brought;
@@ -90,7 +90,7 @@ impl Loc {
         };
         let bytes: Vec<u8> = row.get(6)?;
         loc.pieces = codec::decode_pieces(&bytes, loc.offset, &loc.context(stream))
-            .map_err(Fault::malformed("loc", loc.offset))?;
+            .map_err(SqliteFault::malformed("loc", loc.offset))?;
         Ok(loc)
     }
 

@@ -18,7 +18,7 @@ pub(crate) const SELECT: &str = "SELECT seq, stream, offset, ts, id, brought, pr
      FROM events WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq";
 
 /// All fields of a row except its checksum, borrowed.
-pub(crate) struct Fields<'a> {
+pub(crate) struct RowFields<'a> {
     pub(crate) seq: u64,
     pub(crate) stream: i64,
     pub(crate) offset: u64,
@@ -28,7 +28,7 @@ pub(crate) struct Fields<'a> {
     pub(crate) body: &'a EventBody,
 }
 
-impl Fields<'_> {
+impl RowFields<'_> {
     /// Returns the checksum of all fields. Fields of variable length are hashed with their length, so that no two
     /// different rows have the same input.
     pub(crate) fn crc(&self, scratch: &mut Vec<u8>) -> u32 {
@@ -138,7 +138,7 @@ pub(crate) fn read(
         },
         payload: JsonText::from_stored(Bytes::copy_from_slice(blob(14)??)),
     };
-    let fields = Fields {
+    let fields = RowFields {
         seq: integer(0)? as u64,
         stream: integer(1)?,
         offset: integer(2)? as u64,

@@ -7,9 +7,9 @@ use millrace_resolve::{StreamView, TxView};
 use millrace_store::{KeyRange, Page, ReadLimit, Row};
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::{Attempt, Fault};
+use crate::error::{Attempt, SqliteFault};
 use crate::store::SqliteStore;
-use crate::writing::stage::Stage;
+use crate::writing::stage::CommitStage;
 use crate::writing::transaction::Writer;
 
 /// Returns the value of a row inside a transaction. A row that fails its checksum has an empty value: no check equals
@@ -112,7 +112,7 @@ pub(crate) fn scan(
         Ok(match (is_whole(space, &key, value, stored), damaged) {
             (true, _) => Ok(Row { key, value: Bytes::copy_from_slice(value) }),
             (false, Damaged::Empty) => Ok(Row { key, value: Bytes::new() }),
-            (false, Damaged::Refused) => Err(Fault::DamagedRow(table, key)),
+            (false, Damaged::Refused) => Err(SqliteFault::DamagedRow(table, key)),
         })
     };
     let rows: rusqlite::Result<Attempt<Vec<Row>>> = match &range.to {
@@ -157,14 +157,14 @@ pub(crate) fn scan_keys(
 
 /// Reads rows inside the transaction, but events on a connection of its own, which sees what earlier commits left and
 /// may meet damage without ending the transaction.
-pub(crate) struct Looking<'a, 'b> {
+pub(crate) struct SqliteTxView<'a, 'b> {
     pub(crate) store: &'a SqliteStore,
     pub(crate) writer: &'a Writer,
-    pub(crate) stage: &'a Stage<'b>,
+    pub(crate) stage: &'a CommitStage<'b>,
 }
 
-impl TxView for Looking<'_, '_> {
-    type Error = Fault;
+impl TxView for SqliteTxView<'_, '_> {
+    type Error = SqliteFault;
 
     fn get(&mut self, space: Space, key: &str) -> Attempt<Option<Bytes>> {
         get(&self.writer.conn, space, key)

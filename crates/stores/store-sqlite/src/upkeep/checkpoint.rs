@@ -10,10 +10,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use millrace_model::Durability;
 use millrace_store::StoreError;
 
-use crate::error::{Attempt, Fault};
+use crate::error::{Attempt, SqliteFault};
 use crate::store::SqliteStore;
-use crate::upkeep::checkpointer::{self, Stage};
-use crate::writing::progress::Step;
+use crate::upkeep::checkpointer::{self, CopyStage};
+use crate::writing::progress::WriteStep;
 use crate::writing::transaction::Writer;
 
 /// At this multiple of `wal_bytes` the writer waits for the checkpointer. A WAL that has grown larger because of a long
@@ -29,18 +29,18 @@ impl SqliteStore {
         }
         let overdue = writer.wal_bytes >= wal_bytes.saturating_mul(CHECKPOINT_OVERDUE_TIMES);
         let stage = if overdue {
-            let _working = self.progress.begin(Step::Copying);
-            self.checkpointer.finished()
+            let _working = self.progress.begin(WriteStep::Copying);
+            self.checkpointer.wait_copied()
         } else {
             self.checkpointer.stage()
         };
         match stage {
-            Stage::Asked => return Ok(()),
-            Stage::Idle if !overdue && self.checkpointer.ask() => return Ok(()),
-            Stage::Idle | Stage::Copied | Stage::Ended => {}
+            CopyStage::Requested => return Ok(()),
+            CopyStage::Idle if !overdue && self.checkpointer.request_copy() => return Ok(()),
+            CopyStage::Idle | CopyStage::Copied | CopyStage::Ended => {}
         }
         let checkpointed = self.checkpoint(writer);
-        self.checkpointer.rest();
+        self.checkpointer.set_idle();
         checkpointed.map_err(|fault| match fault.left_nothing() {
             Ok(error) => {
                 // All of the log is still there. The next attempt comes when the log has grown as much again.
@@ -55,9 +55,9 @@ impl SqliteStore {
     /// can start over at its beginning. Does not wait for readers: frames that a reader still needs stay for the next
     /// time.
     fn checkpoint(&self, writer: &mut Writer) -> Attempt<()> {
-        let _working = self.progress.begin(Step::Turn);
-        let _turn = self.locks.turn().map_err(Fault::from)?;
-        self.progress.set(Step::Checkpoint);
+        let _working = self.progress.begin(WriteStep::Turn);
+        let _turn = self.locks.turn().map_err(SqliteFault::from)?;
+        self.progress.set(WriteStep::Checkpoint);
         if self.locks.poisoned().is_some() {
             return Ok(());
         }
@@ -75,7 +75,7 @@ impl Drop for SqliteStore {
     /// Closing the writer's connection, if it is the last one of any process, copies the WAL into the database and
     /// removes it.
     fn drop(&mut self) {
-        self.checkpointer.end();
+        self.checkpointer.stop();
         let poisoned = self.locks.poisoned().is_some();
         let writer = self.writer.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
         // That copy needs the syncs of a checkpoint: without them the WAL is left in place.

@@ -24,30 +24,30 @@ const PASSES_MAX: usize = 3;
 pub(crate) struct Checkpointer {
     path: PathBuf,
     locks: Arc<Locks>,
-    desk: Arc<Desk>,
+    shared: Arc<SharedStage>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// The state that the writer and the thread share.
 #[derive(Debug)]
-struct Desk {
-    stage: Mutex<Stage>,
+struct SharedStage {
+    stage: Mutex<CopyStage>,
     changed: Condvar,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum CopyStage {
     /// The writer has asked for nothing since it took over last.
     Idle,
     /// The thread has been asked to copy, or is copying.
-    Asked,
+    Requested,
     /// The thread has finished. The rest is small, and the writer copies it.
     Copied,
     Ended,
 }
 
 /// The result of a checkpoint, as SQLite reports it.
-pub(crate) struct Pass {
+pub(crate) struct CheckpointPass {
     /// Another connection is checkpointing.
     pub(crate) busy: bool,
     /// Frames in the WAL, and below how many of them are in the database by now.
@@ -57,28 +57,29 @@ pub(crate) struct Pass {
 
 /// Does one checkpoint. Does not wait for readers or writers: frames that one of them still needs stay for the next
 /// time.
-pub(crate) fn pass(conn: &Connection) -> Attempt<Pass> {
+pub(crate) fn pass(conn: &Connection) -> Attempt<CheckpointPass> {
     let mut checkpoint = conn.prepare_cached("PRAGMA wal_checkpoint(PASSIVE)")?;
-    let pass = checkpoint
-        .query_row([], |row| Ok(Pass { busy: row.get(0)?, frames: row.get(1)?, copied: row.get(2)? }))?;
+    let pass = checkpoint.query_row([], |row| {
+        Ok(CheckpointPass { busy: row.get(0)?, frames: row.get(1)?, copied: row.get(2)? })
+    })?;
     Ok(pass)
 }
 
-impl Desk {
-    fn lock(&self) -> MutexGuard<'_, Stage> {
+impl SharedStage {
+    fn lock(&self) -> MutexGuard<'_, CopyStage> {
         self.stage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Waits until the stage is none of `passing`, and returns it.
-    fn wait(&self, passing: &[Stage]) -> Stage {
+    fn wait(&self, passing: &[CopyStage]) -> CopyStage {
         let stage = self.changed.wait_while(self.lock(), |stage| passing.contains(stage));
         *stage.unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the stage, unless it is already [`Stage::Ended`].
-    fn set(&self, next: Stage) {
+    /// Changes the stage, unless it is already [`CopyStage::Ended`].
+    fn set(&self, next: CopyStage) {
         let mut stage = self.lock();
-        if *stage != Stage::Ended {
+        if *stage != CopyStage::Ended {
             *stage = next;
         }
         drop(stage);
@@ -88,68 +89,69 @@ impl Desk {
 
 impl Checkpointer {
     pub(crate) fn new(path: &Path, locks: Arc<Locks>) -> Checkpointer {
-        let desk = Desk { stage: Mutex::new(Stage::Idle), changed: Condvar::new() };
-        Checkpointer { path: path.to_owned(), locks, desk: Arc::new(desk), thread: Mutex::new(None) }
+        let shared = SharedStage { stage: Mutex::new(CopyStage::Idle), changed: Condvar::new() };
+        Checkpointer { path: path.to_owned(), locks, shared: Arc::new(shared), thread: Mutex::new(None) }
     }
 
-    pub(crate) fn stage(&self) -> Stage {
-        *self.desk.lock()
+    pub(crate) fn stage(&self) -> CopyStage {
+        *self.shared.lock()
     }
 
     /// Waits until the thread has finished what it was asked to copy.
-    pub(crate) fn finished(&self) -> Stage {
-        self.desk.wait(&[Stage::Asked])
+    pub(crate) fn wait_copied(&self) -> CopyStage {
+        self.shared.wait(&[CopyStage::Requested])
     }
 
     /// Asks the thread to copy the content of the WAL. Returns false if no thread can be started: the writer must copy.
-    pub(crate) fn ask(&self) -> bool {
+    pub(crate) fn request_copy(&self) -> bool {
         let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
         if thread.is_none() {
-            let (path, locks, desk) = (self.path.clone(), self.locks.clone(), self.desk.clone());
-            let run = move || run(&path, &locks, &desk);
+            let (path, locks, shared) = (self.path.clone(), self.locks.clone(), self.shared.clone());
+            let run = move || run(&path, &locks, &shared);
             *thread = thread::Builder::new().name("millrace-wal".to_owned()).spawn(run).ok();
         }
         if thread.is_some() {
-            self.desk.set(Stage::Asked);
+            self.shared.set(CopyStage::Requested);
         }
         thread.is_some()
     }
 
     /// Marks that the writer has taken over.
-    pub(crate) fn rest(&self) {
-        self.desk.set(Stage::Idle);
+    pub(crate) fn set_idle(&self) {
+        self.shared.set(CopyStage::Idle);
     }
 
     /// Ends the thread, waiting for a copy that is under way. Afterwards only the writer's connection can checkpoint.
-    pub(crate) fn end(&self) {
-        *self.desk.lock() = Stage::Ended;
-        self.desk.changed.notify_all();
+    pub(crate) fn stop(&self) {
+        *self.shared.lock() = CopyStage::Ended;
+        self.shared.changed.notify_all();
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A thread that panicked has raised the poison flag (see `Failure`).
+            // A thread that panicked has raised the poison flag (see `PoisonOnFailure`).
             let _ = thread.join();
         }
     }
 }
 
-fn run(path: &Path, locks: &Locks, desk: &Desk) {
+fn run(path: &Path, locks: &Locks, shared: &SharedStage) {
     // However the thread ends, nobody waits for it any longer, and a failed checkpoint stops all writing to the store.
-    let mut failure = Failure { locks, desk, reason: Some("the checkpointer ended unexpectedly".to_owned()) };
-    failure.reason = serve(path, locks, desk).err().map(|fault| fault.to_string());
+    let mut on_failure =
+        PoisonOnFailure { locks, shared, reason: Some("the checkpointer ended unexpectedly".to_owned()) };
+    on_failure.reason = serve(path, locks, shared).err().map(|fault| fault.to_string());
 }
 
-fn serve(path: &Path, locks: &Locks, desk: &Desk) -> Attempt<()> {
+fn serve(path: &Path, locks: &Locks, shared: &SharedStage) -> Attempt<()> {
     let mut conn = None;
-    while desk.wait(&[Stage::Idle, Stage::Copied]) == Stage::Asked {
+    while shared.wait(&[CopyStage::Idle, CopyStage::Copied]) == CopyStage::Requested {
         // No connection (no descriptor left, say) is no harm: the writer copies everything.
         conn = conn.or_else(|| connect(path).ok());
         if let Some(conn) = &conn {
-            if let Err(fault) = copy(conn, locks, desk) {
+            if let Err(fault) = copy(conn, locks, shared) {
                 // The log is unchanged. The writer takes over, meets the same error and reports it.
                 fault.left_nothing()?;
             }
         }
-        desk.set(Stage::Copied);
+        shared.set(CopyStage::Copied);
     }
     Ok(())
 }
@@ -165,12 +167,12 @@ fn connect(path: &Path) -> Attempt<Connection> {
     Ok(conn)
 }
 
-fn copy(conn: &Connection, locks: &Locks, desk: &Desk) -> Attempt<()> {
+fn copy(conn: &Connection, locks: &Locks, shared: &SharedStage) -> Attempt<()> {
     let mut before = 0;
     for _ in 0..PASSES_MAX {
         // SQLite never copies frames of a failed commit; this check is for syncs that failed in another handle or
         // process.
-        if locks.poisoned().is_some() || *desk.lock() == Stage::Ended {
+        if locks.poisoned().is_some() || *shared.lock() == CopyStage::Ended {
             return Ok(());
         }
         let pass = pass(conn)?;
@@ -182,19 +184,19 @@ fn copy(conn: &Connection, locks: &Locks, desk: &Desk) -> Attempt<()> {
     Ok(())
 }
 
-/// On drop, poisons the store if there is a reason to, and sets [`Stage::Ended`].
-struct Failure<'a> {
+/// On drop, poisons the store if there is a reason to, and sets [`CopyStage::Ended`].
+struct PoisonOnFailure<'a> {
     locks: &'a Locks,
-    desk: &'a Desk,
+    shared: &'a SharedStage,
     reason: Option<String>,
 }
 
-impl Drop for Failure<'_> {
+impl Drop for PoisonOnFailure<'_> {
     fn drop(&mut self) {
         if let Some(reason) = self.reason.take() {
             self.locks.raise(&format!("checkpoint: {reason}"));
         }
-        *self.desk.lock() = Stage::Ended;
-        self.desk.changed.notify_all();
+        *self.shared.lock() = CopyStage::Ended;
+        self.shared.changed.notify_all();
     }
 }

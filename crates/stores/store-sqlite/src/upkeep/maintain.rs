@@ -9,7 +9,7 @@ use crate::writing::transaction::{Change, Writer};
 /// A commit folds by itself when this many times the usual amount is unfolded.
 const FOLD_OVERDUE_TIMES: u64 = 2;
 
-enum Work {
+enum DueWork {
     Quarantine,
     Fold,
     Reclaim,
@@ -19,19 +19,19 @@ enum Work {
 }
 
 impl SqliteStore {
-    fn next_work(&self, writer: &Writer) -> Option<Work> {
+    fn next_work(&self, writer: &Writer) -> Option<DueWork> {
         if self.quarantine.is_waiting() {
-            Some(Work::Quarantine)
+            Some(DueWork::Quarantine)
         } else if writer.fold.is_some() || self.fold_is_due(1) {
-            Some(Work::Fold)
+            Some(DueWork::Fold)
         } else if !self.index().reclaimable.is_empty() {
-            Some(Work::Reclaim)
+            Some(DueWork::Reclaim)
         } else if !self.index().purgeable.is_empty() {
-            Some(Work::Purge)
+            Some(DueWork::Purge)
         } else if self.prunable(writer) > writer.pruned_through {
-            Some(Work::Prune)
+            Some(DueWork::Prune)
         } else if writer.forgets_gone {
-            Some(Work::ForgetGone)
+            Some(DueWork::ForgetGone)
         } else {
             None
         }
@@ -61,18 +61,18 @@ impl SqliteStore {
     fn work_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
         match self.next_work(writer) {
             None => Ok(0),
-            Some(Work::Quarantine) => {
+            Some(DueWork::Quarantine) => {
                 let rows = self.transact(writer, HOUSEKEEPING, |writer| {
                     Ok((self.quarantine.record(&writer.conn, rows_max)?, Change::default()))
                 })?;
                 self.quarantine.set_recorded(&rows);
                 Ok(rows.len())
             }
-            Some(Work::Fold) => self.fold_slice(writer, rows_max),
-            Some(Work::Reclaim) => self.reclaim_slice(writer, rows_max),
-            Some(Work::Purge) => self.purge_slice(writer, rows_max),
-            Some(Work::Prune) => self.prune_slice(writer, rows_max),
-            Some(Work::ForgetGone) => self.forget_gone_slice(writer, rows_max),
+            Some(DueWork::Fold) => self.fold_slice(writer, rows_max),
+            Some(DueWork::Reclaim) => self.reclaim_slice(writer, rows_max),
+            Some(DueWork::Purge) => self.purge_slice(writer, rows_max),
+            Some(DueWork::Prune) => self.prune_slice(writer, rows_max),
+            Some(DueWork::ForgetGone) => self.forget_gone_slice(writer, rows_max),
         }
     }
 

@@ -4,7 +4,7 @@ use millrace_store::StoreError;
 use rusqlite::Connection;
 
 use crate::dedupe::tombstones;
-use crate::error::{Attempt, Fault};
+use crate::error::{Attempt, SqliteFault};
 use crate::opening::load;
 use crate::reading::index::{Piece, StreamRow};
 use crate::rows::loc::Loc;
@@ -101,7 +101,7 @@ impl SqliteStore {
         while row.reclaimed < to && budget > 0 {
             let loc = match care {
                 Care::Delete => match Loc::at_or_after(conn, row.id, row.reclaimed) {
-                    Err(Fault::Malformed(_, offset)) => {
+                    Err(SqliteFault::Malformed(_, offset)) => {
                         // The positions of this row's events are lost, so the events keep their space.
                         Loc::delete(conn, row.id, offset)?;
                         budget -= 1;

@@ -11,10 +11,10 @@ use rusqlite::{Connection, params};
 
 use crate::error::Attempt;
 use crate::opening::load;
-use crate::rows::row::{self, Fields};
-use crate::rows::tables::{self, Looking};
+use crate::rows::row::{self, RowFields};
+use crate::rows::tables::{self, SqliteTxView};
 use crate::store::SqliteStore;
-use crate::writing::stage::{Stage, Staged};
+use crate::writing::stage::{CommitStage, Staged};
 use crate::writing::transaction::{Change, Writer};
 
 /// An estimate of what SQLite writes to the WAL beside the content: about three pages per transaction, and a row's
@@ -36,7 +36,7 @@ impl SqliteStore {
         let (outcomes, next_seq) = self.transact(&mut writer, level, |writer| {
             self.dedupe_catch_up(writer)?;
             let appends = batches.iter().map(|batch| batch.ops.len()).sum();
-            let mut stage = Stage::new(appends, self.options.dedupe_window_ms_max);
+            let mut stage = CommitStage::new(appends, self.options.dedupe_window_ms_max);
             let outcomes: Attempt<Vec<Outcome>> =
                 batches.iter().map(|batch| self.resolve(writer, &mut stage, batch)).collect();
             let (change, next_seq) = self.insert(writer, stage, &mut remembered)?;
@@ -63,7 +63,12 @@ impl SqliteStore {
     }
 
     /// Runs all checks of the batch before its operations, so that a refused batch has nothing to undo.
-    fn resolve<'a>(&self, writer: &mut Writer, stage: &mut Stage<'a>, batch: &'a Batch) -> Attempt<Outcome> {
+    fn resolve<'a>(
+        &self,
+        writer: &mut Writer,
+        stage: &mut CommitStage<'a>,
+        batch: &'a Batch,
+    ) -> Attempt<Outcome> {
         for (at, check) in batch.checks.iter().enumerate() {
             let failed = match check {
                 Check::IdTaken(id) => (!stage.is_taken(self, writer, batch.now, id)?).then_some(None),
@@ -89,14 +94,14 @@ impl SqliteStore {
                 }
                 Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => tables::write(writer, op)?,
                 Op::Claim(claim) => {
-                    let look = &mut Looking { store: self, writer, stage };
+                    let look = &mut SqliteTxView { store: self, writer, stage };
                     let taken = resolve::claim(look, batch.now, claim)?;
                     write_all(writer, &taken.ops)?;
                     done.claimed.extend(taken.claimed);
                     done.more |= taken.more;
                 }
                 Op::Reconcile(reconcile) => {
-                    let look = &mut Looking { store: self, writer, stage };
+                    let look = &mut SqliteTxView { store: self, writer, stage };
                     let reconciled = resolve::reconcile(look, batch.now, reconcile)?;
                     write_all(writer, &reconciled.ops)?;
                     done.state = reconciled.commit.or(done.state);
@@ -106,7 +111,7 @@ impl SqliteStore {
                     self.remove(writer, stage, stream, offsets, compacted_to.0)?;
                 }
                 Op::Drop { topic } => {
-                    let ops = resolve::forget_topic(&mut Looking { store: self, writer, stage }, topic)?;
+                    let ops = resolve::forget_topic(&mut SqliteTxView { store: self, writer, stage }, topic)?;
                     write_all(writer, &ops)?;
                     stage.drop_topic(self, topic, batch.now.0);
                 }
@@ -120,7 +125,7 @@ impl SqliteStore {
     fn insert(
         &self,
         writer: &mut Writer,
-        mut stage: Stage<'_>,
+        mut stage: CommitStage<'_>,
         remembered: &mut Vec<(usize, u64, u64)>,
     ) -> Attempt<(Change, u64)> {
         let Writer { conn, scratch, wal_bytes, .. } = writer;
@@ -143,7 +148,7 @@ impl SqliteStore {
             if entry.offset == staged.run.offset {
                 staged.run.seq = seq;
             }
-            Fields {
+            RowFields {
                 seq,
                 stream: staged.row.id,
                 offset: entry.offset,

@@ -9,8 +9,8 @@
 use millrace_model::{Offset, TopicKey};
 use rusqlite::Connection;
 
-use crate::error::{Attempt, Fault};
-use crate::reading::index::{Piece, Run};
+use crate::error::{Attempt, SqliteFault};
+use crate::reading::index::{Piece, StoredRun};
 use crate::rows::loc::Loc;
 use crate::store::SqliteStore;
 use crate::writing::quarantine::Quarantined;
@@ -39,7 +39,7 @@ impl SqliteStore {
         {
             let index = self.index();
             for state in index.live().filter(|state| state.row.stream.topic == *topic) {
-                let unfolded: Option<&Run> = state.runs.iter().find(|run| holds(run.seq, run.count));
+                let unfolded: Option<&StoredRun> = state.runs.iter().find(|run| holds(run.seq, run.count));
                 if let Some(run) = unfolded {
                     self.report_damaged_page(state.row.id, seq, run.offset + (seq - run.seq));
                     return Ok(());
@@ -68,12 +68,12 @@ impl SqliteStore {
     }
 }
 
-impl Fault {
+impl SqliteFault {
     pub(crate) fn is_damaged_page(&self) -> bool {
-        matches!(self, Fault::Sqlite(error) if Fault::is_damage(error))
+        matches!(self, SqliteFault::Sqlite(error) if SqliteFault::is_damage(error))
     }
 
     pub(crate) fn is_damaged_bookkeeping(&self) -> bool {
-        self.is_damaged_page() || matches!(self, Fault::Malformed(..))
+        self.is_damaged_page() || matches!(self, SqliteFault::Malformed(..))
     }
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 use crate::files::real_path;
-use crate::locks::holder::{self, Held};
+use crate::locks::holder::{self, HeldLock};
 use crate::locks::lock_folder;
 
 #[derive(Debug, Default)]
@@ -14,7 +14,7 @@ pub(crate) struct Progress(AtomicU8);
 /// The steps, in the order in which a transaction passes them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Step {
+pub(crate) enum WriteStep {
     Idle,
     /// Waits until other processes and handles have written.
     Turn,
@@ -30,20 +30,27 @@ pub(crate) enum Step {
     Checkpoint,
 }
 
-const STEPS: [Step; 7] =
-    [Step::Idle, Step::Turn, Step::FileLock, Step::Work, Step::Commit, Step::Copying, Step::Checkpoint];
+const STEPS: [WriteStep; 7] = [
+    WriteStep::Idle,
+    WriteStep::Turn,
+    WriteStep::FileLock,
+    WriteStep::Work,
+    WriteStep::Commit,
+    WriteStep::Copying,
+    WriteStep::Checkpoint,
+];
 
 impl Progress {
-    pub(crate) fn step(&self) -> Step {
-        STEPS.get(usize::from(self.0.load(Relaxed))).copied().unwrap_or(Step::Idle)
+    pub(crate) fn step(&self) -> WriteStep {
+        STEPS.get(usize::from(self.0.load(Relaxed))).copied().unwrap_or(WriteStep::Idle)
     }
 
-    pub(crate) fn set(&self, step: Step) {
+    pub(crate) fn set(&self, step: WriteStep) {
         self.0.store(step as u8, Relaxed);
     }
 
     /// Begins a step. Dropping the guard sets the step back to idle, however the work ends.
-    pub(crate) fn begin(&self, step: Step) -> Working<'_> {
+    pub(crate) fn begin(&self, step: WriteStep) -> Working<'_> {
         self.set(step);
         Working(self)
     }
@@ -53,41 +60,41 @@ pub(crate) struct Working<'a>(&'a Progress);
 
 impl Drop for Working<'_> {
     fn drop(&mut self) {
-        self.0.set(Step::Idle);
+        self.0.set(WriteStep::Idle);
     }
 }
 
 /// Describes what a step waits for. `held` is the lock that is in the way of a turn.
-pub(crate) fn describe(step: Step, held: Option<Held>) -> Option<String> {
+pub(crate) fn describe(step: WriteStep, held: Option<HeldLock>) -> Option<String> {
     Some(match step {
-        Step::Idle => return None,
-        Step::Turn => describe_turn(held),
-        Step::FileLock => {
+        WriteStep::Idle => return None,
+        WriteStep::Turn => describe_turn(held),
+        WriteStep::FileLock => {
             "a lock on the store file, which a program other than Millrace has (an open transaction of the sqlite3 \
              shell, say)"
                 .to_owned()
         }
-        Step::Work => "the store to be read and changed".to_owned(),
-        Step::Commit => "the disk to write and sync it".to_owned(),
-        Step::Copying | Step::Checkpoint => {
+        WriteStep::Work => "the store to be read and changed".to_owned(),
+        WriteStep::Commit => "the disk to write and sync it".to_owned(),
+        WriteStep::Copying | WriteStep::Checkpoint => {
             "the disk to copy the write-ahead log into the store file and sync it".to_owned()
         }
     })
 }
 
-fn describe_turn(held: Option<Held>) -> String {
-    match (held, held.and_then(Held::other)) {
-        (Some(Held::Turn(_)), Some(pid)) => format!("its turn to write, which process {pid} has"),
-        (Some(Held::Gate(_)), Some(pid)) => format!(
+fn describe_turn(held: Option<HeldLock>) -> String {
+    match (held, held.and_then(HeldLock::other)) {
+        (Some(HeldLock::Turn(_)), Some(pid)) => format!("its turn to write, which process {pid} has"),
+        (Some(HeldLock::Gate(_)), Some(pid)) => format!(
             "its turn to write, behind process {pid}, which stands in the gate (it is next to write, or opens or replaces \
              the store) and does not go on"
         ),
         // A program that locks the file without signing it leaves the id of the previous holder there, perhaps that of
         // this process.
-        (Some(Held::Turn(_)), None) => {
+        (Some(HeldLock::Turn(_)), None) => {
             "its turn to write, which another handle or program has (it does not say who)".to_owned()
         }
-        (Some(Held::Gate(_)), None) => {
+        (Some(HeldLock::Gate(_)), None) => {
             "its turn to write, behind another handle or program in the gate (it does not say who)".to_owned()
         }
         (None, _) => "its turn to write, which nobody else has now".to_owned(),
@@ -98,15 +105,15 @@ fn describe_turn(held: Option<Held>) -> String {
 /// nothing.
 pub fn opening_waits_for(database: &Path) -> Option<String> {
     let folder = lock_folder::folder(&real_path::of(database).ok()?);
-    let (held, own) = (holder::look(&folder)?, Some(std::process::id()));
+    let (held, own) = (holder::find_held(&folder)?, Some(std::process::id()));
     Some(match (held, held.other()) {
-        (Held::Turn(_), Some(pid)) => format!("process {pid}, whose turn it is to write to the store"),
-        (Held::Gate(_), Some(pid)) => {
+        (HeldLock::Turn(_), Some(pid)) => format!("process {pid}, whose turn it is to write to the store"),
+        (HeldLock::Gate(_), Some(pid)) => {
             format!("process {pid}, which opens or replaces the store, or is next to write to it")
         }
         // The holder is this process, which opens the store itself and is making progress.
-        (Held::Turn(pid) | Held::Gate(pid), None) if pid == own => return None,
-        (Held::Turn(_) | Held::Gate(_), None) => {
+        (HeldLock::Turn(pid) | HeldLock::Gate(pid), None) if pid == own => return None,
+        (HeldLock::Turn(_) | HeldLock::Gate(_), None) => {
             format!("a program that holds a lock in {} and does not say who it is", folder.display())
         }
     })
@@ -122,20 +129,20 @@ mod tests {
         for step in STEPS {
             progress.set(step);
             assert_eq!(progress.step(), step);
-            assert_eq!(describe(step, None).is_none(), step == Step::Idle);
+            assert_eq!(describe(step, None).is_none(), step == WriteStep::Idle);
         }
-        drop(progress.begin(Step::Work));
-        assert_eq!(progress.step(), Step::Idle);
+        drop(progress.begin(WriteStep::Work));
+        assert_eq!(progress.step(), WriteStep::Idle);
     }
 
     #[test]
     fn the_holder_is_named_unless_it_is_this_process() {
         let (own, other) = (std::process::id(), std::process::id() + 1);
-        for held in [Held::Turn, Held::Gate] {
-            let named = describe(Step::Turn, Some(held(Some(other)))).unwrap();
+        for held in [HeldLock::Turn, HeldLock::Gate] {
+            let named = describe(WriteStep::Turn, Some(held(Some(other)))).unwrap();
             assert!(named.contains(&format!("process {other}")), "{named}");
-            let unnamed = describe(Step::Turn, Some(held(None)));
-            assert_eq!(describe(Step::Turn, Some(held(Some(own)))), unnamed);
+            let unnamed = describe(WriteStep::Turn, Some(held(None)));
+            assert_eq!(describe(WriteStep::Turn, Some(held(Some(own)))), unnamed);
             assert!(unnamed.unwrap().contains("does not say who"));
         }
     }

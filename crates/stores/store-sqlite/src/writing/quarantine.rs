@@ -25,18 +25,18 @@ pub struct Quarantined {
 
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    state: Mutex<State>,
+    state: Mutex<QuarantineState>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct QuarantineState {
     waiting: BTreeMap<u64, Quarantined>,
     /// Findings that this handle has recorded, so that not every read records them again.
     recorded: BTreeMap<u64, ()>,
 }
 
 impl Quarantine {
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QuarantineState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

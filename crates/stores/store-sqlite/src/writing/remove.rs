@@ -9,7 +9,7 @@ use crate::reading::index::Piece;
 use crate::rows::loc::Loc;
 use crate::store::SqliteStore;
 use crate::upkeep::purge;
-use crate::writing::stage::Stage;
+use crate::writing::stage::CommitStage;
 use crate::writing::transaction::Writer;
 
 impl SqliteStore {
@@ -17,7 +17,7 @@ impl SqliteStore {
     pub(crate) fn remove<'a>(
         &self,
         writer: &mut Writer,
-        stage: &mut Stage<'a>,
+        stage: &mut CommitStage<'a>,
         stream: &'a Stream,
         offsets: &[Offset],
         compacted_to: u64,
@@ -27,7 +27,7 @@ impl SqliteStore {
         let Some(row) = stage.compact(self, stream, compacted_to) else { return Ok(()) };
         let id = row.id;
         let mut places =
-            Places { store: self, conn: &writer.conn, id: row.id, folded: row.folded, loc: None };
+            EventPositions { store: self, conn: &writer.conn, id: row.id, folded: row.folded, loc: None };
         for offset in offsets.iter().map(|offset| offset.0) {
             if offset < row.start || offset >= row.compacted_to {
                 continue;
@@ -52,7 +52,7 @@ impl SqliteStore {
 const WAL_BYTES_PER_REMOVAL: u64 = 512;
 
 /// Finds the seq of events. Remembers the row of `loc` used last, because offsets come in order.
-struct Places<'a> {
+struct EventPositions<'a> {
     store: &'a SqliteStore,
     conn: &'a Connection,
     id: i64,
@@ -60,7 +60,7 @@ struct Places<'a> {
     loc: Option<Loc>,
 }
 
-impl Places<'_> {
+impl EventPositions<'_> {
     fn find(&mut self, offset: u64) -> Attempt<Option<u64>> {
         if offset >= self.folded {
             let index = self.store.index();

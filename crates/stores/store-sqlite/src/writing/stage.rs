@@ -11,8 +11,8 @@ use millrace_resolve as resolve;
 use rusqlite::{OptionalExtension, params};
 
 use crate::dedupe::tombstones;
-use crate::error::{Attempt, Fault};
-use crate::reading::index::{Run, StreamRow};
+use crate::error::{Attempt, SqliteFault};
+use crate::reading::index::{StoredRun, StreamRow};
 use crate::rows::{row, tables};
 use crate::store::SqliteStore;
 use crate::writing::transaction::Writer;
@@ -25,11 +25,11 @@ pub(crate) struct Staged {
     pub(crate) next: u64,
     pub(crate) last_ts: u64,
     /// The run that this commit appends; `seq` is filled in when it is written.
-    pub(crate) run: Run,
+    pub(crate) run: StoredRun,
 }
 
 /// An append that will become a row.
-pub(crate) struct Entry<'a> {
+pub(crate) struct StagedEvent<'a> {
     /// The position among the appends of the commit, in order of operations.
     pub(crate) ordinal: usize,
     pub(crate) staged: usize,
@@ -49,9 +49,9 @@ struct Wanted<'a> {
     window_ms: u64,
 }
 
-pub(crate) struct Stage<'a> {
+pub(crate) struct CommitStage<'a> {
     pub(crate) streams: Vec<Staged>,
-    pub(crate) entries: Vec<Entry<'a>>,
+    pub(crate) entries: Vec<StagedEvent<'a>>,
     by_name: HashMap<&'a Stream, usize>,
     by_hash: HashMap<u64, usize>,
     /// Ids of stored streams that this commit drops.
@@ -72,9 +72,9 @@ pub(crate) fn content_bytes(body: &EventBody) -> u64 {
     (body.payload.bytes().len() + key + headers) as u64
 }
 
-impl<'a> Stage<'a> {
-    pub(crate) fn new(appends: usize, dedupe_window_ms_max: u64) -> Stage<'a> {
-        Stage {
+impl<'a> CommitStage<'a> {
+    pub(crate) fn new(appends: usize, dedupe_window_ms_max: u64) -> CommitStage<'a> {
+        CommitStage {
             streams: Vec::new(),
             entries: Vec::with_capacity(appends),
             by_name: HashMap::new(),
@@ -141,7 +141,7 @@ impl<'a> Stage<'a> {
             due: None,
         };
         let ordinal = self.entries.len();
-        self.entries.push(Entry { ordinal, staged: staged_at, offset, ts, id, hash, append });
+        self.entries.push(StagedEvent { ordinal, staged: staged_at, offset, ts, id, hash, append });
         Ok(appended)
     }
 
@@ -259,7 +259,7 @@ impl<'a> Stage<'a> {
             })
             .optional();
         let found = match found {
-            Err(error) if Fault::is_damage(&error) => {
+            Err(error) if SqliteFault::is_damage(&error) => {
                 store.report_damaged_place(&writer.lookups, topic, seq)?;
                 None
             }
@@ -348,7 +348,7 @@ fn made_of(writer: &Writer, topic: &TopicKey) -> Attempt<Option<u64>> {
 
 impl Staged {
     fn new(row: StreamRow, next: u64, last_ts: u64) -> Staged {
-        let run = Run { offset: next, seq: 0, count: 0, bytes: 0, brought: 0, first_ts: 0, last_ts: 0 };
+        let run = StoredRun { offset: next, seq: 0, count: 0, bytes: 0, brought: 0, first_ts: 0, last_ts: 0 };
         Staged { row, row_changed: false, next, last_ts, run }
     }
 

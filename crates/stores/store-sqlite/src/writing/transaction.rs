@@ -10,14 +10,14 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 
 use crate::dedupe::recent_ids::Dedupe;
-use crate::error::{Attempt, Fault};
+use crate::error::{Attempt, SqliteFault};
 use crate::opening::load;
 use crate::reading::index::StreamRow;
-use crate::rows::codec::{self, Record};
+use crate::rows::codec::{self, CommitSummary};
 use crate::rows::schema::{self, MIGRATIONS};
 use crate::store::SqliteStore;
 use crate::upkeep::fold::FoldJob;
-use crate::writing::progress::Step;
+use crate::writing::progress::WriteStep;
 
 /// The data that only the writing thread uses.
 #[derive(Debug)]
@@ -46,7 +46,7 @@ pub(crate) struct Writer {
 /// The changes that a transaction made to streams and delayed events, for its row in `commits` and for the index.
 #[derive(Debug, Default)]
 pub(crate) struct Change {
-    pub(crate) record: Record,
+    pub(crate) record: CommitSummary,
     pub(crate) rows: Vec<StreamRow>,
 }
 
@@ -116,16 +116,16 @@ impl Writer {
 enum Stopped {
     /// The store has this schema version, which is not the one this build writes. Nothing was written.
     Outdated(usize),
-    Now(Fault),
+    Now(SqliteFault),
     /// The work met a damaged page and was rolled back, so nothing was written.
-    Damaged(Fault),
+    Damaged(SqliteFault),
 }
 
 fn outdated(found: usize) -> StoreError {
     StoreError::Outdated { found, known: MIGRATIONS.len() }
 }
 
-impl<E: Into<Fault>> From<E> for Stopped {
+impl<E: Into<SqliteFault>> From<E> for Stopped {
     fn from(error: E) -> Stopped {
         Stopped::Now(error.into())
     }
@@ -152,7 +152,7 @@ impl SqliteStore {
         level: Durability,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<Attempt<T>, StoreError> {
-        let _working = self.progress.begin(Step::Turn);
+        let _working = self.progress.begin(WriteStep::Turn);
         // Without the turn the transaction has not begun.
         let _turn = self.locks.turn().map_err(|error| StoreError::Busy(FailureCause::of(error)))?;
         // Checked only now: the previous writer may have failed while this one waited.
@@ -177,7 +177,7 @@ impl SqliteStore {
         level: Durability,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<T, Stopped> {
-        self.progress.set(Step::FileLock);
+        self.progress.set(WriteStep::FileLock);
         writer.sync_level(level)?;
         writer.run("BEGIN IMMEDIATE")?;
         let found = schema::version_inside(&writer.conn)?;
@@ -185,7 +185,7 @@ impl SqliteStore {
             writer.run("ROLLBACK")?;
             return Err(Stopped::Outdated(found));
         }
-        self.progress.set(Step::Work);
+        self.progress.set(WriteStep::Work);
         if load::last_commit(&writer.conn)? != self.index().last {
             self.catch_up(&writer.conn)?;
         }
@@ -200,7 +200,7 @@ impl SqliteStore {
         if !change.is_empty() {
             self.record(writer, c, &change)?;
         }
-        self.progress.set(Step::Commit);
+        self.progress.set(WriteStep::Commit);
         writer.run("COMMIT")?;
         if !change.is_empty() {
             self.index_mut().apply(c, &change.record, change.rows);
@@ -209,7 +209,7 @@ impl SqliteStore {
     }
 
     /// Returns what a failed transaction means for the store. Must be called inside the turn.
-    fn failed(&self, writer: &mut Writer, fault: Fault) -> StoreError {
+    fn failed(&self, writer: &mut Writer, fault: SqliteFault) -> StoreError {
         let error = match fault.left_nothing() {
             Ok(error) => error,
             Err(fault) => return self.poison(writer, fault),
@@ -239,7 +239,7 @@ impl SqliteStore {
         Ok(())
     }
 
-    pub(crate) fn poison(&self, writer: &mut Writer, fault: Fault) -> StoreError {
+    pub(crate) fn poison(&self, writer: &mut Writer, fault: SqliteFault) -> StoreError {
         let reason = self.locks.raise(&fault.to_string()).to_owned();
         writer.leave_the_wal();
         if !writer.conn.is_autocommit() {

@@ -5,17 +5,17 @@ use std::convert::Infallible;
 use bytes::Bytes;
 use millrace_model::{KeyRange, Offset, Page, Partition, ReadLimit, Row, Space, Stream, TopicKey};
 
-use super::State;
-use crate::port::Run;
+use super::MemoryState;
+use crate::port::StreamRun;
 use millrace_resolve::{StreamView, TxView};
 
-pub(super) struct Looking<'a> {
-    pub(super) state: &'a State,
+pub(super) struct MemoryTxView<'a> {
+    pub(super) state: &'a MemoryState,
     /// The runs that the commit under way has appended so far.
-    pub(super) runs: &'a [Run],
+    pub(super) runs: &'a [StreamRun],
 }
 
-impl TxView for Looking<'_> {
+impl TxView for MemoryTxView<'_> {
     type Error = Infallible;
 
     fn get(&mut self, space: Space, key: &str) -> Result<Option<Bytes>, Infallible> {
@@ -38,7 +38,12 @@ impl TxView for Looking<'_> {
                 let bounds = log.bounds(stream);
                 let run = self.runs.iter().find(|run| run.stream == *stream);
                 let next = run.map_or(bounds.next, |run| run.first);
-                StreamView { stream: stream.clone(), made: log.made(), start: bounds.start.min(next), next }
+                StreamView {
+                    stream: stream.clone(),
+                    made: log.incarnation(),
+                    start: bounds.start.min(next),
+                    next,
+                }
             })
             .collect())
     }
