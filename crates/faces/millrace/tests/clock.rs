@@ -43,7 +43,7 @@ fn config() -> Config {
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let session = Session::open(&url(&folder)).unwrap().config(config());
+    let session = Session::builder(&url(&folder)).config(config()).open().unwrap();
     let handler = Handler::from_fn::<Task>("tasks", move |ctx| {
         let path = diary(&folder);
         let attempt = std::fs::read_to_string(&path).unwrap_or_default().lines().count() + 1;

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use harness::Harness;
 use millrace::{Entity, Filter, StateCommit, Stateful, Stored};
-use millrace_session::Declared;
+use millrace_state::Declared;
 use millrace_stores::{StoreOptions, StoreUrl, open_shared};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};

@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::Harness;
 use millrace::{Entity, Query, Relation, StateError, Stored};
-use millrace_session::Declared;
 use millrace_session::model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
+use millrace_state::Declared;
 use millrace_store::{
     Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
     StoreError, StreamBounds,

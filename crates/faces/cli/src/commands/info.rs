@@ -1,7 +1,7 @@
 //! `millrace info`: the version of this program, and the contents of a store in figures.
 
 use clap::{ArgMatches, Command};
-use millrace_session::admin::{Admin, Totals};
+use millrace_admin::{Admin, Totals};
 use millrace_store::DiskUse;
 use millrace_stores::{StoreInfo, store_info};
 use serde_json::{Value, json};

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use millrace_model::{CursorRow, DueRow, Namespace, Offset, Space};
-use millrace_session::State;
+use millrace_state::State;
 use millrace_store::{KeyRange, ReadLimit, Store};
 use millrace_stores::{StoreOptions, StoreUrl, open_shared};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace::{DeadLettered, Event, Session, StateCommit};
-use millrace_session::admin::{Admin, EventView, Status};
+use millrace_admin::{Admin, EventView, Status};
 use millrace_stores::open_doctor;
 
 use crate::chain::{ATTEMPTS_MAX, Invoice, Paid, Payment, Placed, Shipment, Shipped, cents, is_hopeless};

@@ -8,7 +8,7 @@
 use std::time::{Duration, Instant};
 
 use millrace::{Config, Entity, Event, Handler, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{self, Crew, Place, work};
@@ -93,7 +93,7 @@ fn increments_over_processes_and_kills_are_exact() {
     let (increments, kills) = (number(INCREMENTS, INCREMENTS_PLAIN), number(KILLS, KILLS_PLAIN));
     let mut draw = Draw::seeded();
     let place = Place::new();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let began = Instant::now();
     for first in (0..increments).step_by(PUBLISHED_AT_ONCE as usize) {
         let visits = (first..increments.min(first + PUBLISHED_AT_ONCE)).map(|n| Visit { n });

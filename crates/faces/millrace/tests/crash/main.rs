@@ -18,7 +18,7 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 
 use millrace::Session;
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_store::Store;
 
 use chain::{Placed, config};
@@ -36,7 +36,7 @@ const PAUSE_MS_MAX: u64 = 150;
 fn forty_kills_lose_and_double_nothing() {
     let mut draw = Draw::seeded();
     let place = Place::new();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let store = place.store();
     let env = vec![(process::STORE, place.url())];
     let mut crew = Crew::start(&place, "process::child", env, PROCESSES);

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use millrace::{Config, Entity, Event, Handler, HandlerOrder, HandlerSettings, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{self, Crew, Place, work};
@@ -70,7 +70,7 @@ fn child() {
 fn accounts_see_their_events_in_order_over_processes_and_kills() {
     let mut draw = Draw::seeded();
     let place = Place::new();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let moves = (0..ACCOUNTS * MOVES_EACH).map(|at| {
         let (account, n) = (at % ACCOUNTS, at / ACCOUNTS + 1);
         Moved { account, n }.with_key(format!("account-{account}"))

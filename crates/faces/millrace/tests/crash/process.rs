@@ -149,7 +149,7 @@ fn child() {
 
 pub fn work(config: Config, handlers: Vec<Handler>) {
     let Ok(url) = std::env::var(STORE) else { return };
-    let session = Session::open(&url).unwrap().config(config);
+    let session = Session::builder(&url).config(config).open().unwrap();
     let running = session.spawn(handlers, vec![]).unwrap();
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     running.stop().unwrap();

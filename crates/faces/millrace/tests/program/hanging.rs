@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millrace::{Config, Handler, HandlerSettings, Running, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_session::model::{Namespace, Timestamp};
 
 use crate::{Ping, Place};
@@ -65,7 +65,7 @@ fn stop_in_time(running: Running) {
 #[test]
 fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() {
     let place = Place::empty();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let (wake, asleep) = channel();
     let (called, calls) = channel();
     let (told, handled) = channel();
@@ -101,7 +101,7 @@ fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() 
 #[test]
 fn a_stop_leaves_a_hanging_handler_behind() {
     let place = Place::empty();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let (_wake, asleep) = channel::<()>();
     let (called, calls) = channel();
     session.publish(Ping { n: 1 }).unwrap();
@@ -127,7 +127,8 @@ fn an_async_handler_is_cut_off_and_its_thread_goes_on() {
         }
     }
     let place = Place::empty();
-    let session = Session::open(&place.url()).unwrap().config(Config { hanging_handlers_max: 0, ..config() });
+    let session =
+        Session::builder(&place.url()).config(Config { hanging_handlers_max: 0, ..config() }).open().unwrap();
     let (said, heard) = channel();
     let said = Arc::new(Mutex::new(said));
     let waits = Handler::from_async_fn::<Ping>("waits", move |_| {

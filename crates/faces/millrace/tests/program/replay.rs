@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millrace::{Config, Handler, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_session::model::{HandlerId, Namespace};
 
 use crate::{Ping, Place};
@@ -31,7 +31,7 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
 fn a_replay_calls_the_handler_that_gave_up_and_no_other() {
     let place = Place::empty();
     let config = Config { event_max_attempts: 1, ..Config::default() };
-    let session = Session::open(&place.url()).unwrap().config(config);
+    let session = Session::builder(&place.url()).config(config).open().unwrap();
     let (charges, mails) = (Calls::default(), Calls::default());
     let handlers = vec![noting("charge_card", &charges, true), noting("mail", &mails, false)];
     let running = session.spawn(handlers, vec![]).unwrap();
@@ -54,7 +54,7 @@ fn a_replay_calls_the_handler_that_gave_up_and_no_other() {
 fn a_letter_that_is_being_replayed_is_hidden_and_comes_back_if_its_handler_is_forgotten() {
     let place = Place::empty();
     let config = Config { event_max_attempts: 1, ..Config::default() };
-    let session = Session::open(&place.url()).unwrap().config(config);
+    let session = Session::builder(&place.url()).config(config).open().unwrap();
     session.publish(Ping { n: 1 }).unwrap();
     session.run_until_idle(vec![noting("charge_card", &Calls::default(), true)], vec![]).unwrap();
     let (admin, namespace) = (Admin::new(place.store()), Namespace::default());

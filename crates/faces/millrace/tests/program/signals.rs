@@ -105,7 +105,7 @@ impl Drop for Program {
 
 /// Checks that the next session gets the other two events, each as a first attempt.
 fn the_rest_is_handled_next(place: &Place) {
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = seen.clone();
     let handler = Handler::from_fn::<Ping>(HANDLER, move |ctx| {
@@ -184,7 +184,7 @@ fn sigterm_ends_a_program_whose_handler_never_returns() {
 #[test]
 fn child() {
     let Ok(url) = std::env::var(STORE) else { return };
-    let session = Session::open(&url).unwrap().config(config());
+    let session = Session::builder(&url).config(config()).open().unwrap();
     let handler = Handler::from_fn::<Ping>(HANDLER, |ctx| {
         println!("handling {}", ctx.event.n);
         std::io::stdin().read_to_end(&mut Vec::new())?;

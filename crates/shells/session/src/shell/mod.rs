@@ -3,7 +3,7 @@
 mod call;
 mod clock;
 mod committer;
-pub(crate) mod looks;
+mod looks;
 mod mailbox;
 mod pool;
 mod run_loop;
@@ -12,7 +12,7 @@ pub(crate) mod simulated;
 mod threads;
 
 pub use clock::VirtualClock;
-pub use simulated::Simulation;
+pub use simulated::{Simulation, SimulationBuilder};
 pub use threads::{Running, StopHandle};
 
 pub(crate) use clock::Clock;

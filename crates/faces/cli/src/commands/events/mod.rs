@@ -7,8 +7,8 @@ mod inspect;
 mod lists;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use millrace_admin::{ActError, Admin, AdminError};
 use millrace_model::{EventId, Namespace, Timestamp};
-use millrace_session::admin::{ActError, Admin, AdminError};
 use millrace_stores::OpenedStore;
 
 use crate::commands::offline::store_url;
@@ -163,7 +163,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((verb, matches)) = matches.subcommand() else { return Ok(()) };
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
-    let call = Call {
+    let call = EventsCall {
         admin: Admin::new(open_existing(&config)?.store),
         namespace: text(matches, "namespace")
             .map(Namespace::new)
@@ -206,7 +206,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// A running command with its open store.
-struct Call {
+struct EventsCall {
     admin: Admin,
     namespace: Option<Namespace>,
     json: bool,
@@ -214,7 +214,7 @@ struct Call {
     out: Output,
 }
 
-impl Call {
+impl EventsCall {
     fn namespace(&self) -> Namespace {
         self.namespace.clone().unwrap_or_default()
     }

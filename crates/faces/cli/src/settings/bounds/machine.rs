@@ -1,9 +1,9 @@
 //! Bounds of the runtime and the store: queues, commits, reader threads, the disk.
 
 use crate::settings::bounds::{bound, largest};
-use crate::settings::{Kind, Scope, Setting, Value};
+use crate::settings::{Scope, SettingDef, SettingKind, SettingValue};
 
-pub(super) static SETTINGS: &[Setting] = &[
+pub(super) static SETTINGS: &[SettingDef] = &[
     bound!(
         "dedupe-ids-max",
         store_options.dedupe_ids_max,

@@ -37,17 +37,20 @@ fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
     // A batch of the loop and one of a caller, perhaps in the same commit: the caller gets the error, the loop does
     // not.
     let mailbox = Arc::new(Mailbox::default());
-    committer.submit([(event(events), Reply::Worker(mailbox.clone(), Token(7)))]);
+    committer.submit(vec![(Sender::Worker(mailbox.clone(), Token(7)), event(events))]);
     let refused = committer.commit(event(events));
     assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
-    assert!(mailbox.take(Duration::ZERO).mail.is_empty());
+    assert!(mailbox.take_all(Duration::ZERO).mail.is_empty());
     // Another process makes room; then the kept batch is written.
     let other =
         open_shared(&StoreUrl::Sqlite(folder.path().join("store.db")), &StoreOptions::default()).unwrap();
     other.store.commit(&[batch(events, vec![trim(&stream("t", 0), events)])]).unwrap();
     while other.store.maintain(1000).unwrap().more {}
-    let mail = mailbox.take(Duration::from_secs(3600)).mail;
-    assert!(matches!(&mail[..], [Mail::Input(Input::Committed { token: Token(7), .. })]), "{mail:?}");
+    let mut mail = mailbox.take_all(Duration::from_secs(3600)).mail;
+    assert!(
+        matches!(mail.make_contiguous(), [Mail::Input(Input::Committed { token: Token(7), .. })]),
+        "{mail:?}"
+    );
 }
 
 #[test]
@@ -56,10 +59,10 @@ fn a_committer_whose_disk_is_full_ends_and_tells_who_waits() {
     let committer = start(folder.path(), at_most(400 << 10));
     while committer.commit(event(0)).is_ok() {}
     let mailbox = Arc::new(Mailbox::default());
-    committer.submit([(event(1), Reply::Worker(mailbox.clone(), Token(1)))]);
+    committer.submit(vec![(Sender::Worker(mailbox.clone(), Token(1)), event(1))]);
     drop(committer);
-    let mail = mailbox.take(Duration::ZERO).mail;
-    assert!(matches!(&mail[..], [Mail::Input(Input::Failed { .. })]), "{mail:?}");
+    let mut mail = mailbox.take_all(Duration::ZERO).mail;
+    assert!(matches!(mail.make_contiguous(), [Mail::Input(Input::Failed { .. })]), "{mail:?}");
 }
 
 #[test]
