@@ -138,7 +138,7 @@ impl World {
         let failed = actors.all.values().find_map(|actor| actor.stopped.clone().flatten());
         actors.all.retain(|_, actor| actor.stopped.is_none());
         if let Some(reason) = failed {
-            return Err(SessionError::Store(StoreError::Poisoned(reason)));
+            return Err(SessionError::Store(StoreError::Poisoned(reason.into())));
         }
         let ready = actors.all.iter_mut().find(|(_, actor)| !actor.jobs.is_empty());
         let job = ready.and_then(|(id, actor)| {
