@@ -34,7 +34,6 @@ const IMPURE_PACKAGES: &[(&str, &str)] = &[
     ("tracing-subscriber", "the binary decides where logs go"),
     ("tungstenite", "edges speak WebSocket"),
     ("ulid", "ids are inputs, drawn by the runtime"),
-    ("uuid", "ids are inputs, drawn by the runtime"),
 ];
 
 /// The crates that may name an adapter: `stores` opens each of them, and `bench` measures single adapters.

@@ -25,11 +25,13 @@ pub use capabilities::manifest::{Branch, BusTopic, CAPABILITY_NAME_BYTES_MAX, Ma
 pub use capabilities::manifest_json::{
     BRANCHES_MAX, BUS_TOPICS_MAX, MANIFEST_BYTES_MAX, ManifestError, SUBSCRIBES_MAX,
 };
-pub use capabilities::schema::{Schema, SchemaError};
+pub use capabilities::schema::{Schema, SchemaError, SchemaMismatch};
 pub use capabilities::table::BootError;
 pub use counters::{Counters, Gauges};
 pub use interface::effect::{Effect, Settled};
-pub use interface::input::{CapabilityId, CommitToken, ConnId, DeliveryId, Input, NotTrusted, Receipt};
+pub use interface::input::{
+    CapabilityId, CommitToken, ConnId, DeliveryId, Input, NotStored, NotTrusted, Receipt,
+};
 pub use interface::note::Note;
 pub use limits::RouterLimits;
 pub use reports::queries::Takes;

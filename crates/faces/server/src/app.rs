@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_broker::Handle;
+use millrace_broker::BrokerHandle;
 use millrace_bus::{BusError, Reply, Request};
 use millrace_kernel::KernelHandle;
 use millrace_model::Requester;
@@ -27,7 +27,7 @@ pub(crate) struct App {
     /// The settings of topics that do not set their own.
     pub(crate) topic_defaults: TopicDefaults,
     pub(crate) listen: SocketAddr,
-    pub(crate) broker: Handle,
+    pub(crate) broker: BrokerHandle,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) kernel: KernelHandle,
     pub(crate) tokens: Arc<Tokens>,
@@ -55,7 +55,7 @@ pub(crate) struct App {
 
 /// The parts of the server that exist before its edges: bus, CQRS loop, store.
 pub(crate) struct Engines {
-    pub(crate) broker: Handle,
+    pub(crate) broker: BrokerHandle,
     pub(crate) kernel: KernelHandle,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) topic_defaults: TopicDefaults,

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_broker::Handle;
+use millrace_broker::BrokerHandle;
 use millrace_bus::{BusError, PublishBatch, Reply, Request};
 use millrace_child::{ChildLimits, Children};
 use millrace_kernel::{
@@ -40,7 +40,7 @@ const END_MS_MAX: u64 = 4000;
 pub(crate) async fn start(
     settings: &ServerSettings,
     store: &Arc<dyn Store>,
-    bus: &Handle,
+    bus: &BrokerHandle,
     tokens: &Arc<Tokens>,
     audit_target: &AuditTarget,
 ) -> Result<(KernelHandle, mpsc::Receiver<HostRequest>), ServeError> {
@@ -86,7 +86,7 @@ pub(crate) async fn children(
 
 /// Starts a task that writes trace records to the trace topic of their namespace, many in one commit. The task ends
 /// with the loop.
-fn keep_trace(bus: Handle, waiting_max: usize) -> mpsc::Sender<(Namespace, JsonText)> {
+fn keep_trace(bus: BrokerHandle, waiting_max: usize) -> mpsc::Sender<(Namespace, JsonText)> {
     let (records_in, mut records) = mpsc::channel(waiting_max.max(1));
     tokio::spawn(async move {
         let Ok(topic) = TopicName::new(TRACE_TOPIC) else { return };

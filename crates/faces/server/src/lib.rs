@@ -38,8 +38,8 @@ pub use access::{
 pub use http::openapi::document as openapi;
 pub use millrace_child::{Changed, ChildLimits, ChildSettings};
 pub use millrace_kernel::{
-    Capability, FeedLimits, KernelHandle, KernelSettings, MemoryLimits, SocketFile, SocketPathError,
-    default_path,
+    Capability, FeedLimits, KernelHandle, KernelSettings, MemoryLimits, NotReloaded, SocketFile,
+    SocketPathError, default_path,
 };
 pub use observe::{AuditKind, AuditKinds};
 pub use reload::{Reload, ReloadError, Reloaded, Reloader};

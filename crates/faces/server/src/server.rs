@@ -6,11 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use millrace_broker::{Broker, Handle, StartError, StopOutcome};
+use millrace_broker::{Broker, BrokerHandle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_child::Children;
 use millrace_kernel::{
-    ChangeError, HostRequest, KernelEnded, KernelError, KernelHandle, SocketFile, SocketPathError,
+    ChangeError, HostRequest, KernelEnded, KernelError, KernelHandle, NotReloaded, SocketFile,
+    SocketPathError,
 };
 use millrace_model::Requester;
 use millrace_store::{Store, StoreError};
@@ -86,7 +87,7 @@ pub struct Server {
 }
 
 /// Reads the configuration again. Returns a text about what changed, or why nothing did.
-type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send>;
+type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, NotReloaded>> + Send>;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -110,7 +111,7 @@ impl Server {
         let (broker_settings, boot_store) = (settings.broker.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Broker::start(broker_settings, &boot_store, limits));
         let broker = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
-        let handle = broker.handle().from_anywhere();
+        let handle = broker.handle().without_inline_commits();
         if settings.tokens.is_empty() {
             warn_of_idle_lists(&handle).await;
         }
@@ -153,8 +154,8 @@ impl Server {
     }
 
     /// A handle to the bus, for embedders and other edges of the same process.
-    pub fn handle(&self) -> Handle {
-        self.broker.handle().from_anywhere()
+    pub fn handle(&self) -> BrokerHandle {
+        self.broker.handle().without_inline_commits()
     }
 
     /// Returns a function that counts the open WebSockets, also after [`Server::run_until`] has taken the server.
@@ -194,7 +195,7 @@ impl Server {
     /// Sets what `Syscall.Reload` does. Without it the command is refused.
     pub fn on_reload(
         &mut self,
-        reload: impl Fn() -> BoxFuture<'static, Result<String, String>> + Send + 'static,
+        reload: impl Fn() -> BoxFuture<'static, Result<String, NotReloaded>> + Send + 'static,
     ) {
         self.on_reload = Some(Box::new(reload));
     }
@@ -292,7 +293,7 @@ async fn asked_to_stop(asked: &mut mpsc::Receiver<HostRequest>, on_reload: Optio
             // The reload is carried out even if its sender has gone.
             (HostRequest::Reload { done }, Some(reload)) => drop(done.send(reload().await)),
             (HostRequest::Reload { done }, None) => {
-                drop(done.send(Err("this server has no configuration to read again".to_owned())));
+                drop(done.send(Err("this server has no configuration to read again".into())));
             }
         }
     }
@@ -301,7 +302,7 @@ async fn asked_to_stop(asked: &mut mpsc::Receiver<HostRequest>, on_reload: Optio
 }
 
 /// Warns at the start if topics have access lists and no tokens are configured: such lists protect nothing.
-async fn warn_of_idle_lists(handle: &Handle) {
+async fn warn_of_idle_lists(handle: &BrokerHandle) {
     if let Ok(Reply::Stats(stats)) = handle.call(Requester::Trusted, Request::Stats).await
         && stats.topics_with_access > 0
     {

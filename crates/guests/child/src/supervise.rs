@@ -14,6 +14,23 @@ use crate::process::{Pipes, Process};
 use crate::settings::{ChildLimits, ChildSettings};
 use crate::start::{self, StartError};
 
+/// Why a child is not started again.
+#[derive(Debug, thiserror::Error)]
+enum GiveUp {
+    /// The child hung, and its successor runs already.
+    #[error("{why}")]
+    Replaced { why: String },
+    #[error("it ended ({why}) and is not to be started again")]
+    NoRestart { why: String },
+    #[error("it answered nothing in {lives} lives ({why})")]
+    Silent { lives: usize, why: String },
+    #[error("it was started again {restarts} times within {window_ms} ms ({why})")]
+    TooOften { restarts: usize, window_ms: u64, why: String },
+    /// The child of the next life has another manifest.
+    #[error(transparent)]
+    Changed(StartError),
+}
+
 /// Runs the child until the capability is retired.
 pub(crate) async fn run(
     port: Port,
@@ -50,7 +67,7 @@ pub(crate) async fn run(
                 // A hung child that is to be removed is not started again: its successor runs already, and the next
                 // life would hang as well.
                 if hung && supervisor.port.is_to_go().await {
-                    Err(why)
+                    Err(GiveUp::Replaced { why })
                 } else {
                     supervisor.next_life(why).await
                 }
@@ -61,7 +78,7 @@ pub(crate) async fn run(
                 supervisor.port.healthy();
                 living = Some(next);
             }
-            Err(reason) => supervisor.give_up(reason).await,
+            Err(reason) => supervisor.give_up(reason.to_string()).await,
         }
     }
 }
@@ -82,14 +99,13 @@ struct Supervisor {
 }
 
 impl Supervisor {
-    /// Starts the next life after a pause. `Err` says why there will be none.
-    async fn next_life(&mut self, mut why: String) -> Result<(Process, Pipes), String> {
+    /// Starts the next life after a pause.
+    async fn next_life(&mut self, mut why: String) -> Result<(Process, Pipes), GiveUp> {
         if !self.settings.restart {
-            return Err(format!("it ended ({why}) and is not to be started again"));
+            return Err(GiveUp::NoRestart { why });
         }
         if self.silent > self.limits.restarts_max {
-            let silent = self.silent;
-            return Err(format!("it answered nothing in {silent} lives ({why})"));
+            return Err(GiveUp::Silent { lives: self.silent, why });
         }
         loop {
             let ChildLimits { restarts_max, restart_window_ms, restart_pause_ms, .. } = self.limits;
@@ -98,15 +114,14 @@ impl Supervisor {
                 self.restarts.pop_front();
             }
             if self.restarts.len() >= restarts_max {
-                return Err(format!(
-                    "it was started again {restarts_max} times within {restart_window_ms} ms ({why})"
-                ));
+                let (restarts, window_ms) = (restarts_max, restart_window_ms);
+                return Err(GiveUp::TooOften { restarts, window_ms, why });
             }
             tokio::time::sleep(Duration::from_millis(restart_pause_ms)).await;
             self.restarts.push_back(Instant::now());
             match start::again(&self.settings, &self.limits, &self.manifest).await {
                 Ok(next) => return Ok(next),
-                Err(error @ StartError::Changed) => return Err(error.to_string()),
+                Err(error @ StartError::Changed) => return Err(GiveUp::Changed(error)),
                 Err(error) => {
                     tracing::warn!(capability = %self.settings.name, "{error}");
                     why = error.to_string();

@@ -317,7 +317,7 @@ impl RouterWorld {
     }
 
     fn stored(&mut self, token: CommitToken, ops: Vec<Op>, fails: bool) {
-        let result = if fails { Err("the disk says no".to_owned()) } else { Ok(()) };
+        let result = if fails { Err("the disk says no".into()) } else { Ok(()) };
         if !fails {
             self.apply(ops);
         }

@@ -13,11 +13,11 @@ use millrace_store::{Pace, Store, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use crate::connection::Command;
 use crate::dispatch::Dispatch;
-use crate::handle::{BrokerShared, Handle};
+use crate::handle::{BrokerHandle, BrokerShared};
 use crate::health::Health;
 use crate::inbox::Inbox;
-use crate::link::Command;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor};
 use crate::owner::Owner;
@@ -156,8 +156,8 @@ impl Broker {
         Ok(())
     }
 
-    pub fn handle(&self) -> Handle {
-        Handle::new(self.shared.clone())
+    pub fn handle(&self) -> BrokerHandle {
+        BrokerHandle::new(self.shared.clone())
     }
 
     /// Tells the engine to stop, behind all earlier requests, and waits until it has given back all deliveries. The

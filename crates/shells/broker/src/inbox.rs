@@ -14,8 +14,8 @@ use millrace_bus::Input;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
+use crate::connection::Command;
 use crate::handle::Ended;
-use crate::link::Command;
 use crate::settings::BrokerSettings;
 use crate::workers;
 use crate::writer::{Backlog, requests_max};

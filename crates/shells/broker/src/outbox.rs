@@ -51,8 +51,8 @@ impl Item {
 
 /// The result of taking items from an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Pass `bytes` to [`crate::Link::written`] once they are on the socket.
+pub enum Received {
+    /// Pass `bytes` to [`crate::BusConnection::written`] once they are on the socket.
     Items { bytes: usize },
     /// The outbox is closed and nothing more will come: the reader was too slow or the broker has ended.
     Closed,
@@ -151,7 +151,12 @@ impl Outbox {
         self.relieved.notify_waiters();
     }
 
-    pub(crate) async fn receive(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Taken {
+    pub(crate) async fn receive(
+        &self,
+        items: &mut Vec<Item>,
+        items_max: usize,
+        bytes_max: usize,
+    ) -> Received {
         loop {
             let mut filled = pin!(self.filled.notified());
             // Checks at every poll, because items added while the task is awake (`consumer_awake`) do not wake it.
@@ -170,10 +175,10 @@ impl Outbox {
         items: &mut Vec<Item>,
         items_max: usize,
         bytes_max: usize,
-    ) -> Option<Taken> {
+    ) -> Option<Received> {
         let mut state = self.lock();
         if state.closed {
-            return Some(Taken::Closed);
+            return Some(Received::Closed);
         }
         let mut bytes = 0;
         while items.len() < items_max && bytes < bytes_max {
@@ -181,7 +186,7 @@ impl Outbox {
             bytes += item.bytes();
             items.push(item);
         }
-        (bytes > 0).then_some(Taken::Items { bytes })
+        (bytes > 0).then_some(Received::Items { bytes })
     }
 
     /// Returns true if the connection had been held back and may go on: the owner must be told.
@@ -247,7 +252,7 @@ mod tests {
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Rising);
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Fine);
         let mut taken = Vec::new();
-        assert_eq!(outbox.try_receive(&mut taken, 4, usize::MAX), Some(Taken::Items { bytes: 4 * ITEM }));
+        assert_eq!(outbox.try_receive(&mut taken, 4, usize::MAX), Some(Received::Items { bytes: 4 * ITEM }));
         assert!(outbox.congested(), "taken is not written");
         assert!(!outbox.written(3 * ITEM));
         assert!(outbox.written(ITEM));
@@ -264,6 +269,6 @@ mod tests {
         outbox.written(ITEM);
         assert_eq!(outbox.metrics.outbound_bytes.load(Relaxed), 0);
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Fine);
-        assert_eq!(outbox.try_receive(&mut Vec::new(), 1, 1), Some(Taken::Closed));
+        assert_eq!(outbox.try_receive(&mut Vec::new(), 1, 1), Some(Received::Closed));
     }
 }

@@ -11,10 +11,10 @@ use std::time::Duration;
 use millrace_bus::{Bus, Input};
 use millrace_model::Now;
 
+use crate::connection::Command;
 use crate::dispatch::{Dispatch, Feedback};
 use crate::handle::BrokerShared;
 use crate::inbox::Turn;
-use crate::link::Command;
 
 pub(crate) struct Owner {
     /// Tells everybody when the owner is dropped, also by a panic. The first field, so that it is dropped first.

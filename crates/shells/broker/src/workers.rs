@@ -21,9 +21,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
+use crate::connection::Command;
 use crate::handle::{BrokerShared, Ended};
 use crate::inbox::{Inbox, Turn, WorkerJob};
-use crate::link::Command;
 use crate::owner::Owner;
 use crate::writer::CommitWriter;
 

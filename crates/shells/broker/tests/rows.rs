@@ -33,7 +33,7 @@ fn row(disk: &Disk, key: &str) -> Option<Bytes> {
 async fn rows_and_events_that_gather_during_a_sync_share_the_next_one_in_order() {
     let disk = Disk::new();
     let broker = start(BrokerSettings::default(), &disk);
-    let (handle, rows) = (broker.handle().from_anywhere(), broker.handle().row_writer(PREFIX));
+    let (handle, rows) = (broker.handle().without_inline_commits(), broker.handle().row_writer(PREFIX));
     rows.write(vec![put("router/a", "0")]).await.unwrap();
     let before = disk.commits.load(SeqCst);
     disk.shut(true);

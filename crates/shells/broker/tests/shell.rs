@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
 use harness::{Disk, publish, start, topic, until};
-use millrace_broker::{BrokerSettings, Handle, Item, Link, StopOutcome, Taken};
+use millrace_broker::{BrokerHandle, BrokerSettings, BusConnection, Item, Received, StopOutcome};
 use millrace_bus::{BusError, From, Reply, Request, Subscribe};
 use millrace_model::{BATCH_BYTES_MAX, Filter, Group, Namespace, Offset, Requester};
 
@@ -24,19 +24,19 @@ fn subscribe() -> Request {
     })
 }
 
-fn open(handle: &Handle) -> Link {
+fn open(handle: &BrokerHandle) -> BusConnection {
     handle.open(Namespace::default()).unwrap()
 }
 
 /// Takes items and reports them as written, until `count` items have come.
-async fn items(link: &Link, count: usize) -> Vec<Item> {
+async fn items(link: &BusConnection, count: usize) -> Vec<Item> {
     let mut all = Vec::new();
     while all.len() < count {
         let mut items = Vec::new();
-        let taken = tokio::time::timeout(Duration::from_secs(5), link.take(&mut items, 64, 1 << 20)).await;
+        let taken = tokio::time::timeout(Duration::from_secs(5), link.receive(&mut items, 64, 1 << 20)).await;
         match taken.expect("items in time") {
-            Taken::Items { bytes } => link.written(bytes),
-            Taken::Closed => panic!("closed after {} of {count}", all.len()),
+            Received::Items { bytes } => link.written(bytes),
+            Received::Closed => panic!("closed after {} of {count}", all.len()),
         }
         all.append(&mut items);
     }
@@ -48,14 +48,12 @@ async fn what_gathers_during_a_sync_shares_the_next() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let link = open(&runtime.handle());
-    link.request(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     items(&link, 1).await;
     disk.shut(true);
-    link.request(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    link.request(&Requester::Trusted, &mut (3..203).map(|number| (number, publish(10))).collect())
-        .await
-        .unwrap();
+    link.send(&Requester::Trusted, &mut (3..203).map(|number| (number, publish(10))).collect()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let before = disk.commits.load(SeqCst);
     disk.shut(false);
@@ -79,7 +77,7 @@ async fn a_stuck_disk_holds_up_only_what_has_to_be_durable() {
     assert!(matches!(handle.call(Requester::Trusted, publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    link.request(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     for _ in 0..100 {
         let reply = handle.call(Requester::Trusted, Request::DescribeTopic { topic: topic() }).await;
         assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
@@ -112,7 +110,7 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
     disk.shut(true);
     let link = open(&handle);
     let stuck = tokio::spawn(async move {
-        link.request(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
+        link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
         items(&link, 1).await
     });
     let asker = handle.clone();
@@ -136,8 +134,7 @@ async fn the_end_waits_for_an_edge_that_commits() {
     assert!(matches!(handle.call(Requester::Trusted, publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    let asked =
-        tokio::spawn(async move { link.request(&Requester::Trusted, &mut vec![(1, publish(10))]).await });
+    let asked = tokio::spawn(async move { link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await });
     while handle.metrics().backlog_batches == 0 {
         tokio::task::yield_now().await;
     }
@@ -164,17 +161,13 @@ async fn a_slow_disk_pushes_back_to_whoever_asks() {
     let link = open(&handle);
     disk.shut(true);
     let mut requests: Vec<_> = (1..=100).map(|number| (number, publish(2000))).collect();
-    let asked =
-        tokio::time::timeout(Duration::from_millis(300), link.request(&Requester::Trusted, &mut requests))
-            .await;
+    let asked = tokio::time::timeout(Duration::from_millis(300), link.send(&Requester::Trusted, &mut requests)).await;
     assert!(asked.is_err(), "100 requests found room");
     let view = handle.metrics();
     assert!(view.backlog_bytes < 10_000 + 40_000, "{view:?}");
     disk.shut(false);
     // Nobody takes the answers while this sends requests, and none of them is lost.
-    link.request(&Requester::Trusted, &mut (101..=200).map(|number| (number, publish(2000))).collect())
-        .await
-        .unwrap();
+    link.send(&Requester::Trusted, &mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
     let stopped = runtime.stop(Duration::from_secs(5)).await;
     assert_eq!(stopped, StopOutcome::Finished);
     runtime.end();
@@ -211,7 +204,7 @@ async fn goes_through_in_the_end() {
     assert!(matches!(handle.call(Requester::Trusted, publish(1)).await, Ok(Reply::Published { .. })));
     disk.full.store(true, SeqCst);
     let link = open(&handle);
-    link.request(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
     until(|| handle.metrics().commits_retried > 3).await;
     let health = handle.health();
     assert!(health.retrying().unwrap().contains("just now") && !health.ready());
@@ -276,11 +269,11 @@ async fn a_runtime_whose_disk_is_full_can_be_ended() {
     let handle = runtime.handle();
     disk.full.store(true, SeqCst);
     let link = open(&handle);
-    link.request(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     until(|| handle.metrics().commits_retried > 0).await;
     assert_eq!(runtime.stop(Duration::from_millis(20)).await, StopOutcome::Unwritten { batches: 1 });
     tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
-    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
+    assert_eq!(link.receive(&mut Vec::new(), 1, 1).await, Received::Closed);
 }
 
 #[tokio::test]
@@ -291,7 +284,7 @@ async fn a_stuck_commit_makes_the_shell_not_ready_until_it_moves() {
     let handle = runtime.handle();
     disk.shut(true);
     let link = open(&handle);
-    link.request(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     until(|| handle.health().stall().is_some()).await;
     assert!(!handle.health().ready());
     disk.shut(false);
@@ -311,16 +304,13 @@ async fn a_batch_that_is_too_large_is_refused_alone() {
         let runtime = start(settings, &disk);
         let handle = runtime.handle();
         let link = open(&handle);
-        link.request(&Requester::Trusted, &mut vec![(1, publish(small))]).await.unwrap();
+        link.send(&Requester::Trusted, &mut vec![(1, publish(small))]).await.unwrap();
         items(&link, 1).await;
         disk.shut(true);
         let sizes = [small, large, small, small, large, large, small];
-        link.request(
-            &Requester::Trusted,
-            &mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect(),
-        )
-        .await
-        .unwrap();
+        link.send(&Requester::Trusted, &mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect())
+            .await
+            .unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
         disk.shut(false);
         let mut answers: Vec<_> = items(&link, sizes.len())
@@ -369,7 +359,7 @@ async fn a_read_that_fails_is_tried_again() {
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
     let link = open(&handle);
-    link.request(&Requester::Trusted, &mut vec![(1, subscribe())]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, subscribe())]).await.unwrap();
     let answers = items(&link, 2).await;
     assert!(matches!(&answers[1], Item::Delivery { event, .. } if event.offset == Offset(1)), "{answers:?}");
     assert_eq!(handle.metrics().reads_failed, 1);
@@ -387,7 +377,7 @@ async fn a_connection_that_does_not_read_is_held_back_and_goes_on_when_it_does()
     let runtime = start(settings, &disk);
     let handle = runtime.handle();
     let link = open(&handle);
-    link.request(&Requester::Trusted, &mut vec![(1, subscribe())]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, subscribe())]).await.unwrap();
     items(&link, 1).await;
     for _ in 0..200 {
         handle.call(Requester::Trusted, publish(1000)).await.unwrap();
@@ -422,6 +412,6 @@ async fn everyone_learns_that_the_runtime_has_ended() {
     runtime.end();
     assert!(handle.call(Requester::Trusted, publish(1)).await.is_err());
     assert!(handle.open(Namespace::default()).is_err());
-    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
-    assert!(link.request(&Requester::Trusted, &mut vec![(1, publish(1))]).await.is_err());
+    assert_eq!(link.receive(&mut Vec::new(), 1, 1).await, Received::Closed);
+    assert!(link.send(&Requester::Trusted, &mut vec![(1, publish(1))]).await.is_err());
 }

@@ -34,7 +34,9 @@ pub use clients::credentials::{CheckSender, CheckToken, Credentials, Rights, Tok
 pub use clients::remote::{OsReceiver, OsSender};
 pub use kernel_thread::counts::ShellCounts;
 pub use kernel_thread::inbox::{KernelEnded, KernelSender};
-pub use kernel_thread::start::{HostRequest, KernelError, KernelHandle, KernelParts, KernelView};
+pub use kernel_thread::start::{
+    HostRequest, KernelError, KernelHandle, KernelParts, KernelView, NotReloaded,
+};
 pub use millrace_model::{JsonText, OsFault, OsMessage};
 pub use millrace_router::BusTopic;
 pub use ndjson::{SocketFile, SocketPathError, default_path};

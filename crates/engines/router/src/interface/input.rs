@@ -135,16 +135,33 @@ pub enum Input {
         timer: u64,
         result: Result<Arc<Principal>, NotTrusted>,
     },
-    /// The answer to [`crate::Effect::Commit`]. `Err` says why nothing was written.
+    /// The answer to [`crate::Effect::Commit`].
     Committed {
         token: CommitToken,
-        result: Result<(), String>,
+        result: Result<(), NotStored>,
     },
     /// Take no more messages from clients: answer them with 503. Pending requests may still be answered; after the last
     /// one, or at [`Input::StopNow`], emit [`crate::Effect::Stopped`].
     Stop,
     /// The grace period is over: answer pending requests with 503.
     StopNow,
+}
+
+/// Why a commit wrote nothing, in the words of the store: the engine passes them on to the requester.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotStored(pub String);
+
+impl From<String> for NotStored {
+    fn from(reason: String) -> NotStored {
+        NotStored(reason)
+    }
+}
+
+impl From<&str> for NotStored {
+    fn from(reason: &str) -> NotStored {
+        NotStored(reason.to_owned())
+    }
 }
 
 /// Why a timer may not send its message.

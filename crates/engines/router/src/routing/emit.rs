@@ -8,6 +8,7 @@ use crate::interface::input::{CapabilityId, DeliveryId};
 use crate::reports::messages::{self, RequestRef};
 use crate::reports::trace::{Party, TraceStep};
 use crate::router::{DeliveryEntry, Router};
+use crate::routing::emission_error::EmissionError;
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::{Answers, Emitted, InProgress, Task};
 use crate::routing::lineage::Correlation;
@@ -162,41 +163,37 @@ impl Router {
         }
     }
 
-    /// Checks that the manifest declares the message, that it fits its schema, and that its lineage is true. The error
-    /// says what is wrong, to follow the capability's name.
+    /// Checks that the manifest declares the message, that it fits its schema, and that its lineage is true.
     fn check_emitted(
         &self,
         from: CapabilityId,
         in_progress: bool,
         follows: bool,
         message: &OsMessage,
-    ) -> Result<(), String> {
+    ) -> Result<(), EmissionError> {
         let (kind, ty) = (message.kind, &message.ty);
         let causation = message.metadata.causation.as_ref();
         if kind == OsKind::Reply && causation.is_none() {
-            return Err(format!("emitted a reply {ty} without metadata.causation"));
+            return Err(EmissionError::ReplyWithoutCause { ty: ty.clone() });
         }
         if in_progress && causation.is_none() && kind != OsKind::Error {
-            return Err(format!("emitted {kind} {ty} without metadata.causation"));
+            return Err(EmissionError::WithoutCause { kind, ty: ty.clone() });
         }
         if let Some(cause) = causation.filter(|_| !follows) {
-            return Err(format!(
-                "emitted {kind} {ty} with metadata.causation {cause}, which it was not given and did not say"
-            ));
+            return Err(EmissionError::FalseCause { kind, ty: ty.clone(), cause: cause.clone() });
         }
         if kind == OsKind::Error && !is_fault(&message.data) {
-            return Err(format!(
-                "emitted an error {ty} whose data is not {{code: 400 to 599, message: text}}"
-            ));
+            return Err(EmissionError::NoFault { ty: ty.clone() });
         }
         let declared = self.table.get(from).and_then(|one| one.manifest.outbound.as_ref());
         let Some(outbound) = declared.filter(|_| kind != OsKind::Error) else { return Ok(()) };
         match outbound.iter().find(|branch| branch.kind == kind && branch.ty == *ty) {
-            None => Err(format!("emitted {kind} {ty}, which its manifest does not declare")),
-            Some(branch) => branch
-                .data
-                .check(&message.data)
-                .map_err(|details| format!("emitted {kind} {ty} that does not fit its schema: {details}")),
+            None => Err(EmissionError::Undeclared { kind, ty: ty.clone() }),
+            Some(branch) => branch.data.check(&message.data).map_err(|mismatch| EmissionError::Mismatch {
+                kind,
+                ty: ty.clone(),
+                mismatch,
+            }),
         }
     }
 

@@ -140,8 +140,8 @@ impl Router {
             return Err(OsFault::new(404, format!("Capability '{ty}' not found in registry.")));
         };
         let branch = capability.branch(kind, ty);
-        if let Some(Err(details)) = branch.map(|branch| branch.data.check(&message.data)) {
-            return Err(OsFault::new(422, format!("Schema validation failed: {details}")));
+        if let Some(Err(mismatch)) = branch.map(|branch| branch.data.check(&message.data)) {
+            return Err(OsFault::new(422, format!("Schema validation failed: {mismatch}")));
         }
         if let Some(reason) = &capability.unhealthy {
             let name = capability.name();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_model::{
     Boot, ElapsedRow, ElapsedTime, JsonText, Mono, Now, Op, OsFault, OsId, OsKind, OsMessage, OsMetadata,
-    OsType, Principal, Space, TICK_MS, keys,
+    OsNameError, OsType, Principal, Space, TICK_MS, keys,
 };
 use serde_json::json;
 
@@ -55,7 +55,7 @@ impl Router {
         let Some(timer) = self.timers.all.get(&number) else { return };
         match template::message(&timer.row, now) {
             Ok(message) => self.effects.push(Effect::CheckSender { timer: number, by, message }),
-            Err(why) => self.lose_timer(number, why),
+            Err(error) => self.lose_timer(number, error.to_string()),
         }
     }
 
@@ -114,7 +114,8 @@ impl Router {
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         let (message, fired) = match (template::message(&timer.row, now), fired_event(timer, now)) {
             (Ok(message), Ok(fired)) => (message, fired),
-            (Err(why), _) | (_, Err(why)) => return self.lose_timer(number, why),
+            (Err(error), _) => return self.lose_timer(number, error.to_string()),
+            (_, Err(error)) => return self.lose_timer(number, error.to_string()),
         };
         let is_first = !std::mem::replace(&mut timer.announced, true);
         let (name, cause) = (timer.name.to_string(), timer.cause());
@@ -383,18 +384,17 @@ impl Router {
     }
 }
 
-fn fired_event(timer: &Timer, now: Now) -> Result<OsMessage, String> {
-    let id = |text: &str| OsId::new(text).map_err(|error| error.to_string());
+fn fired_event(timer: &Timer, now: Now) -> Result<OsMessage, OsNameError> {
     let data = json!({ "timerId": &*timer.name }).to_string();
     Ok(OsMessage {
         kind: OsKind::Event,
-        ty: OsType::new(TIMER_FIRED).map_err(|error| error.to_string())?,
+        ty: OsType::new(TIMER_FIRED)?,
         data: JsonText::from_stored(data.into()),
         metadata: OsMetadata {
-            id: id(&timer.row.fired_id)?,
+            id: OsId::new(&timer.row.fired_id)?,
             timestamp: now.wall,
-            correlation: timer.row.correlation.as_deref().map(id).transpose()?,
-            causation: Some(id(&timer.row.set_by)?),
+            correlation: timer.row.correlation.as_deref().map(OsId::new).transpose()?,
+            causation: Some(OsId::new(&timer.row.set_by)?),
             other: None,
         },
     })

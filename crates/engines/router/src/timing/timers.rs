@@ -15,7 +15,7 @@ use millrace_model::{
 use serde_json::json;
 
 use crate::interface::effect::Effect;
-use crate::interface::input::{CapabilityId, CommitToken, ConnId};
+use crate::interface::input::{CapabilityId, CommitToken, ConnId, NotStored};
 use crate::interface::note::{Audience, Cause, Note};
 use crate::router::Router;
 use crate::routing::pending::OutcomeTo;
@@ -458,8 +458,8 @@ impl Router {
         self.finish_own(now, ask, Ok(&json!({ "cancelled": true })));
     }
 
-    pub(crate) fn timer_committed(&mut self, now: Now, token: CommitToken, result: Result<(), String>) {
-        let failed = |why: &str| OsFault::new(503, format!("The timer could not be stored: {why}"));
+    pub(crate) fn timer_committed(&mut self, now: Now, token: CommitToken, result: Result<(), NotStored>) {
+        let failed = |why: &NotStored| OsFault::new(503, format!("The timer could not be stored: {why}"));
         match (self.timers.commits.remove(&token), result) {
             (Some(TimerCommit::Set { timer, armed, ask }), Ok(())) => {
                 self.timer_is_set(now, timer, armed, &ask)

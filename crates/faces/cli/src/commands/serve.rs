@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::{ArgMatches, Command};
 use millrace_child::Guard;
 use millrace_server::{
-    Changed, ClientAuthority, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketFile, TlsFiles,
-    TokenSettings, default_path,
+    Changed, ClientAuthority, NotReloaded, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketFile,
+    TlsFiles, TokenSettings, default_path,
 };
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrl};
@@ -260,18 +260,19 @@ impl ServePlan {
 
 /// Reloads tokens, certificate and capabilities from the files. If anything is wrong with them, the old ones stay in
 /// force.
-async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, String> {
-    let read = move || -> Result<Reload, String> {
-        let said = |failure: Failure| failure.message().unwrap_or_default().to_owned();
+async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, NotReloaded> {
+    let read = move || -> Result<Reload, NotReloaded> {
+        let said = |failure: Failure| NotReloaded::from(failure.message().unwrap_or_default());
         let effective = resolve(&matches).map_err(said)?;
         warn_of_exposed(&effective);
         let config = effective.config;
         let tls = tls_files(&config).map_err(said)?;
         Ok(Reload { tokens: config.server.tokens, tls, capabilities: config.server.capabilities })
     };
-    let read = tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(error.to_string()));
+    let read =
+        tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(NotReloaded(error.to_string())));
     let reloaded = match read {
-        Ok(to) => reloader.reload(to).await.map_err(|error| error.to_string()),
+        Ok(to) => reloader.reload(to).await.map_err(|error| NotReloaded(error.to_string())),
         Err(why) => Err(why),
     };
     match reloaded {

@@ -7,6 +7,7 @@ mod auth;
 mod bounds;
 mod capability;
 mod config;
+mod entry;
 mod flags;
 mod guests;
 mod kind;

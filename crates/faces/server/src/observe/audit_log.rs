@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_broker::Handle;
+use millrace_broker::BrokerHandle;
 use millrace_bus::{NotedPlace, PublishBatch, Reply, Request};
 use millrace_model::{AUDIT_TOPIC, EventBody, JsonText, NewEvent, Requester, SYSTEM_PREFIX, TopicKey};
 use millrace_wire::http::AuditDoc;
@@ -91,7 +91,7 @@ pub(crate) fn about(kind: &str, at: &NotedPlace) -> AuditDoc {
 
 impl AuditWriter {
     /// Runs until the server has ended.
-    pub(crate) async fn run(mut self, handle: Handle) {
+    pub(crate) async fn run(mut self, handle: BrokerHandle) {
         let Ok(topic) = TopicKey::parse(&format!("default/{AUDIT_TOPIC}")) else { return };
         let mut docs = Vec::new();
         while self.receiver.recv_many(&mut docs, RECORDS_PER_COMMIT_MAX).await > 0 {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_broker::{Ended, Handle};
+use millrace_broker::{BrokerHandle, Ended};
 use millrace_bus::{PublishBatch, Reply, Request, Stats};
 use millrace_model::{
     EventBody, JsonText, METRICS_TOPIC, Namespace, NewEvent, Requester, SYSTEM_TOPICS, TopicKey, TopicName,
@@ -17,7 +17,7 @@ use crate::observe::notes;
 use crate::to_wire;
 
 /// Creates the topics that exist from the start. A store that cannot write fails here for the first time.
-pub(crate) async fn make_topics(handle: &Handle) {
+pub(crate) async fn make_topics(handle: &BrokerHandle) {
     let make = |name: &str| {
         let topic = TopicName::new(name).map(|name| TopicKey::new(&Namespace::default(), &name));
         let handle = handle.clone();

@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt;
-use millrace_broker::{Item, Link};
+use millrace_broker::{BusConnection, Item};
 use millrace_bus::{BusError, Reply};
 use millrace_model::{Actor, Namespace, TraceId};
 use millrace_wire::ErrorCode;
@@ -28,7 +28,7 @@ const OWN_ANSWERS_MAX: usize = 64;
 /// State that both directions of a connection share.
 pub(super) struct Connection<'a> {
     pub(super) app: &'a App,
-    pub(super) link: Link,
+    pub(super) link: BusConnection,
     pub(super) unanswered: Unanswered,
     pub(super) pulse: Pulse,
     pub(super) frames: Arc<FrameMeter>,

@@ -1,8 +1,8 @@
 //! The WebSocket edge: one task per connection, reading and writing side by side.
 //!
 //! ```text
-//! socket -> read: parse many frames -> Link::request (pauses: outbox full, too much unanswered, owner busy)
-//! socket <- write: feed many frames, flush once <- Link::take, and what the reader answers itself
+//! socket -> read: parse many frames -> BusConnection::send   (pauses: outbox full, too much unanswered, owner busy)
+//! socket <- write: feed many frames, flush once <- BusConnection::receive, and what the reader answers itself
 //! ```
 
 mod authenticate;

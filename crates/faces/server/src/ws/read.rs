@@ -63,7 +63,7 @@ pub(super) async fn run(
         };
         connection.pulse.listen(false);
         // Also at the end: requests that were sent before a closing frame count.
-        if connection.link.request(&reader.gate.caller.by(), &mut requests).await.is_err() {
+        if connection.link.send(&reader.gate.caller.by(), &mut requests).await.is_err() {
             return WsEnd::Stopping;
         }
         if let Some(end) = end {

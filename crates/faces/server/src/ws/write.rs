@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use futures_util::stream::SplitSink;
 use futures_util::{FutureExt, SinkExt};
-use millrace_broker::{Item, Taken};
+use millrace_broker::{Item, Received};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
@@ -52,7 +52,7 @@ impl FrameWriter<'_> {
         loop {
             let link = &self.connection.link;
             tokio::select! {
-                taken = link.take(&mut self.items, SLICE_ITEMS, SLICE_BYTES) => self.items(taken).await?,
+                taken = link.receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) => self.items(taken).await?,
                 Some(text) = own_answers.recv() => self.answers(text, own_answers).await?,
                 _ = ticks.tick() => match self.connection.pulse.check(&mut missed, settings.pings_missed_max) {
                     KeepaliveStep::Fine => {}
@@ -64,8 +64,8 @@ impl FrameWriter<'_> {
         }
     }
 
-    async fn items(&mut self, taken: Taken) -> Result<(), WsEnd> {
-        let Taken::Items { bytes } = taken else {
+    async fn items(&mut self, taken: Received) -> Result<(), WsEnd> {
+        let Received::Items { bytes } = taken else {
             return Err(match self.connection.app.broker.health().stopping() {
                 true => WsEnd::Stopping,
                 false => WsEnd::Dropped("it did not read what it asked for"),
@@ -110,7 +110,7 @@ impl FrameWriter<'_> {
 
     /// Writes the rest of the outbox: the engine has stopped and will add nothing.
     async fn finish(&mut self) -> Result<WsEnd, WsEnd> {
-        while let Some(taken) = self.connection.link.try_take(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
+        while let Some(taken) = self.connection.link.try_receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
             self.items(taken).await?;
         }
         Ok(WsEnd::Stopping)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use millrace_broker::Call;
+use millrace_broker::BrokerCall;
 use millrace_bus::{Publish, Reply, Request};
 use millrace_model::{
     EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsKind, OsMessage, TopicKey, TopicName,
@@ -83,7 +83,7 @@ async fn work(port: Port, feeds: Arc<Feeds>) {
 }
 
 /// For a publish: its call to the bus and the trace it belongs to, or why it failed. `None` for another message.
-type Handed = Option<Result<(Call, Option<TraceId>), OsFault>>;
+type Handed = Option<Result<(BrokerCall, Option<TraceId>), OsFault>>;
 
 async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
     if delivery.message.ty.as_str() != PUBLISH {
@@ -159,7 +159,7 @@ fn request(message: &OsMessage) -> Result<Request, OsFault> {
 async fn published(
     feeds: &Feeds,
     ctx: &Context,
-    call: Call,
+    call: BrokerCall,
     trace: Option<TraceId>,
 ) -> Result<JsonText, OsFault> {
     let reply = call.reply().await;

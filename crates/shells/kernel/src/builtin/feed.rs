@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use millrace_broker::{Ended, Handle, Item, Link, Taken};
+use millrace_broker::{BrokerHandle, BusConnection, Ended, Item, Received};
 use millrace_bus::{Ack, From, GiveBack, Nack, Reply, Request, Subscribe};
 use millrace_model::{
     AckMode, Event, Filter, JsonText, Namespace, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata,
@@ -57,7 +57,7 @@ pub(crate) struct Feed {
 impl Feed {
     pub(crate) fn start(
         runtime: &tokio::runtime::Handle,
-        bus: Handle,
+        bus: BrokerHandle,
         kernel: KernelSender,
         plan: FeedPlan,
         limits: FeedLimits,
@@ -70,7 +70,7 @@ impl Feed {
 }
 
 struct Feeding {
-    bus: Handle,
+    bus: BrokerHandle,
     kernel: KernelSender,
     plan: FeedPlan,
     limits: FeedLimits,
@@ -127,8 +127,8 @@ impl Feeding {
         }
     }
 
-    async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<FeedEnd, Ended> {
-        let at = BusConnection { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
+    async fn serve(&mut self, link: &BusConnection, pause_ms: &mut u64) -> Result<FeedEnd, Ended> {
+        let at = FeedRequests { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
         // Credits bound what is delivered. The window of the group alone does not: it has room again as soon as a lease
         // expires, although the mailbox still holds the event.
         at.request(Request::Flow { credits: self.limits.window.into() }).await?;
@@ -148,8 +148,8 @@ impl Feeding {
                 return Ok(end);
             }
             tokio::select! {
-                taken = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX) => {
-                    let Taken::Items { bytes } = taken else {
+                taken = link.receive(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX) => {
+                    let Received::Items { bytes } = taken else {
                         return Ok(FeedEnd::Refused("the connection to the bus was closed".to_owned()));
                     };
                     link.written(bytes);
@@ -285,32 +285,30 @@ impl Feeding {
 /// Keeps the connection open until the bus ends. The loop has ended first, which means that the server stops: leases
 /// that are still open when the bus stops do not count as attempts, but leases of a connection that closes earlier
 /// would.
-async fn outlive(link: &Link) {
+async fn outlive(link: &BusConnection) {
     let mut items = Vec::new();
-    while let Taken::Items { bytes } = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX).await {
+    while let Received::Items { bytes } = link.receive(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX).await {
         link.written(bytes);
         items.clear();
     }
 }
 
-/// The connection that requests are sent on.
-struct BusConnection<'a> {
+/// The requests that a feed sends on its connection.
+struct FeedRequests<'a> {
     key: TopicKey,
-    link: &'a Link,
+    link: &'a BusConnection,
 }
 
-impl BusConnection<'_> {
+impl FeedRequests<'_> {
     async fn request(&self, request: Request) -> Result<(), Ended> {
-        self.link.request(&Requester::Trusted, &mut vec![(ANY, request)]).await
+        self.link.send(&Requester::Trusted, &mut vec![(ANY, request)]).await
     }
 
     /// Asks for no more deliveries; the first reason given is kept. Events that the capability has are still settled.
     async fn stop_flow(&self, ending: &mut Option<FeedEnd>, end: FeedEnd) -> Result<(), Ended> {
         if ending.is_none() {
             *ending = Some(end);
-            self.link
-                .request(&Requester::Trusted, &mut vec![(LAST_FLOW, Request::Flow { credits: 0 })])
-                .await?;
+            self.link.send(&Requester::Trusted, &mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
         }
         Ok(())
     }

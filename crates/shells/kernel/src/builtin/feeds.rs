@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_broker::Handle;
+use millrace_broker::BrokerHandle;
 use millrace_bus::Reply;
 use millrace_model::{Group, Namespace, OsFault, TopicKey};
 use millrace_router::{BusTopic, CapabilityId, Manifest};
@@ -40,7 +40,7 @@ impl Default for FeedLimits {
 
 /// All feeds of events of the bus.
 pub struct Feeds {
-    bus: Handle,
+    bus: BrokerHandle,
     runtime: tokio::runtime::Handle,
     limits: FeedLimits,
     audit_hook: Option<AuditHook>,
@@ -59,7 +59,7 @@ type HostRequest = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
 impl Feeds {
     /// Feeds run on `runtime`. `audit_hook` is told what the bus answers to commands.
     pub fn new(
-        bus: Handle,
+        bus: BrokerHandle,
         runtime: tokio::runtime::Handle,
         limits: FeedLimits,
         audit_hook: Option<AuditHook>,
@@ -130,7 +130,7 @@ impl Feeds {
         }
     }
 
-    pub(super) fn bus(&self) -> &Handle {
+    pub(super) fn bus(&self) -> &BrokerHandle {
         &self.bus
     }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use millrace_model::{BATCH_BYTES_MAX, Op};
-use millrace_router::{CommitToken, Input};
+use millrace_router::{CommitToken, Input, NotStored};
 use millrace_shell::RowWriter;
 use tokio::sync::Notify;
 
@@ -49,8 +49,8 @@ impl Commits {
             }
             self.0.writes.set(true);
             let result = match &rows {
-                Some(rows) => rows.write(ops).await.map_err(|error| error.to_string()),
-                None => Err("nothing durable was given to the loop".to_owned()),
+                Some(rows) => rows.write(ops).await.map_err(|error| NotStored(error.to_string())),
+                None => Err("nothing durable was given to the loop".into()),
             };
             for token in tokens {
                 local_queue.push(Input::Committed { token, result: result.clone() });

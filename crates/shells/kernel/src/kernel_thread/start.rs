@@ -37,7 +37,24 @@ pub enum HostRequest {
     /// `Syscall.Shutdown`: stop gracefully.
     Shutdown,
     /// `Syscall.Reload`: read the configuration again and report the result.
-    Reload { done: oneshot::Sender<Result<String, String>> },
+    Reload { done: oneshot::Sender<Result<String, NotReloaded>> },
+}
+
+/// Why the configuration was not read again, in the words of the program that runs the server.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotReloaded(pub String);
+
+impl From<String> for NotReloaded {
+    fn from(reason: String) -> NotReloaded {
+        NotReloaded(reason)
+    }
+}
+
+impl From<&str> for NotReloaded {
+    fn from(reason: &str) -> NotReloaded {
+        NotReloaded(reason.to_owned())
+    }
 }
 
 /// Requests of [`HostRequest`] that wait: more are answered with 503.

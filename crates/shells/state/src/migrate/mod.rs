@@ -19,7 +19,7 @@ pub use apply::{MIGRATION_BYTES_MAX, MIGRATION_ROWS_MAX, Migrated};
 pub use plan::{MigrationPlan, TypePlan};
 
 use super::State;
-use crate::typed::{Schema, Stateful, canonical};
+use crate::typed::{CanonicalError, Schema, Stateful, canonical};
 
 /// The function by which a migration writes: the caller knows the time and draws the nonce.
 pub type Commit<'a> = dyn FnMut(Vec<Check>, Vec<Op>) -> Result<Outcome, StoreError> + 'a;
@@ -27,7 +27,16 @@ pub type Commit<'a> = dyn FnMut(Vec<Check>, Vec<Op>) -> Result<Outcome, StoreErr
 type Upgrader = Box<dyn Fn(Value) -> Result<Value, Box<dyn Error + Send + Sync>> + Send + Sync>;
 /// Decodes upgraded fields as the program's type. Returns their identity, and the fields as the type itself writes
 /// them.
-type Reader = fn(Value) -> Result<(Identity, JsonText), String>;
+type Reader = fn(Value) -> Result<(Identity, JsonText), NotOfType>;
+
+/// Why upgraded fields are not a value of the program's type.
+#[derive(Debug, thiserror::Error)]
+enum NotOfType {
+    #[error(transparent)]
+    Decode(#[from] serde_json::Error),
+    #[error(transparent)]
+    Encode(#[from] CanonicalError),
+}
 
 /// The program's types, and the upgraders that turn rows of older versions into them.
 pub struct Migration {
@@ -92,9 +101,9 @@ impl Migration {
     }
 }
 
-fn read<T: Stateful>(fields: Value) -> Result<(Identity, JsonText), String> {
-    let value: T = serde_json::from_value(fields).map_err(|error| error.to_string())?;
-    let fields = canonical(&value).map_err(|error| error.to_string())?;
+fn read<T: Stateful>(fields: Value) -> Result<(Identity, JsonText), NotOfType> {
+    let value: T = serde_json::from_value(fields)?;
+    let fields = canonical(&value)?;
     Ok((value.identity(), fields))
 }
 
@@ -112,7 +121,7 @@ impl MigrationTarget {
             };
             fields = upgrader(fields).map_err(|error| Unfit::Failed(error.to_string()))?;
         }
-        (self.read)(fields).map_err(Unfit::Failed)
+        (self.read)(fields).map_err(|error| Unfit::Failed(error.to_string()))
     }
 }
 

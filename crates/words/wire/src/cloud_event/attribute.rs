@@ -112,6 +112,8 @@ fn is_media_type(text: &str) -> bool {
     kind.split_once('/').is_some_and(|(kind, sub)| part(kind) && part(sub))
 }
 
+/// Checks the form alone. A date parser would accept other forms too, and refuse times that publishers have always been
+/// allowed to give (decision 0049).
 fn is_rfc3339(text: &str) -> bool {
     let Some((date, rest)) = text.split_at_checked(10) else { return false };
     let Some((clock, rest)) = rest.split_at_checked(9) else { return false };

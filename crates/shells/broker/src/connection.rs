@@ -8,7 +8,7 @@ use millrace_model::{Namespace, Op, Requester};
 use tokio::sync::oneshot;
 
 use crate::handle::{BrokerShared, Ended};
-use crate::outbox::{Item, Outbox, Taken};
+use crate::outbox::{Item, Outbox, Received};
 use crate::workers;
 
 /// Units of the inbox's room that one connection reserves at a time, so that none fills it alone.
@@ -59,7 +59,7 @@ pub(crate) fn units(request: &Request) -> u32 {
 
 /// A connection. Dropping it closes the connection in the engine, behind all its earlier requests.
 #[derive(Debug)]
-pub struct Link {
+pub struct BusConnection {
     conn: ConnId,
     shared: Arc<BrokerShared>,
     outbox: Arc<Outbox>,
@@ -67,17 +67,17 @@ pub struct Link {
     evicted: AtomicBool,
 }
 
-impl Link {
+impl BusConnection {
     pub(crate) fn open(
         conn: ConnId,
         namespace: Namespace,
         shared: Arc<BrokerShared>,
         outbox: Outbox,
         may_commit: bool,
-    ) -> Result<Link, Ended> {
+    ) -> Result<BusConnection, Ended> {
         let outbox = Arc::new(outbox);
         shared.inbox.tell(Command::Open { conn, namespace, outbox: outbox.clone() })?;
-        Ok(Link { conn, shared, outbox, may_commit, evicted: AtomicBool::new(false) })
+        Ok(BusConnection { conn, shared, outbox, may_commit, evicted: AtomicBool::new(false) })
     }
 
     pub fn conn(&self) -> ConnId {
@@ -86,9 +86,9 @@ impl Link {
 
     /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`]. Waits
     /// while the owner's queue is full; if the future is dropped, requests that were not handed over stay in
-    /// `requests`. Answers may already be there when this returns: the calling task must then check [`Link::take`],
+    /// `requests`. Answers may already be there when this returns: the calling task must then check [`BusConnection::receive`],
     /// because nothing wakes it.
-    pub async fn request(&self, by: &Requester, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
+    pub async fn send(&self, by: &Requester, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
         let units_max = ASK_UNITS_MAX.min(self.shared.inbox.room_max());
         while !requests.is_empty() {
             let (mut count, mut total) = (0, 0u32);
@@ -119,12 +119,12 @@ impl Link {
     }
 
     /// Waits for items and takes as many as there are, within the bounds.
-    pub async fn take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Taken {
+    pub async fn receive(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Received {
         self.outbox.receive(items, items_max, bytes_max).await
     }
 
     /// Takes the items that wait now; `None` if there are none.
-    pub fn try_take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Option<Taken> {
+    pub fn try_receive(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Option<Received> {
         self.outbox.try_receive(items, items_max, bytes_max)
     }
 
@@ -151,7 +151,7 @@ impl Link {
     }
 }
 
-impl Drop for Link {
+impl Drop for BusConnection {
     fn drop(&mut self) {
         self.outbox.close();
         // An error means that the broker has ended: nobody needs to be told.
