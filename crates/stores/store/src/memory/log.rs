@@ -11,7 +11,7 @@ use crate::port::{Retention, StreamBounds};
 #[derive(Clone)]
 pub(super) struct Log {
     /// The number of this stream among all that were ever made: tells it from an earlier stream of the same name.
-    made: u64,
+    incarnation: u64,
     start: Offset,
     next: Offset,
     last_ts: Timestamp,
@@ -27,9 +27,9 @@ fn content_bytes(body: &EventBody) -> u64 {
 }
 
 impl Log {
-    pub(super) fn new(made: u64) -> Log {
+    pub(super) fn new(incarnation: u64) -> Log {
         Log {
-            made,
+            incarnation,
             start: Offset::FIRST,
             next: Offset::FIRST,
             last_ts: Timestamp::default(),
@@ -38,8 +38,8 @@ impl Log {
         }
     }
 
-    pub(super) fn made(&self) -> u64 {
-        self.made
+    pub(super) fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     pub(super) fn next(&self) -> Offset {

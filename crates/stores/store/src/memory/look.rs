@@ -38,7 +38,12 @@ impl TxView for Looking<'_> {
                 let bounds = log.bounds(stream);
                 let run = self.runs.iter().find(|run| run.stream == *stream);
                 let next = run.map_or(bounds.next, |run| run.first);
-                StreamView { stream: stream.clone(), made: log.made(), start: bounds.start.min(next), next }
+                StreamView {
+                    stream: stream.clone(),
+                    incarnation: log.incarnation(),
+                    start: bounds.start.min(next),
+                    next,
+                }
             })
             .collect())
     }
