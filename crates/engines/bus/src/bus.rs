@@ -380,7 +380,7 @@ impl Bus {
     ) -> TopicId {
         let token = self.token();
         let made_by = self.asked_by.clone();
-        let row = TopicRow { config, made: self.nonce(token), made_by, ..TopicRow::default() };
+        let row = TopicRow { config, incarnation: self.nonce(token), made_by, ..TopicRow::default() };
         ops.push(Op::Put { space: Space::Topics, key: keys::topic(key), value: row.encode() });
         self.insert_topic(key.clone(), row)
     }

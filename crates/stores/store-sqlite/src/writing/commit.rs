@@ -240,9 +240,9 @@ fn failing(conn: &Connection, check: &Check) -> Attempt<Option<Option<Bytes>>> {
             let holds = found.as_ref() == Some(value);
             (found, holds)
         }
-        Check::Incarnation { topic, made } => {
+        Check::Incarnation { topic, incarnation } => {
             let found = tables::get(conn, Space::Topics, &keys::topic(topic))?;
-            let holds = found.as_ref().and_then(|row| TopicRow::made_of(row)) == Some(*made);
+            let holds = found.as_ref().and_then(|row| TopicRow::incarnation_of(row)) == Some(*incarnation);
             (found, holds)
         }
         // Not a check of a row: `resolve` looks the id up.

@@ -11,13 +11,13 @@ use crate::clients::credentials::CheckSender;
 
 /// Without a `check_sender` function every timer may act as the agent that set it.
 #[derive(Default)]
-pub(crate) struct Behalf {
+pub(crate) struct SenderCheck {
     pub(crate) check_sender: Option<CheckSender>,
     /// Called for every refused timer, for the audit.
     pub(crate) audit_hook: Option<AuditHook>,
 }
 
-impl Behalf {
+impl SenderCheck {
     /// Returns the answer to [`millrace_router::Effect::CheckSender`].
     pub(crate) fn answer(&self, timer: u64, by: Principal, message: &OsMessage) -> Input {
         let result = match &self.check_sender {
