@@ -1,5 +1,5 @@
-//! Acts: small parts of a batch that are committed or refused as a whole, and what follows from each. Many acts share
-//! one commit, a *flight* (`flight.rs`).
+//! Actions: parts of a batch that are committed or refused as a whole, and what follows from each. Many actions share one
+//! commit (`shared_commit.rs`).
 
 use std::sync::Arc;
 
@@ -10,8 +10,8 @@ use millrace_model::{
 
 use crate::build::{caused_by, depth_allowed, derived_id};
 use crate::error::CommitError;
+use crate::event_writer::{EventWriter, NewEventId};
 use crate::input::RunId;
-use crate::outbox::{OutId, Outbox};
 use crate::spec::OutEvent;
 use crate::worker::Worker;
 
@@ -24,15 +24,15 @@ pub const ERROR_BYTES_LIMIT: usize = 64 << 10;
 pub(crate) const BACKOFF_JITTER_MS: u64 = 101;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Act {
+pub(crate) struct Action {
     pub(crate) checks: Vec<Check>,
     pub(crate) ops: Vec<Op>,
-    pub(crate) then: Then,
+    pub(crate) follow_up: FollowUp,
 }
 
-/// The consequences of an act: when it is durable, or when one of its checks was refused.
+/// The consequences of an action: when it is durable, or when one of its checks was refused.
 #[derive(Clone, Debug)]
-pub(crate) enum Then {
+pub(crate) enum FollowUp {
     Nothing,
     Acked {
         handler: usize,
@@ -89,8 +89,8 @@ pub(crate) enum Then {
     },
 }
 
-impl Act {
-    /// The approximate size of the act within a batch.
+impl Action {
+    /// The approximate size of the action within a batch.
     pub(crate) fn bytes(&self) -> usize {
         self.ops.iter().map(Op::bytes).sum()
     }
@@ -99,12 +99,12 @@ impl Act {
         self.bytes() <= BATCH_BYTES_MAX
     }
 
-    /// The handler for which the act ends an event, if it ends one.
+    /// The handler for which the action ends an event, if it ends one.
     pub(crate) fn ends_event_of(&self) -> Option<usize> {
-        match &self.then {
-            Then::Acked { handler, .. }
-            | Then::DeadLettered { handler, .. }
-            | Then::Discarded { handler, .. } => Some(*handler),
+        match &self.follow_up {
+            FollowUp::Acked { handler, .. }
+            | FollowUp::DeadLettered { handler, .. }
+            | FollowUp::Discarded { handler, .. } => Some(*handler),
             _ => None,
         }
     }
@@ -120,7 +120,7 @@ impl Worker {
         ticket: &Ticket,
         event: &Arc<Event>,
         emitted: &[OutEvent],
-    ) -> Result<Act, CommitError> {
+    ) -> Result<Action, CommitError> {
         let limit = self.config.max_batch_size;
         if emitted.len() > limit {
             return Err(CommitError::BatchSizeExceeded { count: emitted.len(), limit });
@@ -134,19 +134,19 @@ impl Worker {
         };
         let (check, delete) = ticket.end();
         let mut ops = vec![delete];
-        ops.extend(finish(ticket, &finished));
+        ops.extend(finished_ops(ticket, &finished));
         let lineage = caused_by(event);
-        let mut outbox = Outbox::new(&self.identity.namespace, &self.topics, now, &mut self.elapsed);
+        let mut writer = EventWriter::new(&self.identity.namespace, &self.topics, now, &mut self.elapsed);
         for (at, out) in (0..).zip(emitted) {
             depth_allowed(&lineage, self.config.max_event_chain_depth)?;
             let parts = [&event.id.to_string(), ticket.handler.as_str(), &at.to_string()];
-            let id = OutId { id: derived_id("emit", &parts), may_return: true };
-            ops.extend(outbox.ops(out, id, lineage.clone(), (self.draw.next(), at))?);
+            let id = NewEventId { id: derived_id("emit", &parts), may_repeat: true };
+            ops.extend(writer.ops(out, id, lineage.clone(), (self.prng.next(), at))?);
         }
         let batch = millrace_model::Batch { ops, ..Default::default() };
         crate::build::fits(&batch)?;
-        let then = Then::Acked { handler, event: event.clone() };
-        Ok(Act { checks: self.fence(check), ops: batch.ops, then })
+        let follow_up = FollowUp::Acked { handler, event: event.clone() };
+        Ok(Action { checks: self.fence(check), ops: batch.ops, follow_up })
     }
 
     fn fence(&self, check: Check) -> Vec<Check> {
@@ -166,12 +166,12 @@ impl Worker {
         event: &Arc<Event>,
         error: &str,
         after_ms: Option<u64>,
-    ) -> Act {
+    ) -> Action {
         let attempts = ticket.row.attempts.saturating_add(1);
         if attempts >= self.handlers[handler].limits.max_attempts {
             return self.give_up(now, handler, ticket, event, attempts, error);
         }
-        let error = self.kept(error);
+        let error = self.shortened(error);
         let backoff_ms = after_ms.unwrap_or_else(|| self.backoff_ms(handler, attempts));
         let due = now + backoff_ms;
         let row = ClaimRow {
@@ -180,16 +180,16 @@ impl Worker {
             error: Some(error.clone()),
             // The run came back, so it has not ended its process.
             suspicion: Suspicion::None,
-            ..waiting(&ticket.row, now, backoff_ms)
+            ..waiting_row(&ticket.row, now, backoff_ms)
         };
         let waiting = Ticket { row, ..ticket.clone() };
-        let then = Then::Released { handler, event: event.clone(), attempts, due, error };
+        let follow_up = FollowUp::Released { handler, event: event.clone(), attempts, due, error };
         let (check, delete) = ticket.end();
-        Act { checks: vec![check], ops: vec![delete, waiting.put()], then }
+        Action { checks: vec![check], ops: vec![delete, waiting.put()], follow_up }
     }
 
-    pub(crate) fn kept(&self, error: &str) -> String {
-        cut(error, self.config.error_bytes_max.min(ERROR_BYTES_LIMIT))
+    pub(crate) fn shortened(&self, error: &str) -> String {
+        truncate(error, self.config.error_bytes_max.min(ERROR_BYTES_LIMIT))
     }
 
     /// Doubles with every attempt up to the maximum. Jitter keeps events that failed together from being retried
@@ -198,41 +198,41 @@ impl Worker {
         let limits = &self.handlers[handler].limits;
         let base = limits.backoff_base_ms;
         let doubled = base.saturating_mul(1u64.checked_shl(attempts.min(63)).unwrap_or(u64::MAX));
-        doubled.min(limits.backoff_max_ms) + self.draw.below(BACKOFF_JITTER_MS)
+        doubled.min(limits.backoff_max_ms) + self.prng.below(BACKOFF_JITTER_MS)
     }
 
     /// Gives an event back that was never started: others may claim it, and no attempt is counted.
-    pub(crate) fn give_back(&self, now: Timestamp, handler: usize, ticket: &Ticket) -> Act {
-        let row = ClaimRow { session: None, ..waiting(&ticket.row, now, 0) };
+    pub(crate) fn give_back(&self, now: Timestamp, handler: usize, ticket: &Ticket) -> Action {
+        let row = ClaimRow { session: None, ..waiting_row(&ticket.row, now, 0) };
         #[cfg(feature = "sabotage")]
         let row = match self.config.sabotage {
             Some(crate::Sabotage::CountUnstarted) => ClaimRow { attempts: row.attempts + 1, ..row },
             _ => row,
         };
         let back = Ticket { row, ..ticket.clone() };
-        let then = Then::GivenBack { handler };
+        let follow_up = FollowUp::GivenBack { handler };
         let (check, delete) = ticket.end();
-        Act { checks: vec![check], ops: vec![delete, back.put()], then }
+        Action { checks: vec![check], ops: vec![delete, back.put()], follow_up }
     }
 
-    pub(crate) fn renew(&self, now: Timestamp, run: RunId, handler: usize, ticket: &Ticket) -> Act {
+    pub(crate) fn renew(&self, now: Timestamp, run: RunId, handler: usize, ticket: &Ticket) -> Action {
         let lease_ms = self.handlers[handler].limits.lease_ms;
         let mark = ticket.row.run.max(RunMark::Started);
         let row = ClaimRow { due: now + lease_ms, for_ms: Some(lease_ms), run: mark, ..ticket.row.clone() };
         let renewed = Ticket { row, ..ticket.clone() };
         let (check, delete) = ticket.end();
         let ops = vec![delete, renewed.put()];
-        Act { checks: vec![check], ops, then: Then::Renewed { run, ticket: renewed } }
+        Action { checks: vec![check], ops, follow_up: FollowUp::Renewed { run, ticket: renewed } }
     }
 }
 
-pub(crate) fn waiting(row: &ClaimRow, now: Timestamp, for_ms: u64) -> ClaimRow {
+pub(crate) fn waiting_row(row: &ClaimRow, now: Timestamp, for_ms: u64) -> ClaimRow {
     let (state, due, run) = (ClaimState::Waiting, now + for_ms, RunMark::Unknown);
     ClaimRow { state, due, for_ms: Some(for_ms), run, ..row.clone() }
 }
 
 /// Writes that the event has ended for the handler, and deletes the dead letter if this was its replay.
-pub(crate) fn finish(ticket: &Ticket, row: &FinishedRow) -> impl Iterator<Item = Op> + use<> {
+pub(crate) fn finished_ops(ticket: &Ticket, row: &FinishedRow) -> impl Iterator<Item = Op> + use<> {
     let key = keys::finished(&ticket.stream, ticket.offset, &ticket.handler);
     let put = Op::Put { space: Space::Finished, key, value: row.encode() };
     let letter = ticket.row.letter.clone().map(|key| Op::Delete { space: Space::DeadLetters, key });
@@ -240,7 +240,7 @@ pub(crate) fn finish(ticket: &Ticket, row: &FinishedRow) -> impl Iterator<Item =
 }
 
 /// Cuts a text to at most `bytes_max` bytes, at a character boundary.
-pub(crate) fn cut(text: &str, bytes_max: usize) -> String {
+pub(crate) fn truncate(text: &str, bytes_max: usize) -> String {
     let end = (0..=bytes_max.min(text.len())).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
     text[..end].to_owned()
 }

@@ -10,8 +10,8 @@ use millrace_model::{
 use sha2::{Digest, Sha256};
 
 use crate::error::CommitError;
+use crate::event_writer::{EventWriter, NewEventId};
 use crate::input::StateChanges;
-use crate::outbox::{OutId, Outbox};
 use crate::spec::OutEvent;
 
 /// How long an event with the same derived id counts as a duplicate. Fences keep duplicates out already; this is a
@@ -80,7 +80,7 @@ pub(crate) enum Cause<'a> {
     Handler { event: &'a Event, handler: &'a HandlerId, ordinal: u32 },
 }
 
-pub(crate) struct Setting<'a> {
+pub(crate) struct CommitContext<'a> {
     pub(crate) namespace: &'a Namespace,
     pub(crate) topics: &'a Topics,
     pub(crate) max_event_chain_depth: u32,
@@ -89,7 +89,7 @@ pub(crate) struct Setting<'a> {
 
 /// Builds the batch of one `commit()`. The caller's own checks come first, in their order, then those of `expected`.
 pub(crate) fn commit_batch(
-    setting: &Setting<'_>,
+    context: &CommitContext<'_>,
     cause: Cause<'_>,
     changes: StateChanges,
     append_event: bool,
@@ -97,10 +97,10 @@ pub(crate) fn commit_batch(
     nonce: u64,
 ) -> Result<Batch, CommitError> {
     let StateChanges { intents, meta, mut checks, ops, event, expected } = changes;
-    if intents.len() > setting.max_batch_size {
-        return Err(CommitError::BatchSizeExceeded { count: intents.len(), limit: setting.max_batch_size });
+    if intents.len() > context.max_batch_size {
+        return Err(CommitError::BatchSizeExceeded { count: intents.len(), limit: context.max_batch_size });
     }
-    checks.extend(expected.iter().map(|expected| expected.check(setting.namespace)));
+    checks.extend(expected.iter().map(|expected| expected.check(context.namespace)));
     let mut batch = Batch { nonce, now: now.wall, durability: Durability::Fsync, checks, ops };
     let mut events = Vec::new();
     if let Some(event) = event {
@@ -111,16 +111,16 @@ pub(crate) fn commit_batch(
                 (derived_id("commit", &parts), caused_by(cause))
             }
         };
-        depth_allowed(&lineage, setting.max_event_chain_depth)?;
+        depth_allowed(&lineage, context.max_event_chain_depth)?;
         if append_event {
             events.push(id.clone());
-            let id = OutId { id, may_return: matches!(cause, Cause::Handler { .. }) };
-            let mut outbox = Outbox::new(setting.namespace, setting.topics, now, elapsed);
-            batch.ops.extend(outbox.ops(&event, id, lineage, (nonce, 0))?);
+            let id = NewEventId { id, may_repeat: matches!(cause, Cause::Handler { .. }) };
+            let mut writer = EventWriter::new(context.namespace, context.topics, now, elapsed);
+            batch.ops.extend(writer.ops(&event, id, lineage, (nonce, 0))?);
         }
     }
     if !intents.is_empty() {
-        let namespace = setting.namespace.clone();
+        let namespace = context.namespace.clone();
         batch.ops.push(Op::Reconcile(Reconcile { namespace, meta, intents, events }));
     }
     fits(&batch)?;
@@ -172,12 +172,17 @@ pub fn imperative_events(
     checks.extend(expected.iter().map(|expected| expected.check(namespace)));
     let mut batch = Batch { nonce, now: now.wall, durability: Durability::Fsync, checks, ops };
     let mut ids = Vec::with_capacity(events.len());
-    let mut outbox = Outbox::new(namespace, topics, now, elapsed);
+    let mut writer = EventWriter::new(namespace, topics, now, elapsed);
     for (at, OwnEvent { event, id }) in (0..).zip(events) {
-        let may_return = id.is_some();
+        let may_repeat = id.is_some();
         let id = id.unwrap_or_else(|| EventId::mint(now.wall, nonce, at));
         ids.push(id.clone());
-        batch.ops.extend(outbox.ops(&event, OutId { id, may_return }, Lineage::default(), (nonce, at))?);
+        batch.ops.extend(writer.ops(
+            &event,
+            NewEventId { id, may_repeat },
+            Lineage::default(),
+            (nonce, at),
+        )?);
     }
     if !intents.is_empty() {
         let namespace = namespace.clone();
@@ -197,11 +202,11 @@ pub fn imperative(
     (now, elapsed): (Now, &mut Elapsed),
     nonce: u64,
 ) -> Result<Batch, CommitError> {
-    let setting = Setting {
+    let context = CommitContext {
         namespace,
         topics,
         max_event_chain_depth: config.max_event_chain_depth,
         max_batch_size: config.max_batch_size,
     };
-    commit_batch(&setting, Cause::Session, changes, true, (now, elapsed), nonce)
+    commit_batch(&context, Cause::Session, changes, true, (now, elapsed), nonce)
 }

@@ -44,10 +44,10 @@ pub struct WorkerConfig {
     /// Handler runs at the same time in this session.
     pub handler_concurrency: usize,
     /// A run that has not ended after this time has failed, unless its handler has a timeout of its own. `None`: runs
-    /// without a timeout may take any time, and keep their place (one of `handler_concurrency`) until they return.
+    /// without a timeout may take any time, and keep their slot (one of `handler_concurrency`) until they return.
     pub handler_timeout_ms: Option<u64>,
-    /// How many runs that were cut off and whose function has not returned get their place replaced by another run.
-    /// Further ones keep their place, so that at most this many and `handler_concurrency` threads call handlers.
+    /// How many runs that were cut off and whose function has not returned get their slot replaced by another run.
+    /// Further ones keep their slot, so that at most this many and `handler_concurrency` threads call handlers.
     pub hanging_handlers_max: usize,
     /// How long a stop waits for runs. Runs that still go on then are cut off, and their events given back without an
     /// attempt.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_model::{ClaimRow, Event, Identity, Refusal, Suspicion, Ticket, Timestamp};
 
-use crate::action::{Act, Then, waiting};
+use crate::action::{Action, FollowUp, waiting_row};
 use crate::error::CommitError;
 use crate::input::StateChanges;
 use crate::worker::Worker;
@@ -52,7 +52,7 @@ impl Worker {
         ticket: &Ticket,
         event: &Arc<Event>,
         identity: Identity,
-    ) -> Act {
+    ) -> Action {
         let conflicts = ticket.row.conflicts.saturating_add(1);
         if conflicts > self.config.conflict_retries_max {
             let error = format!("{conflicts} conflicts in a row, the last because {identity} had changed");
@@ -62,17 +62,17 @@ impl Worker {
         let due = now + for_ms;
         // The run came back, so it has not ended its process.
         let suspicion = Suspicion::None;
-        let row = ClaimRow { conflicts, suspicion, ..waiting(&ticket.row, now, for_ms) };
+        let row = ClaimRow { conflicts, suspicion, ..waiting_row(&ticket.row, now, for_ms) };
         let again = Ticket { row, ..ticket.clone() };
-        let then = Then::RunAgain { handler, event: event.clone(), identity, conflicts, due };
+        let follow_up = FollowUp::RunAgain { handler, event: event.clone(), identity, conflicts, due };
         let (check, delete) = ticket.end();
-        Act { checks: vec![check], ops: vec![delete, again.put()], then }
+        Action { checks: vec![check], ops: vec![delete, again.put()], follow_up }
     }
 
     /// Drawn from the whole range, so that runs that collided once do not collide again.
     fn conflict_backoff_ms(&mut self, conflicts: u32) -> u64 {
         let doublings = conflicts.saturating_sub(1).min(BACKOFF_DOUBLINGS_MAX);
         let most = self.config.conflict_backoff_ms.saturating_mul(1 << doublings);
-        self.draw.below(most.saturating_add(1))
+        self.prng.below(most.saturating_add(1))
     }
 }

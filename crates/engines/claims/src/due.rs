@@ -12,9 +12,9 @@ use millrace_model::{
     keys, set_aside,
 };
 
-use crate::action::{Act, Then};
+use crate::action::{Action, FollowUp};
 use crate::effect::{Effect, Note};
-use crate::input::{Look, Seen};
+use crate::input::{ReadQuery, ReadResult};
 use crate::worker::{Pending, Phase, Worker};
 
 /// Rows moved by one commit.
@@ -25,7 +25,7 @@ const MOVE_BYTES_MAX: usize = 4 << 20;
 const RETRY_MS: u64 = 500;
 
 #[derive(Debug, Default)]
-pub(crate) struct Due {
+pub(crate) struct DueMover {
     /// When the first row of each kind is due, in the time of that kind. `None` = there is none, as far as this worker
     /// knows.
     wall: Option<Timestamp>,
@@ -36,7 +36,7 @@ pub(crate) struct Due {
     busy: bool,
 }
 
-impl Due {
+impl DueMover {
     fn next(&mut self, by: DueBy) -> &mut Option<Timestamp> {
         match by {
             DueBy::Wall => &mut self.wall,
@@ -54,7 +54,7 @@ impl Due {
 
 /// How to handle a row that is due.
 #[derive(Debug)]
-pub(crate) enum Moving {
+pub(crate) enum DueMove {
     Append(DueEvent),
     /// The event's topic was deleted: nobody can ever receive the event, not even if a topic with that name is created
     /// again.
@@ -63,39 +63,39 @@ pub(crate) enum Moving {
     SetAside(String, Bytes),
 }
 
-impl Moving {
+impl DueMove {
     /// The first of the checks holds while the row is in the table.
     fn checks(&self) -> Vec<Check> {
         match self {
-            Moving::Append(event) => vec![event.waits(), event.topic_stands()],
-            Moving::Remove(event) => vec![event.waits()],
-            Moving::SetAside(key, _) => vec![Check::Present { space: Space::Due, key: key.clone() }],
+            DueMove::Append(event) => vec![event.waits(), event.topic_stands()],
+            DueMove::Remove(event) => vec![event.waits()],
+            DueMove::SetAside(key, _) => vec![Check::Present { space: Space::Due, key: key.clone() }],
         }
     }
 
     fn ops(&self) -> Vec<Op> {
         match self {
-            Moving::Append(event) => {
+            DueMove::Append(event) => {
                 let mut ops = event.removal();
                 ops.push(Op::Append(event.append()));
                 ops
             }
-            Moving::Remove(event) => event.removal(),
-            Moving::SetAside(key, value) => set_aside(key, value.clone()).to_vec(),
+            DueMove::Remove(event) => event.removal(),
+            DueMove::SetAside(key, value) => set_aside(key, value.clone()).to_vec(),
         }
     }
 }
 
 impl Worker {
     /// Somebody has delayed events, perhaps this session itself.
-    pub(crate) fn delayed(&mut self) {
-        self.due.news = true;
+    pub(crate) fn on_delayed(&mut self) {
+        self.mover.news = true;
     }
 
     /// This session has delayed an event, so its due time is known.
     pub(crate) fn expect_due(&mut self, key: &str) {
         let (by, at) = (DueBy::of(key), keys::due_time(key).unwrap_or_default());
-        let next = self.due.next(by);
+        let next = self.mover.next(by);
         *next = Some(next.map_or(at, |next| next.min(at)));
     }
 
@@ -110,113 +110,114 @@ impl Worker {
 
     /// When the table must be read again, if nothing else happens.
     pub(crate) fn next_due(&self, now: Now) -> Option<Mono> {
-        if self.due.busy {
+        if self.mover.busy {
             return None;
         }
-        let next = |by| self.due.known(by).map(|at| self.now_by(now, by).mono_at(at));
-        let news = self.due.news.then_some(now.mono);
+        let next = |by| self.mover.known(by).map(|at| self.now_by(now, by).mono_at(at));
+        let news = self.mover.news.then_some(now.mono);
         DueBy::ALL.into_iter().filter_map(next).chain(news).min()
     }
 
     pub(crate) fn wake_due(&mut self, now: Now) {
-        if self.due.busy {
+        if self.mover.busy {
             return;
         }
-        if std::mem::take(&mut self.due.news) {
-            return self.look_at_due(DueBy::Wall, DueLook::First);
+        if std::mem::take(&mut self.mover.news) {
+            return self.read_due(DueBy::Wall, DueRead::First);
         }
-        let is_due = |by: &DueBy| self.due.known(*by).is_some_and(|at| at <= self.now_by(now, *by).wall);
+        let is_due = |by: &DueBy| self.mover.known(*by).is_some_and(|at| at <= self.now_by(now, *by).wall);
         if let Some(by) = DueBy::ALL.into_iter().find(is_due) {
-            self.look_at_due(by, DueLook::Rows);
+            self.read_due(by, DueRead::Rows);
         }
     }
 
-    fn look_at_due(&mut self, by: DueBy, what: DueLook) {
-        self.due.busy = true;
-        *self.due.next(by) = None;
+    fn read_due(&mut self, by: DueBy, what: DueRead) {
+        self.mover.busy = true;
+        *self.mover.next(by) = None;
         let (from, to) = by.key_range();
         let rows_max = match what {
-            DueLook::First => 1,
-            DueLook::Rows => MOVE_ROWS_MAX,
+            DueRead::First => 1,
+            DueRead::Rows => MOVE_ROWS_MAX,
         };
-        let token = self.token(Pending::DueLook(by, what));
+        let token = self.token(Pending::DueRead(by, what));
         let (from, to) = (from.to_owned(), to.unwrap_or(keys::DUE_END).to_owned());
-        self.effects.push(Effect::Look { token, look: Look::Rows { space: Space::Due, from, to, rows_max } });
+        self.effects
+            .push(Effect::Read { token, query: ReadQuery::Rows { space: Space::Due, from, to, rows_max } });
     }
 
-    pub(crate) fn due_rows_seen(&mut self, now: Now, by: DueBy, what: DueLook, seen: Option<Seen>) {
-        self.due.busy = false;
-        let Some(Seen::Rows(rows)) = seen else {
+    pub(crate) fn on_due_rows(&mut self, now: Now, by: DueBy, what: DueRead, result: Option<ReadResult>) {
+        self.mover.busy = false;
+        let Some(ReadResult::Rows(rows)) = result else {
             // The read of the other kind, which would have followed, is repeated as well.
             for by in DueBy::ALL {
-                let (again, next) = (self.now_by(now, by).wall + RETRY_MS, self.due.next(by));
+                let (again, next) = (self.now_by(now, by).wall + RETRY_MS, self.mover.next(by));
                 *next = Some(next.map_or(again, |next| next.min(again)));
             }
             return;
         };
         match what {
-            DueLook::First => {
+            DueRead::First => {
                 rows.iter().for_each(|(key, _)| self.expect_due(key));
                 // Read the other kind next.
                 if by == DueBy::Wall {
-                    self.look_at_due(DueBy::Elapsed, DueLook::First);
+                    self.read_due(DueBy::Elapsed, DueRead::First);
                 }
             }
-            DueLook::Rows => self.move_rows(now, by, rows),
+            DueRead::Rows => self.move_rows(now, by, rows),
         }
     }
 
     fn move_rows(&mut self, now: Now, by: DueBy, rows: Vec<(String, Bytes)>) {
         let time = self.now_by(now, by).wall;
         let full = rows.len() >= MOVE_ROWS_MAX;
-        let (mut moving, mut bytes) = (Vec::new(), 0);
+        let (mut moves, mut bytes) = (Vec::new(), 0);
         for (key, value) in rows {
             let later = keys::due_time(&key).filter(|at| *at > time);
             bytes += value.len();
-            if later.is_some() || (bytes > MOVE_BYTES_MAX && !moving.is_empty()) {
+            if later.is_some() || (bytes > MOVE_BYTES_MAX && !moves.is_empty()) {
                 self.expect_due(&key);
                 break;
             }
-            moving.push(match DueEvent::read(&key, &value) {
-                Some(event) => Moving::Append(event),
-                None => Moving::SetAside(key, value),
+            moves.push(match DueEvent::read(&key, &value) {
+                Some(event) => DueMove::Append(event),
+                None => DueMove::SetAside(key, value),
             });
         }
-        if full && self.due.known(by).is_none() {
-            *self.due.next(by) = Some(time);
+        if full && self.mover.known(by).is_none() {
+            *self.mover.next(by) = Some(time);
         }
-        if !moving.is_empty() && self.phase == Phase::Working {
-            self.commit_move(now, by, moving);
+        if !moves.is_empty() && self.phase == Phase::Working {
+            self.commit_move(now, by, moves);
         }
     }
 
-    fn commit_move(&mut self, now: Now, by: DueBy, moving: Vec<Moving>) {
-        self.due.busy = true;
+    fn commit_move(&mut self, now: Now, by: DueBy, moves: Vec<DueMove>) {
+        self.mover.busy = true;
         let batch = Batch {
-            nonce: self.draw.next(),
+            nonce: self.prng.next(),
             now: now.wall,
             durability: Durability::Fsync,
-            checks: moving.iter().flat_map(Moving::checks).collect(),
-            ops: moving.iter().flat_map(Moving::ops).collect(),
+            checks: moves.iter().flat_map(DueMove::checks).collect(),
+            ops: moves.iter().flat_map(DueMove::ops).collect(),
         };
-        let token = self.token(Pending::DueMove(by, moving));
+        let token = self.token(Pending::DueMove(by, moves));
         self.effects.push(Effect::Commit { token, batch });
     }
 
-    pub(crate) fn due_moved(&mut self, now: Now, by: DueBy, mut moving: Vec<Moving>, outcome: &Outcome) {
-        self.due.busy = false;
+    pub(crate) fn due_moved(&mut self, now: Now, by: DueBy, mut moves: Vec<DueMove>, outcome: &Outcome) {
+        self.mover.busy = false;
         let Outcome::Refused(refusal) = outcome else {
-            for one in moving {
+            for one in moves {
                 match one {
-                    Moving::Append(event) => self.news_of(&event.topic),
-                    Moving::SetAside(key, _) => self.effects.push(Effect::Note(Note::DueSetAside { key })),
-                    Moving::Remove(_) => {}
+                    DueMove::Append(event) => self.on_new_events(&event.topic),
+                    DueMove::SetAside(key, _) => self.effects.push(Effect::Note(Note::DueSetAside { key })),
+                    DueMove::Remove(_) => {}
                 }
             }
             return;
         };
         let mut first = 0;
-        let refused = moving.iter_mut().find_map(|one| {
+        let refused = moves.iter_mut().find_map(|one| {
             let at = refusal.check.checked_sub(first)?;
             let checks = one.checks().len();
             first += checks;
@@ -224,19 +225,19 @@ impl Worker {
         });
         match refused {
             Some((one, 1)) => {
-                if let Moving::Append(event) = one {
-                    *one = Moving::Remove(event.clone());
+                if let DueMove::Append(event) = one {
+                    *one = DueMove::Remove(event.clone());
                 }
-                self.commit_move(now, by, moving);
+                self.commit_move(now, by, moves);
             }
             // Another mover was faster. Read the table again to see what is left.
-            _ => *self.due.next(by) = Some(Timestamp(0)),
+            _ => *self.mover.next(by) = Some(Timestamp(0)),
         }
     }
 
     pub(crate) fn due_too_large(&mut self, now: Now, by: DueBy) {
-        self.due.busy = false;
-        *self.due.next(by) = Some(self.now_by(now, by).wall + RETRY_MS);
+        self.mover.busy = false;
+        *self.mover.next(by) = Some(self.now_by(now, by).wall + RETRY_MS);
     }
 
     /// Stores the elapsed time again if the wall clock has been set since the last write: a restart would otherwise
@@ -244,14 +245,14 @@ impl Worker {
     pub(crate) fn keep_elapsed(&mut self, now: Now) {
         if self.elapsed.is_outdated(now) {
             let ops = vec![self.elapsed.put(now)];
-            self.send(now, Act { checks: Vec::new(), ops, then: Then::Nothing });
+            self.queue_action(now, Action { checks: Vec::new(), ops, follow_up: FollowUp::Nothing });
         }
     }
 }
 
 /// The purpose of a read of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum DueLook {
+pub(crate) enum DueRead {
     /// To find out when the first row is due.
     First,
     /// To move the rows that are due.

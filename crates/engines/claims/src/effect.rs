@@ -5,18 +5,18 @@ use std::sync::Arc;
 use millrace_model::{Batch, Event, StateCommit, Timestamp};
 
 use crate::error::CommitError;
-use crate::input::{Look, RunId, Token};
+use crate::input::{ReadQuery, RunId, Token};
 
 #[derive(Clone, Debug)]
 pub enum Effect {
     /// Make the batch durable, then report [`crate::Input::Committed`]. Commits may be merged and reported in any
     /// order.
     Commit { token: Token, batch: Batch },
-    /// Read from the store, then report [`crate::Input::Seen`].
-    Look { token: Token, look: Look },
+    /// Read from the store, then report [`crate::Input::ReadDone`].
+    Read { token: Token, query: ReadQuery },
     /// Call the handler with this index in the list the worker was created with, then report
     /// [`crate::Input::Finished`].
-    Run(Run),
+    Run(HandlerRun),
     /// Cut the run off: drop an async handler where it waits; a plain function cannot be ended. Report
     /// [`crate::Input::Finished`] when it has returned; its result is ignored.
     Cut { run: RunId },
@@ -29,7 +29,7 @@ pub enum Effect {
 }
 
 #[derive(Clone, Debug, PartialEq)]
-pub struct Run {
+pub struct HandlerRun {
     pub run: RunId,
     pub handler: usize,
     pub event: Arc<Event>,
@@ -83,10 +83,10 @@ pub enum Note {
         handler: usize,
         event: millrace_model::EventId,
         timeout_ms: u64,
-        /// Another run gets its place; otherwise the run keeps it until its function returns.
+        /// Another run gets its slot; otherwise the run keeps it until its function returns.
         replaced: bool,
     },
-    /// The run has outlived its lease and has no timeout: nothing it does is written, and it keeps its place.
+    /// The run has outlived its lease and has no timeout: nothing it does is written, and it keeps its slot.
     Overdue {
         handler: usize,
         event: millrace_model::EventId,

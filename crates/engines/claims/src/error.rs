@@ -15,7 +15,7 @@ pub enum CommitError {
     #[error("{count} changes in one commit: at most {limit} are allowed (max_batch_size); split it")]
     BatchSizeExceeded { count: usize, limit: usize },
     /// The run was cut off: whatever the handler returns, the attempt has failed.
-    #[error("the handler did not answer within {timeout_ms} ms: its try is over, so nothing was written")]
+    #[error("the handler did not answer within {timeout_ms} ms: its attempt is over, so nothing was written")]
     TimedOut { timeout_ms: u64 },
     /// The commit is too large, or one of its events.
     #[error(

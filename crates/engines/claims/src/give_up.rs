@@ -6,9 +6,9 @@ use millrace_model::{
     DeadLetterRow, Ending, Event, FinishedRow, JsonText, Op, Space, Ticket, Timestamp, TopicName, keys,
 };
 
-use crate::action::{Act, DEAD_LETTER_TOPIC, Then, cut, finish};
+use crate::action::{Action, DEAD_LETTER_TOPIC, FollowUp, finished_ops, truncate};
 use crate::build::{caused_by, derived_id};
-use crate::outbox::append;
+use crate::event_writer::append;
 use crate::spec::OutEvent;
 use crate::worker::Worker;
 
@@ -16,7 +16,7 @@ use crate::worker::Worker;
 const SHORT_ERROR_BYTES: usize = 1024;
 
 /// The event that is given up, and by which handler.
-struct Case<'a> {
+struct GivenUp<'a> {
     now: Timestamp,
     handler: usize,
     ticket: &'a Ticket,
@@ -36,22 +36,22 @@ impl Worker {
         event: &Arc<Event>,
         attempts: u32,
         error: &str,
-    ) -> Act {
-        let case = Case { now, handler, ticket, event, attempts };
-        let error = self.kept(error);
-        let act = self.letter(&case, &error, true);
-        if act.fits() {
-            return act;
+    ) -> Action {
+        let given_up = GivenUp { now, handler, ticket, event, attempts };
+        let error = self.shortened(error);
+        let action = self.dead_letter(&given_up, &error, true);
+        if action.fits() {
+            return action;
         }
-        let error = cut(&error, SHORT_ERROR_BYTES);
-        let act = self.letter(&case, &error, true);
-        if act.fits() { act } else { self.letter(&case, &error, false) }
+        let error = truncate(&error, SHORT_ERROR_BYTES);
+        let action = self.dead_letter(&given_up, &error, true);
+        if action.fits() { action } else { self.dead_letter(&given_up, &error, false) }
     }
 
     /// Appends no report for a report itself that is given up, and none beyond the depth limit: such chains would never
     /// end.
-    fn letter(&mut self, case: &Case<'_>, error: &str, with_copy: bool) -> Act {
-        let &Case { now, handler, ticket, event, attempts } = case;
+    fn dead_letter(&mut self, given_up: &GivenUp<'_>, error: &str, with_copy: bool) -> Action {
+        let &GivenUp { now, handler, ticket, event, attempts } = given_up;
         let finished = FinishedRow {
             ending: Ending::DeadLettered,
             at: now,
@@ -59,16 +59,16 @@ impl Worker {
             session: Some(self.identity.session.clone()),
             error: Some(error.to_owned()),
         };
-        let row = case.row(error, with_copy);
+        let row = given_up.row(error, with_copy);
         let key = keys::dead_letter(&ticket.stream, ticket.offset, &ticket.handler, now);
         let (check, delete) = ticket.end();
         let mut ops = vec![delete];
-        ops.extend(finish(ticket, &finished));
+        ops.extend(finished_ops(ticket, &finished));
         ops.push(Op::Put { space: Space::DeadLetters, key, value: row.encode() });
         let lineage = caused_by(event);
-        let may_tell = ticket.stream.topic.topic() != DEAD_LETTER_TOPIC
+        let may_report = ticket.stream.topic.topic() != DEAD_LETTER_TOPIC
             && lineage.depth <= self.config.max_event_chain_depth;
-        if let (true, Ok(topic)) = (may_tell, TopicName::new(DEAD_LETTER_TOPIC)) {
+        if let (true, Ok(topic)) = (may_report, TopicName::new(DEAD_LETTER_TOPIC)) {
             let payload = serde_json::json!({
                 "event_id": event.id.to_string(),
                 "handler_id": ticket.handler.as_str(),
@@ -81,17 +81,18 @@ impl Worker {
             let generation = ticket.row.generation.to_string();
             let parts = [&event.id.to_string(), ticket.handler.as_str(), &generation];
             let id = derived_id("dead letter", &parts);
-            let nonce = self.draw.next();
+            let nonce = self.prng.next();
             ops.extend(append(&self.identity.namespace, &self.topics, &out, id, lineage, nonce));
         }
-        let then = Then::DeadLettered { handler, event: event.clone(), attempts, error: error.to_owned() };
-        Act { checks: vec![check], ops, then }
+        let follow_up =
+            FollowUp::DeadLettered { handler, event: event.clone(), attempts, error: error.to_owned() };
+        Action { checks: vec![check], ops, follow_up }
     }
 }
 
-impl Case<'_> {
+impl GivenUp<'_> {
     fn row(&self, error: &str, with_copy: bool) -> DeadLetterRow {
-        let &Case { now, ticket, event, attempts, .. } = self;
+        let &GivenUp { now, ticket, event, attempts, .. } = self;
         let body = Some(&event.body).filter(|_| with_copy);
         DeadLetterRow {
             event_id: event.id.clone(),

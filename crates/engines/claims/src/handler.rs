@@ -8,7 +8,7 @@ use crate::settings::Limits;
 use crate::spec::HandlerSpec;
 
 /// How many times are remembered at which events of one handler become ready again. Later ones are found by polling.
-const DUES_MAX: usize = 1024;
+const READY_TIMES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Handler {
@@ -25,19 +25,19 @@ pub(crate) struct Handler {
     /// There may be events to claim.
     pub(crate) wants_claim: bool,
     /// The last claim got as many events as it asked for.
-    pub(crate) full: bool,
+    pub(crate) last_claim_full: bool,
     /// When to poll the store again if there was no news.
-    pub(crate) look_at: Mono,
-    dues: BTreeSet<Timestamp>,
+    pub(crate) poll_at: Mono,
+    ready_times: BTreeSet<Timestamp>,
     /// This wake-up came from a timer or from polling: other sessions may hold claims that this worker does not know
     /// of, so read when the earliest one is due.
-    pub(crate) unsure: bool,
+    pub(crate) claims_unknown: bool,
     /// How many events the handler holds at most. Halved when queued events have to be given back, doubled when they do
     /// not, so that a slow handler does not hoard events that other sessions could run.
     prefetch: usize,
-    appetite_max: usize,
+    prefetch_max: usize,
     /// The handler had to give events back: it claims again only when an event could start at once.
-    patient: bool,
+    needs_free_slot: bool,
 }
 
 impl Handler {
@@ -47,7 +47,7 @@ impl Handler {
         limits: Limits,
         event_claim_limit: usize,
     ) -> Handler {
-        let appetite_max = limits.claims_max(event_claim_limit);
+        let prefetch_max = limits.claims_max(event_claim_limit);
         Handler {
             spec,
             limits,
@@ -57,13 +57,13 @@ impl Handler {
             suspects: VecDeque::new(),
             running: 0,
             wants_claim: true,
-            full: false,
-            look_at: Mono(0),
-            dues: BTreeSet::new(),
-            unsure: true,
-            prefetch: appetite_max,
-            appetite_max,
-            patient: false,
+            last_claim_full: false,
+            poll_at: Mono(0),
+            ready_times: BTreeSet::new(),
+            claims_unknown: true,
+            prefetch: prefetch_max,
+            prefetch_max,
+            needs_free_slot: false,
         }
     }
 
@@ -135,62 +135,62 @@ impl Handler {
 
     /// Removes the events that match `wanted` from the queues.
     pub(crate) fn unqueue(&mut self, wanted: impl Fn(&Claimed) -> bool) -> Vec<Claimed> {
-        let mut taken = Vec::new();
+        let mut removed = Vec::new();
         for queue in [&mut self.queue, &mut self.suspects] {
             let (mine, left): (Vec<_>, Vec<_>) = std::mem::take(queue).into_iter().partition(&wanted);
-            taken.extend(mine);
+            removed.extend(mine);
             *queue = left.into();
         }
-        taken
+        removed
     }
 
     /// How many events to claim now. Waits until half of the held events are done, so that claims come in batches.
-    pub(crate) fn wish(&self, now: Now, place_free: bool) -> usize {
+    pub(crate) fn claim_size(&self, now: Now, slot_free: bool) -> usize {
         let in_progress = self.in_progress();
-        let could_begin = place_free && self.may_begin(now);
-        let may = self.wants_claim && !self.is_paused() && (could_begin || !self.patient);
+        let could_begin = slot_free && self.may_begin(now);
+        let may = self.wants_claim && !self.is_paused() && (could_begin || !self.needs_free_slot);
         if may && in_progress <= self.prefetch / 2 { self.prefetch - in_progress } else { 0 }
     }
 
     /// Takes note of the result of a claim.
-    pub(crate) fn on_claimed(&mut self, asked: usize, got: usize, more: bool, look_at: Mono) {
-        self.full = got >= asked;
-        self.wants_claim = self.full || more;
-        self.look_at = look_at;
-        self.patient = false;
+    pub(crate) fn on_claimed(&mut self, asked: usize, got: usize, more: bool, poll_at: Mono) {
+        self.last_claim_full = got >= asked;
+        self.wants_claim = self.last_claim_full || more;
+        self.poll_at = poll_at;
+        self.needs_free_slot = false;
         if self.queued() == 0 {
-            self.prefetch = (self.prefetch * 2).min(self.appetite_max);
+            self.prefetch = (self.prefetch * 2).min(self.prefetch_max);
         }
     }
 
     pub(crate) fn halve_prefetch(&mut self) {
         self.prefetch = (self.prefetch / 2).max(1);
-        self.patient = true;
+        self.needs_free_slot = true;
     }
 
     /// An event of this handler will be ready at `due`.
     pub(crate) fn ready_again_at(&mut self, due: Timestamp) {
-        self.dues.insert(due);
-        if self.dues.len() > DUES_MAX {
-            self.dues.pop_last();
+        self.ready_times.insert(due);
+        if self.ready_times.len() > READY_TIMES_MAX {
+            self.ready_times.pop_last();
         }
     }
 
     pub(crate) fn wake(&mut self, now: Now, polls: bool) {
-        while self.dues.first().is_some_and(|due| *due <= now.wall) {
-            self.dues.pop_first();
+        while self.ready_times.first().is_some_and(|due| *due <= now.wall) {
+            self.ready_times.pop_first();
             self.wants_claim = true;
-            self.unsure = true;
+            self.claims_unknown = true;
         }
-        if polls && self.look_at <= now.mono && !self.wants_claim {
+        if polls && self.poll_at <= now.mono && !self.wants_claim {
             self.wants_claim = true;
-            self.unsure = true;
+            self.claims_unknown = true;
         }
     }
 
     pub(crate) fn next_wake(&self, now: Now, polls: bool) -> Option<Mono> {
-        let due = self.dues.first().map(|due| now.mono_at(*due));
-        let look = (polls && !self.wants_claim).then_some(self.look_at);
-        [due, look].into_iter().flatten().min()
+        let due = self.ready_times.first().map(|due| now.mono_at(*due));
+        let poll = (polls && !self.wants_claim).then_some(self.poll_at);
+        [due, poll].into_iter().flatten().min()
     }
 }

@@ -31,8 +31,8 @@ pub enum Input {
     /// A commit failed, and it is not known whether it was written. This worker is finished; reopen the store and
     /// create another.
     Failed { reason: String },
-    /// The answer to [`crate::Effect::Look`]. `None` = reading failed; the worker asks again later.
-    Seen { token: Token, seen: Option<Seen> },
+    /// The answer to [`crate::Effect::Read`]. `None` = reading failed; the worker asks again later.
+    ReadDone { token: Token, result: Option<ReadResult> },
     /// A handler's `commit()`; answered by [`crate::Effect::Answer`].
     Commit { run: RunId, commit: StateChanges },
     /// A handler's `commit_and_ack()`: its last commit, which ends the claim and appends the emitted events. Answered
@@ -84,7 +84,7 @@ impl Expected {
 
 /// A read from the store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Look {
+pub enum ReadQuery {
     /// Rows of a small table from `from` (included) to `to` (excluded).
     Rows { space: millrace_model::Space, from: String, to: String, rows_max: usize },
     /// Every stream of this topic, `None` = of all topics of the namespace.
@@ -94,7 +94,7 @@ pub enum Look {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum ReadResult {
     Rows(Vec<(String, Bytes)>),
     Streams(Vec<StreamSpan>),
     Start(Offset),

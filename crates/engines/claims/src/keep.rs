@@ -3,7 +3,7 @@
 use millrace_model::{Now, Outcome};
 
 use crate::effect::Effect;
-use crate::input::Seen;
+use crate::input::ReadResult;
 use crate::sweep::{Sweep, SweepRule, SweepStep};
 use crate::worker::{Pending, Phase, Worker};
 
@@ -52,12 +52,12 @@ impl Worker {
             return;
         };
         match sweep.step() {
-            SweepStep::Look(look) => {
-                let token = self.token(Pending::SweepLook);
-                self.effects.push(Effect::Look { token, look });
+            SweepStep::Read(query) => {
+                let token = self.token(Pending::SweepRead);
+                self.effects.push(Effect::Read { token, query });
             }
             SweepStep::Commit(mut batch) => {
-                batch.nonce = self.draw.next();
+                batch.nonce = self.prng.next();
                 let token = self.token(Pending::SweepCommit);
                 self.effects.push(Effect::Commit { token, batch });
             }
@@ -65,7 +65,7 @@ impl Worker {
                 self.sweep = None;
                 // Sessions that started together need not sweep together.
                 let interval = self.config.retention_interval_ms;
-                self.sweep_at = now.mono + interval + self.draw.below(interval / 4 + 1);
+                self.sweep_at = now.mono + interval + self.prng.below(interval / 4 + 1);
             }
         }
     }
@@ -77,10 +77,10 @@ impl Worker {
         self.drive_sweep(now);
     }
 
-    pub(crate) fn sweep_seen(&mut self, now: Now, seen: Option<Seen>) {
-        match (seen, self.sweep.as_mut()) {
-            (Some(seen), Some(sweep)) => {
-                sweep.seen(seen);
+    pub(crate) fn on_sweep_read(&mut self, now: Now, result: Option<ReadResult>) {
+        match (result, self.sweep.as_mut()) {
+            (Some(result), Some(sweep)) => {
+                sweep.on_read(result);
                 self.drive_sweep(now);
             }
             // Reading failed: try again later.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_model::{Batch, Event, Now, Op};
 
-use crate::action::Act;
+use crate::action::Action;
 use crate::build::fits;
 use crate::effect::{Effect, Note};
 use crate::error::{CommitError, RunError};
@@ -20,9 +20,9 @@ impl Worker {
         now: Now,
         run: RunId,
         emitted: &[OutEvent],
-    ) -> Result<Act, CommitError> {
+    ) -> Result<Action, CommitError> {
         let Some(active) = self.runs.get(&run) else { return Err(CommitError::LeaseExpired) };
-        match &active.spoiled {
+        match &active.commit_error {
             // The session has read again and applied its updates to the new state.
             None | Some(CommitError::Conflict { .. }) => {}
             Some(error) => return Err(error.clone()),
@@ -47,7 +47,7 @@ impl Worker {
 }
 
 /// Adds the acknowledgement to the batch of the commit. The emitted events are recorded with its commit of state.
-pub(crate) fn add_ack(batch: &mut Batch, ack: Act) -> Result<(), CommitError> {
+pub(crate) fn add_ack(batch: &mut Batch, ack: Action) -> Result<(), CommitError> {
     let emitted = ack.ops.iter().filter_map(|op| match op {
         Op::Append(append) => append.event.id.clone(),
         Op::Delay(delay) => Some(delay.id.clone()),

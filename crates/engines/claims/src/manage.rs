@@ -7,7 +7,7 @@ use millrace_model::{
     keys,
 };
 
-use crate::input::Look;
+use crate::input::ReadQuery;
 
 pub(crate) fn batch(now: Timestamp, nonce: u64, checks: Vec<Check>, ops: Vec<Op>) -> Batch {
     Batch { nonce, now, durability: Durability::Fsync, checks, ops }
@@ -62,8 +62,8 @@ pub struct Forget {
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum ForgetStep {
-    /// Answer with [`Forget::seen`], commit the operations that it returns, if any, then take the next step.
-    Look(Look),
+    /// Answer with [`Forget::on_read`], commit the operations that it returns, if any, then take the next step.
+    Read(ReadQuery),
     Commit(Vec<Op>),
     Done,
 }
@@ -83,10 +83,10 @@ impl Forget {
         let from = keys::claims_of(self.namespace.as_str(), &self.handler);
         // The character after the slash ends the range.
         let to = format!("{}0", from.trim_end_matches('/'));
-        ForgetStep::Look(Look::Rows { space: *space, from, to, rows_max: self.rows_max })
+        ForgetStep::Read(ReadQuery::Rows { space: *space, from, to, rows_max: self.rows_max })
     }
 
-    pub fn seen(&mut self, rows: &[(String, Bytes)]) -> Vec<Op> {
+    pub fn on_read(&mut self, rows: &[(String, Bytes)]) -> Vec<Op> {
         let Some(space) = self.left.last().copied() else { return Vec::new() };
         if rows.len() < self.rows_max {
             self.left.pop();

@@ -9,12 +9,12 @@
 
 use millrace_model::{ClaimRow, Mono, Now, RunMark, Ticket, Timestamp};
 
-use crate::action::{Act, Then};
-use crate::effect::{Effect, Run};
+use crate::action::{Action, FollowUp};
+use crate::effect::{Effect, HandlerRun};
 use crate::error::CommitError;
 use crate::input::RunId;
-use crate::run::Active;
-use crate::timeout::Watch;
+use crate::run::ActiveRun;
+use crate::timeout::RunTimer;
 use crate::worker::{Phase, Worker};
 
 /// How long a run counts as young, or a quarter of its lease if that is shorter. After that its start is written, and
@@ -22,41 +22,41 @@ use crate::worker::{Phase, Worker};
 const YOUNG_MS_MAX: u64 = 1000;
 /// A run younger than that time divided by this number is not marked by commits of others: it will probably end before
 /// they are durable.
-const RIDE_PART: u64 = 10;
+const SHARED_MARK_DIVISOR: u64 = 10;
 
 impl Worker {
     fn young_ms(&self, handler: usize) -> u64 {
         (self.handlers[handler].limits.lease_ms / 4).clamp(1, YOUNG_MS_MAX)
     }
 
-    pub(crate) fn is_young(&self, now: Now, run: &Active) -> bool {
+    pub(crate) fn is_young(&self, now: Now, run: &ActiveRun) -> bool {
         now.mono < run.since + self.young_ms(run.handler)
     }
 
     /// When the last quarter of the lease begins. A run that still goes on then is marked as long: if its lease ends,
     /// the session was alive and the handler slow.
-    fn late_from(&self, run: &Active) -> Timestamp {
+    fn late_from(&self, run: &ActiveRun) -> Timestamp {
         run.ticket.row.due.saturating_sub(self.handlers[run.handler].limits.lease_ms / 4)
     }
 
-    /// How many events each claim of a flight may mark as to be started: the places that stay free until the flight is
-    /// back, given to the handlers one by one in turn.
+    /// How many events each claim of a shared commit may mark as to be started: the slots that stay free until the
+    /// commit is durable, given to the handlers one by one in their order.
     pub(crate) fn starts_of(&self, now: Now, claims: &[(usize, usize)]) -> Vec<usize> {
         let mut starts = vec![0; claims.len()];
-        if self.phase != Phase::Working || self.holding || self.is_paused(now) {
+        if self.phase != Phase::Working || self.starts_held || self.is_paused(now) {
             return starts;
         }
-        let places = self.config.handler_concurrency.saturating_sub(self.places_taken() + self.queued());
-        let mut left = places.min(self.config.max_events_per_iteration.saturating_sub(self.started));
-        let in_turn = |step: usize| self.order[(self.turn + step) % self.order.len()];
-        let turns: Vec<usize> = (0..self.order.len())
-            .filter_map(|step| claims.iter().position(|(at, _)| *at == in_turn(step)))
+        let slots = self.config.handler_concurrency.saturating_sub(self.slots_taken() + self.queued());
+        let mut left = slots.min(self.config.max_events_per_iteration.saturating_sub(self.started));
+        let in_order = |step: usize| self.order[(self.next_in_order + step) % self.order.len()];
+        let claims_in_order: Vec<usize> = (0..self.order.len())
+            .filter_map(|step| claims.iter().position(|(at, _)| *at == in_order(step)))
             .collect();
         loop {
             let before = left;
-            for claim in &turns {
-                let (at, wish) = claims[*claim];
-                if left > 0 && starts[*claim] < wish.min(self.handlers[at].starts_max(now)) {
+            for claim in &claims_in_order {
+                let (at, wanted) = claims[*claim];
+                if left > 0 && starts[*claim] < wanted.min(self.handlers[at].starts_max(now)) {
                     starts[*claim] += 1;
                     left -= 1;
                 }
@@ -69,14 +69,14 @@ impl Worker {
 
     /// Marks runs whose row is behind: their start, or that they are long, is not written yet.
     pub(crate) fn mark_runs(&mut self, now: Now) {
-        let marks = |worker: &Worker, run: &Active| worker.mark_due(now, run);
+        let marks = |worker: &Worker, run: &ActiveRun| worker.mark_due(now, run);
         let due: Vec<_> = self.runs.iter().filter_map(|(id, run)| Some((*id, marks(self, run)?))).collect();
         for (run, mark) in due {
             self.mark(now, run, mark);
         }
     }
 
-    fn mark_due(&self, now: Now, run: &Active) -> Option<RunMark> {
+    fn mark_due(&self, now: Now, run: &ActiveRun) -> Option<RunMark> {
         if !run.may_be_marked(now) {
             return None;
         }
@@ -100,14 +100,15 @@ impl Worker {
         wakes.min()
     }
 
-    /// Adds marks to a flight that leaves anyway.
-    pub(crate) fn ride_along(&mut self, now: Now) {
-        let rides = |run: &Active| {
-            let lasted_ms = self.young_ms(run.handler) / RIDE_PART;
+    /// Adds marks to a shared commit that is made anyway.
+    pub(crate) fn mark_with_commit(&mut self, now: Now) {
+        let is_unmarked = |run: &ActiveRun| {
+            let lasted_ms = self.young_ms(run.handler) / SHARED_MARK_DIVISOR;
             let unmarked = run.ticket.row.run == RunMark::Unknown && now.mono >= run.since + lasted_ms;
             unmarked && run.may_be_marked(now)
         };
-        let found: Vec<RunId> = self.runs.iter().filter(|(_, run)| rides(run)).map(|(id, _)| *id).collect();
+        let found: Vec<RunId> =
+            self.runs.iter().filter(|(_, run)| is_unmarked(run)).map(|(id, _)| *id).collect();
         for run in found {
             self.mark(now, run, RunMark::Started);
         }
@@ -119,7 +120,7 @@ impl Worker {
         let row = ClaimRow { run: mark, ..active.ticket.row.clone() };
         let ticket = Ticket { row, ..active.ticket.clone() };
         let (checks, ops) = (vec![active.ticket.check()], vec![ticket.put()]);
-        self.send(now, Act { checks, ops, then: Then::Marked { run, ticket } });
+        self.queue_action(now, Action { checks, ops, follow_up: FollowUp::Marked { run, ticket } });
     }
 
     /// A run came back after its lease had ended. If the row does not yet say that the run was long, and nobody else
@@ -129,32 +130,32 @@ impl Worker {
             let row = ClaimRow { run: RunMark::Long, ..ticket.row.clone() };
             let marked = Ticket { row, ..ticket.clone() };
             let (checks, ops) = (vec![ticket.check()], vec![marked.put()]);
-            self.send(now, Act { checks, ops, then: Then::Nothing });
+            self.queue_action(now, Action { checks, ops, follow_up: FollowUp::Nothing });
         }
     }
 
     /// The mark is durable.
-    pub(crate) fn marked(&mut self, now: Now, run: RunId, ticket: Ticket) {
+    pub(crate) fn on_marked(&mut self, now: Now, run: RunId, ticket: Ticket) {
         let Some(active) = self.runs.get_mut(&run) else { return };
         active.ticket = ticket;
         if active.begun {
-            return self.go_on(now, run);
+            return self.resume_run(now, run);
         }
         let (handler, ticket) = (active.handler, active.ticket.clone());
         if self.phase == Phase::Working && !self.is_stale(now, handler, &ticket) {
-            return self.begin_run(now, run);
+            return self.call_handler(now, run);
         }
         // The lease is too old to start the run: give the event back, which removes the mark.
         if let Some(handler) = self.drop_unbegun(run) {
-            let act = self.give_back(now.wall, handler, &ticket);
-            self.send(now, act);
+            let action = self.give_back(now.wall, handler, &ticket);
+            self.queue_action(now, action);
         }
     }
 
     /// The mark was refused: another session has the event.
-    pub(crate) fn mark_refused(&mut self, now: Now, run: RunId) {
+    pub(crate) fn on_mark_refused(&mut self, now: Now, run: RunId) {
         if self.runs.get(&run).is_some_and(|active| active.begun) {
-            self.lease_lost(now, run);
+            self.on_lease_lost(now, run);
         } else {
             self.drop_unbegun(run);
         }
@@ -181,34 +182,34 @@ impl Worker {
             let Some(active) = self.runs.get_mut(&run) else { continue };
             active.busy = true;
             let (handler, ticket) = (active.handler, active.ticket.clone());
-            let act = self.renew(now.wall, run, handler, &ticket);
-            self.send(now, act);
+            let action = self.renew(now.wall, run, handler, &ticket);
+            self.queue_action(now, action);
         }
     }
 
-    pub(crate) fn renewed(&mut self, now: Now, run: RunId, ticket: Ticket) {
+    pub(crate) fn on_renewed(&mut self, now: Now, run: RunId, ticket: Ticket) {
         if let Some(active) = self.runs.get_mut(&run) {
             active.ticket = ticket;
         }
-        self.go_on(now, run);
+        self.resume_run(now, run);
     }
 
     /// Another session has the event, or may have it: nothing more of the run is written.
-    pub(crate) fn lease_lost(&mut self, now: Now, run: RunId) {
+    pub(crate) fn on_lease_lost(&mut self, now: Now, run: RunId) {
         if let Some(active) = self.runs.get_mut(&run) {
-            active.spoiled.get_or_insert(CommitError::LeaseExpired);
+            active.commit_error.get_or_insert(CommitError::LeaseExpired);
         }
-        self.go_on(now, run);
+        self.resume_run(now, run);
     }
 
     /// Calls the handler.
-    pub(crate) fn begin_run(&mut self, now: Now, run: RunId) {
+    pub(crate) fn call_handler(&mut self, now: Now, run: RunId) {
         let Some(active) = self.runs.get_mut(&run) else { return };
         (active.begun, active.busy, active.since) = (true, false, now.mono);
         let timeout_ms = self.handlers[active.handler].limits.timeout_ms;
-        active.watch = Watch::new(now, timeout_ms);
+        active.timer = RunTimer::new(now, timeout_ms);
         let row = &active.ticket.row;
-        self.effects.push(Effect::Run(Run {
+        self.effects.push(Effect::Run(HandlerRun {
             run,
             handler: active.handler,
             event: active.event.clone(),

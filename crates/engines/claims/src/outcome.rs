@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{ClaimRow, Ending, Event, FinishedRow, Suspicion, Ticket, Timestamp};
 
-use crate::action::{Act, Then, finish, waiting};
+use crate::action::{Action, FollowUp, finished_ops, waiting_row};
 use crate::error::RunError;
 use crate::worker::Worker;
 
@@ -19,7 +19,7 @@ impl Worker {
         ticket: &Ticket,
         event: &Arc<Event>,
         error: RunError,
-    ) -> Act {
+    ) -> Action {
         match error {
             RunError::Failed(error) => self.release(now, handler, ticket, event, &error, None),
             RunError::RetryAfter { after_ms, error } => {
@@ -45,25 +45,25 @@ impl Worker {
         event: &Arc<Event>,
         after_ms: u64,
         reason: &str,
-    ) -> Act {
+    ) -> Action {
         let limit = self.config.event_max_snoozes;
         if ticket.row.snoozes >= limit {
             let error = format!("snoozed {limit} times already (event_max_snoozes): {reason}");
             return self.release(now, handler, ticket, event, &error, Some(after_ms));
         }
-        let (snoozes, reason) = (ticket.row.snoozes + 1, self.kept(reason));
+        let (snoozes, reason) = (ticket.row.snoozes + 1, self.shortened(reason));
         let row = ClaimRow {
             snoozes,
             conflicts: 0,
             // The run came back, so it has not ended its process.
             suspicion: Suspicion::None,
             error: Some(format!("snoozed: {reason}")),
-            ..waiting(&ticket.row, now, after_ms)
+            ..waiting_row(&ticket.row, now, after_ms)
         };
-        let then = Then::Snoozed { handler, event: event.clone(), snoozes, due: row.due, reason };
+        let follow_up = FollowUp::Snoozed { handler, event: event.clone(), snoozes, due: row.due, reason };
         let (check, delete) = ticket.end();
         let put = Ticket { row, ..ticket.clone() }.put();
-        Act { checks: vec![check], ops: vec![delete, put], then }
+        Action { checks: vec![check], ops: vec![delete, put], follow_up }
     }
 
     /// Finished without success: nothing is emitted and there is no dead letter, but a row that records the reason.
@@ -74,8 +74,8 @@ impl Worker {
         ticket: &Ticket,
         event: &Arc<Event>,
         reason: &str,
-    ) -> Act {
-        let reason = self.kept(reason);
+    ) -> Action {
+        let reason = self.shortened(reason);
         let finished = FinishedRow {
             ending: Ending::Discarded,
             at: now,
@@ -84,11 +84,11 @@ impl Worker {
             error: Some(reason.clone()),
         };
         let (check, delete) = ticket.end();
-        let then = Then::Discarded { handler, event: event.clone(), reason };
-        Act {
+        let follow_up = FollowUp::Discarded { handler, event: event.clone(), reason };
+        Action {
             checks: vec![check],
-            ops: std::iter::once(delete).chain(finish(ticket, &finished)).collect(),
-            then,
+            ops: std::iter::once(delete).chain(finished_ops(ticket, &finished)).collect(),
+            follow_up,
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::worker::Worker;
 
 impl Worker {
     /// Reads the rows of the handlers: somebody may have paused or resumed one from outside.
-    pub(crate) fn handlers_seen(&mut self, now: Now, rows: &[(String, Bytes)]) {
+    pub(crate) fn on_handler_rows(&mut self, now: Now, rows: &[(String, Bytes)]) {
         for at in 0..self.handlers.len() {
             let key = keys::handler(&self.identity.namespace, &self.handlers[at].spec.id);
             let row = rows.iter().find(|(found, _)| *found == key);

@@ -11,8 +11,8 @@ use millrace_model::{
 };
 
 use crate::build::Topics;
+use crate::event_writer::append;
 use crate::manage::batch;
-use crate::outbox::append;
 use crate::spec::OutEvent;
 
 /// The header that names the event of which an event is a copy.
@@ -20,7 +20,7 @@ pub const REPLAYED_FROM: &str = "x-replayed-from";
 
 /// A dead letter, with the store's rows about its event and its handler, read for a replay.
 #[derive(Clone, Debug)]
-pub struct Letter {
+pub struct DeadLetter {
     pub key: String,
     pub value: Bytes,
     pub row: DeadLetterRow,
@@ -66,7 +66,7 @@ pub enum ReplayError {
     Finished { event: EventId, handler: HandlerId },
 }
 
-impl Letter {
+impl DeadLetter {
     pub fn stream_of(namespace: &Namespace, row: &DeadLetterRow) -> Result<Stream, NameError> {
         let topic = TopicKey::new(namespace, &TopicName::new(&row.event_type)?);
         Ok(topic.stream(Partition(row.partition)))

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{Claimed, Event, Mono, Now, Outcome, RunMark, Suspicion, Ticket};
 
-use crate::build::{Cause, Setting, commit_batch, fits};
+use crate::build::{Cause, CommitContext, commit_batch, fits};
 use crate::conflict::CommitChecks;
 use crate::effect::{Effect, Note};
 use crate::error::{CommitError, RunError};
@@ -12,14 +12,14 @@ use crate::handler::Handler;
 use crate::input::{RunId, StateChanges};
 use crate::last_commit::add_ack;
 use crate::spec::OutEvent;
-use crate::timeout::Watch;
+use crate::timeout::RunTimer;
 use crate::worker::{Pending, Phase, Worker};
 
 /// The error of a dead letter if no run of the handler ever returned an error.
 const LOST_RUNS: &str = "every run was lost: its process ended, or its lease ran out";
 
 #[derive(Debug)]
-pub(crate) struct Active {
+pub(crate) struct ActiveRun {
     pub(crate) handler: usize,
     pub(crate) ticket: Ticket,
     pub(crate) event: Arc<Event>,
@@ -30,17 +30,17 @@ pub(crate) struct Active {
     /// Commits with an event in this attempt. The first `row.steps` of them were stored by earlier attempts.
     ordinal: u32,
     /// The claim's row is being changed by a commit, a renewal or a mark: what the handler does meanwhile waits in
-    /// `waiting`.
+    /// `deferred`.
     pub(crate) busy: bool,
-    pub(crate) waiting: Option<Said>,
+    pub(crate) deferred: Option<DeferredInput>,
     /// A failed commit after which the run cannot count as a success any more.
-    pub(crate) spoiled: Option<CommitError>,
+    pub(crate) commit_error: Option<CommitError>,
     /// The run's last commit has ended the claim: nothing more is written for this event, however the handler ends.
     pub(crate) acked: bool,
-    pub(crate) watch: Watch,
+    pub(crate) timer: RunTimer,
 }
 
-impl Active {
+impl ActiveRun {
     /// Whether the run's lease is to be renewed when it grows old.
     pub(crate) fn wants_lease(&self, now: millrace_model::Timestamp) -> bool {
         !self.busy && !self.acked && self.ticket.is_held(now)
@@ -48,12 +48,12 @@ impl Active {
 
     /// Whether the row belongs to the run, and nothing is changing it now.
     pub(crate) fn may_be_marked(&self, now: Now) -> bool {
-        self.begun && self.spoiled.is_none() && self.wants_lease(now.wall)
+        self.begun && self.commit_error.is_none() && self.wants_lease(now.wall)
     }
 }
 
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum DeferredInput {
     /// With the emitted events, if this is the run's last commit.
     Commit(Box<StateChanges>, Option<Vec<OutEvent>>),
     Finished(Result<Vec<OutEvent>, RunError>),
@@ -61,7 +61,7 @@ pub(crate) enum Said {
 
 /// A handler's commit that is under way.
 #[derive(Debug)]
-pub(crate) struct CommitUnderWay {
+pub(crate) struct HandlerCommit {
     run: RunId,
     next: Ticket,
     with_event: bool,
@@ -71,14 +71,14 @@ pub(crate) struct CommitUnderWay {
     ops: Vec<millrace_model::Op>,
 }
 
-impl CommitUnderWay {
+impl HandlerCommit {
     pub(crate) fn run(&self) -> RunId {
         self.run
     }
 }
 
 impl Worker {
-    /// Starts queued events in the free places, one of each handler in turn.
+    /// Starts queued events in the free slots, one of each handler in turn.
     pub(crate) fn start_runs(&mut self, now: Now) {
         if self.phase != Phase::Working {
             return;
@@ -86,15 +86,15 @@ impl Worker {
         if self.paused_until.is_some_and(|until| until <= now.mono) {
             self.next_iteration();
         }
-        self.holding = false;
-        while self.paused_until.is_none() && self.places_taken() < self.config.handler_concurrency {
+        self.starts_held = false;
+        while self.paused_until.is_none() && self.slots_taken() < self.config.handler_concurrency {
             if !self.has_marked() && self.hold_for_suspects(now) {
-                self.holding = true;
+                self.starts_held = true;
                 break;
             }
-            let Some(at) = self.whose_turn(now) else { break };
+            let Some(at) = self.next_handler(now) else { break };
             if self.started >= self.config.max_events_per_iteration {
-                if self.handlers.iter().any(|handler| handler.full) {
+                if self.handlers.iter().any(|handler| handler.last_claim_full) {
                     self.next_iteration();
                     continue;
                 }
@@ -113,7 +113,7 @@ impl Worker {
     fn next_iteration(&mut self) {
         self.started = 0;
         self.paused_until = None;
-        self.turn = 0;
+        self.next_in_order = 0;
     }
 
     pub(crate) fn is_paused(&self, now: Now) -> bool {
@@ -127,13 +127,13 @@ impl Worker {
 
     /// Returns the next handler in order that has a queued event and may begin, starting after the one that had the
     /// last turn.
-    fn whose_turn(&mut self, now: Now) -> Option<usize> {
+    fn next_handler(&mut self, now: Now) -> Option<usize> {
         let (count, marked) = (self.order.len(), self.has_marked());
-        let found = (0..count).map(|step| (self.turn + step) % count).find(|place| {
-            let handler = &self.handlers[self.order[*place]];
+        let found = (0..count).map(|step| (self.next_in_order + step) % count).find(|position| {
+            let handler = &self.handlers[self.order[*position]];
             if marked { handler.has_marked() } else { !handler.queue.is_empty() && handler.may_begin(now) }
         })?;
-        self.turn = (found + 1) % count;
+        self.next_in_order = (found + 1) % count;
         Some(self.order[found])
     }
 
@@ -142,16 +142,16 @@ impl Worker {
     pub(crate) fn start_claimed(&mut self, now: Now, at: usize, claimed: Claimed) -> Option<RunId> {
         let Claimed { ticket, event } = claimed;
         if self.is_stale(now, at, &ticket) {
-            let act = self.give_back(now.wall, at, &ticket);
+            let action = self.give_back(now.wall, at, &ticket);
             self.handlers[at].halve_prefetch();
-            self.send(now, act);
+            self.queue_action(now, action);
             return None;
         }
         if ticket.row.attempts >= self.handlers[at].limits.max_attempts && !self.never_gives_up() {
             let error = ticket.row.error.clone();
             let error = error.unwrap_or_else(|| LOST_RUNS.to_owned());
-            let act = self.give_up(now.wall, at, &ticket, &event, ticket.row.attempts, &error);
-            self.send_later(now, act);
+            let action = self.give_up(now.wall, at, &ticket, &event, ticket.row.attempts, &error);
+            self.queue_lingering(now, action);
             return None;
         }
         self.started += 1;
@@ -160,10 +160,10 @@ impl Worker {
         let run = RunId(self.run_ids);
         let waits_for_mark = self.waits_for_mark(&ticket);
         let (since, begun, busy, acked) = (now.mono, false, false, false);
-        let (ordinal, waiting, spoiled) = (0, None, None);
-        // The timeout is counted from the call of the handler, in `begin_run`.
-        let watch = Watch::new(now, None);
-        let active = Active {
+        let (ordinal, deferred, commit_error) = (0, None, None);
+        // The timeout is counted from the call of the handler, in `call_handler`.
+        let timer = RunTimer::new(now, None);
+        let active = ActiveRun {
             handler: at,
             ticket,
             event,
@@ -171,15 +171,15 @@ impl Worker {
             begun,
             ordinal,
             busy,
-            waiting,
-            spoiled,
+            deferred,
+            commit_error,
             acked,
-            watch,
+            timer,
         };
         self.runs.insert(run, active);
         match waits_for_mark {
             true => self.mark(now, run, RunMark::Started),
-            false => self.begin_run(now, run),
+            false => self.call_handler(now, run),
         }
         Some(run)
     }
@@ -221,11 +221,11 @@ impl Worker {
             let result = Err(self.late_commit_error(run));
             return self.effects.push(Effect::Answer { run, result });
         };
-        if let Some(error) = active.watch.cut_error() {
+        if let Some(error) = active.timer.cut_error() {
             return self.effects.push(Effect::Answer { run, result: Err(error) });
         }
         if active.busy {
-            active.waiting = Some(Said::Commit(Box::new(changes), emitted));
+            active.deferred = Some(DeferredInput::Commit(Box::new(changes), emitted));
             return;
         }
         if let Err(error) = self.try_commit(now, run, changes, emitted) {
@@ -240,7 +240,7 @@ impl Worker {
         changes: StateChanges,
         emitted: Option<Vec<OutEvent>>,
     ) -> Result<(), CommitError> {
-        let nonce = self.draw.next();
+        let nonce = self.prng.next();
         let ack = emitted.map(|emitted| self.last_ack(now, run, &emitted)).transpose()?;
         let last = ack.is_some();
         let Some(active) = self.runs.get_mut(&run) else { return Err(CommitError::LeaseExpired) };
@@ -251,7 +251,7 @@ impl Worker {
             return Err(CommitError::LeaseExpired);
         }
         let handler = &self.handlers[active.handler];
-        let setting = Setting {
+        let context = CommitContext {
             namespace: &self.identity.namespace,
             topics: &self.topics,
             max_event_chain_depth: self.config.max_event_chain_depth,
@@ -264,7 +264,7 @@ impl Worker {
         #[cfg(feature = "sabotage")]
         let fresh = fresh || self.config.sabotage == Some(crate::Sabotage::ForgetSteps);
         let checks = CommitChecks::of(&changes);
-        let mut batch = commit_batch(&setting, cause, changes, fresh, (now, &mut self.elapsed), nonce)?;
+        let mut batch = commit_batch(&context, cause, changes, fresh, (now, &mut self.elapsed), nonce)?;
         let mut next = active.ticket.clone();
         // Only an unmarked row is changed: a row marked by its claim is not rewritten for the mark alone.
         if next.row.run == RunMark::Unknown {
@@ -289,14 +289,14 @@ impl Worker {
             fits(&batch)?;
         }
         active.busy = true;
-        let under_way = CommitUnderWay { run, next, with_event, last, checks, ops };
-        let token = self.token(Pending::Commit(Box::new(under_way)));
+        let under_way = HandlerCommit { run, next, with_event, last, checks, ops };
+        let token = self.token(Pending::HandlerCommit(Box::new(under_way)));
         self.effects.push(Effect::Commit { token, batch });
         Ok(())
     }
 
     fn answer_error(&mut self, run: RunId, error: CommitError) {
-        let spoils = match error {
+        let is_fatal = match error {
             CommitError::LeaseExpired
             | CommitError::Conflict { .. }
             | CommitError::TimedOut { .. }
@@ -310,23 +310,23 @@ impl Worker {
             | CommitError::Acknowledged
             | CommitError::Refused { .. } => false,
         };
-        if let Some(active) = self.runs.get_mut(&run).filter(|_| spoils) {
-            active.spoiled.get_or_insert(error.clone());
+        if let Some(active) = self.runs.get_mut(&run).filter(|_| is_fatal) {
+            active.commit_error.get_or_insert(error.clone());
         }
         self.effects.push(Effect::Answer { run, result: Err(error) });
     }
 
-    pub(crate) fn commit_back(&mut self, now: Now, under_way: CommitUnderWay, outcome: Outcome) {
-        let CommitUnderWay { run, next, with_event, last, checks, ops } = under_way;
+    pub(crate) fn on_handler_commit(&mut self, now: Now, under_way: HandlerCommit, outcome: Outcome) {
+        let HandlerCommit { run, next, with_event, last, checks, ops } = under_way;
         match outcome {
             Outcome::Done(done) => {
-                self.note_appends(&ops);
+                self.wake_for_appends(&ops);
                 if let Some(active) = self.runs.get_mut(&run) {
                     active.ticket = next;
                     active.ordinal += u32::from(with_event);
                     active.acked = last;
                     // The session has read again and applied its updates to the new state.
-                    active.spoiled.take_if(|error| matches!(error, CommitError::Conflict { .. }));
+                    active.commit_error.take_if(|error| matches!(error, CommitError::Conflict { .. }));
                     let handler = &mut self.handlers[active.handler];
                     handler.wants_claim |= last && handler.is_ordered();
                 }
@@ -334,46 +334,47 @@ impl Worker {
             }
             Outcome::Refused(refusal) => self.answer_error(run, checks.error(refusal)),
         }
-        self.go_on(now, run);
+        self.resume_run(now, run);
     }
 
     /// Nothing of the commit is written, and nothing else has changed.
-    pub(crate) fn commit_failed(&mut self, now: Now, run: RunId, error: CommitError) {
+    pub(crate) fn on_handler_commit_failed(&mut self, now: Now, run: RunId, error: CommitError) {
         self.answer_error(run, error);
-        self.go_on(now, run);
+        self.resume_run(now, run);
     }
 
     /// The row is no longer being changed: handles what the handler did meanwhile.
-    pub(crate) fn go_on(&mut self, now: Now, run: RunId) {
+    pub(crate) fn resume_run(&mut self, now: Now, run: RunId) {
         let Some(active) = self.runs.get_mut(&run) else { return };
         active.busy = false;
-        if active.watch.is_cut() {
-            return self.end_cut(now, run);
+        if active.timer.is_cut() {
+            return self.end_cut_run(now, run);
         }
-        match active.waiting.take() {
-            Some(Said::Commit(changes, emitted)) => self.handler_commit(now, run, *changes, emitted),
-            Some(Said::Finished(result)) => self.finished(now, run, result),
+        match active.deferred.take() {
+            Some(DeferredInput::Commit(changes, emitted)) => self.handler_commit(now, run, *changes, emitted),
+            Some(DeferredInput::Finished(result)) => self.on_finished(now, run, result),
             None => {}
         }
     }
 
-    pub(crate) fn finished(&mut self, now: Now, run: RunId, result: Result<Vec<OutEvent>, RunError>) {
+    pub(crate) fn on_finished(&mut self, now: Now, run: RunId, result: Result<Vec<OutEvent>, RunError>) {
         match self.runs.get_mut(&run) {
-            Some(active) if active.watch.is_cut() => {
-                active.watch.returned = true;
+            Some(active) if active.timer.is_cut() => {
+                active.timer.returned = true;
                 return;
             }
             Some(active) if active.busy => {
-                active.waiting = Some(Said::Finished(result));
+                active.deferred = Some(DeferredInput::Finished(result));
                 return;
             }
             Some(_) => {}
             None => {
-                self.returned(now, run);
+                self.on_hanging_returned(now, run);
                 return;
             }
         }
-        let Some(Active { handler, ticket, event, spoiled, acked, .. }) = self.runs.remove(&run) else {
+        let Some(ActiveRun { handler, ticket, event, commit_error, acked, .. }) = self.runs.remove(&run)
+        else {
             return;
         };
         self.handlers[handler].running -= 1;
@@ -383,53 +384,53 @@ impl Worker {
         if self.failed.is_some() {
             return;
         }
-        if spoiled == Some(CommitError::LeaseExpired) || !ticket.is_held(now.wall) {
+        if commit_error == Some(CommitError::LeaseExpired) || !ticket.is_held(now.wall) {
             // The session that claims the event next counts this run.
             self.mark_lost(now, &ticket);
             self.handlers[handler].ready_again_at(ticket.row.due);
             self.effects.push(Effect::Note(Note::LeaseExpired { handler, event: event.id.clone() }));
             return;
         }
-        if let Some(CommitError::Conflict { identity }) = spoiled {
-            let act = self.run_again(now.wall, handler, &ticket, &event, identity);
-            return self.send_later(now, act);
+        if let Some(CommitError::Conflict { identity }) = commit_error {
+            let action = self.run_again(now.wall, handler, &ticket, &event, identity);
+            return self.queue_lingering(now, action);
         }
-        let ended = match (result, spoiled) {
+        let ended = match (result, commit_error) {
             (Ok(_), Some(error)) => Err(RunError::Failed(error.to_string())),
             (Ok(emitted), None) => self
                 .ack(now, handler, &ticket, &event, &emitted)
                 .map_err(|error| RunError::Failed(error.to_string())),
             (Err(error), _) => Err(error),
         };
-        let act = match ended {
-            Ok(act) => self.sabotaged(now, act),
+        let action = match ended {
+            Ok(action) => self.sabotaged(now, action),
             Err(error) => self.end_unsuccessful(now.wall, handler, &ticket, &event, error),
         };
         match ticket.row.suspicion {
             // Nothing else starts before the ending is durable, so it must not linger.
-            Suspicion::Likely => self.send(now, act),
-            Suspicion::Possible | Suspicion::None => self.send_later(now, act),
+            Suspicion::Likely => self.queue_action(now, action),
+            Suspicion::Possible | Suspicion::None => self.queue_lingering(now, action),
         }
     }
 
     #[cfg(not(feature = "sabotage"))]
-    fn sabotaged(&mut self, _now: Now, act: crate::action::Act) -> crate::action::Act {
-        act
+    fn sabotaged(&mut self, _now: Now, action: crate::action::Action) -> crate::action::Action {
+        action
     }
 
     #[cfg(feature = "sabotage")]
-    fn sabotaged(&mut self, now: Now, mut act: crate::action::Act) -> crate::action::Act {
-        if self.config.sabotage == Some(crate::Sabotage::EmitBeforeAck) && act.ops.len() > 2 {
+    fn sabotaged(&mut self, now: Now, mut action: crate::action::Action) -> crate::action::Action {
+        if self.config.sabotage == Some(crate::Sabotage::EmitBeforeAck) && action.ops.len() > 2 {
             let batch = millrace_model::Batch {
-                nonce: self.draw.next(),
+                nonce: self.prng.next(),
                 now: now.wall,
-                ops: act.ops.split_off(2),
+                ops: action.ops.split_off(2),
                 ..Default::default()
             };
             let token = self.token(Pending::Apart);
             self.effects.push(Effect::Commit { token, batch });
         }
-        act
+        action
     }
 
     /// Gives queued events back whose lease is growing old, before it ends, so that waiting costs no attempt.
@@ -442,8 +443,8 @@ impl Worker {
             let stale = self.handlers[at].unqueue(|claimed| is_stale(now, lease_ms, &claimed.ticket));
             self.handlers[at].halve_prefetch();
             for claimed in stale {
-                let act = self.give_back(now.wall, at, &claimed.ticket);
-                self.send(now, act);
+                let action = self.give_back(now.wall, at, &claimed.ticket);
+                self.queue_action(now, action);
             }
         }
     }
@@ -454,8 +455,8 @@ impl Worker {
 
     pub(crate) fn give_queue_back(&mut self, now: Now, at: usize) {
         for claimed in self.handlers[at].unqueue(|_| true) {
-            let act = self.give_back(now.wall, at, &claimed.ticket);
-            self.send(now, act);
+            let action = self.give_back(now.wall, at, &claimed.ticket);
+            self.queue_action(now, action);
         }
     }
 }

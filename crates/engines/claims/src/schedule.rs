@@ -7,13 +7,13 @@ use millrace_model::{
     Check, EVENT_BYTES_MAX, Lineage, Mono, Namespace, Now, Op, ScheduleRow, Space, Timestamp, keys,
 };
 
-use crate::action::{Act, Then};
+use crate::action::{Action, FollowUp};
 use crate::build::derived_id;
 use crate::cron::{NEVER_YEARS, Times};
 use crate::effect::{Effect, Note};
 use crate::error::SpecError;
-use crate::flight::ACT_BYTES_MAX;
-use crate::outbox::append;
+use crate::event_writer::append;
+use crate::shared_commit::ACTION_BYTES_MAX;
 use crate::spec::{CatchUp, OutEvent, ScheduleSpec};
 use crate::worker::{Phase, Worker};
 
@@ -21,8 +21,8 @@ use crate::worker::{Phase, Worker};
 /// and catching up make the event itself later than that.
 pub const PLANNED_AT: &str = "x-planned-at";
 
-/// Missed fires that are made up for in one act; fewer if their events are large.
-const FIRES_PER_ACT_MAX: usize = 100;
+/// Missed fires that are made up for in one action; fewer if their events are large.
+const FIRES_PER_ACTION_MAX: usize = 100;
 /// Besides its event, the first fire also writes its topic's row.
 const TOPIC_ROW_BYTES: usize = 1024;
 
@@ -34,16 +34,16 @@ pub(crate) struct Schedule {
     times: Times,
     /// The last call of `times.next` and its result: a fire asks whether it is the latest one, and then for its
     /// successor, which is the same call.
-    asked: Option<(Timestamp, Option<Timestamp>)>,
+    cached_next: Option<(Timestamp, Option<Timestamp>)>,
     /// The schedule's row as last seen, and its bytes for the check.
     row: Option<(ScheduleRow, Bytes)>,
     /// The row differs from this session's schedule, because another session changed it: this session does not fire it.
     foreign: bool,
     /// The planned time of the next fire, and when it happens, jitter included.
     next: Option<(Timestamp, Timestamp)>,
-    /// An act about this schedule is under way.
+    /// An action about this schedule is under way.
     busy: bool,
-    /// Fires in one act, at most [`FIRES_PER_ACT_MAX`].
+    /// Fires in one action, at most [`FIRES_PER_ACTION_MAX`].
     fires_max: usize,
 }
 
@@ -59,13 +59,13 @@ impl Schedule {
         if bytes > EVENT_BYTES_MAX {
             return Err(SpecError::EventTooLarge { name: spec.name, bytes, limit: EVENT_BYTES_MAX });
         }
-        let fires_max = (ACT_BYTES_MAX / (bytes + TOPIC_ROW_BYTES)).clamp(1, FIRES_PER_ACT_MAX);
+        let fires_max = (ACTION_BYTES_MAX / (bytes + TOPIC_ROW_BYTES)).clamp(1, FIRES_PER_ACTION_MAX);
         let key = keys::schedule(namespace, &spec.name);
         Ok(Schedule {
             spec,
             key,
             times,
-            asked: None,
+            cached_next: None,
             row: None,
             foreign: false,
             next: None,
@@ -74,18 +74,18 @@ impl Schedule {
         })
     }
 
-    fn after(&mut self, at: Timestamp) -> Option<Timestamp> {
-        match self.asked {
-            Some((asked, answer)) if asked == at => answer,
+    fn next_after(&mut self, at: Timestamp) -> Option<Timestamp> {
+        match self.cached_next {
+            Some((after, next)) if after == at => next,
             _ => {
                 let answer = self.times.next(at);
-                self.asked = Some((at, answer));
+                self.cached_next = Some((at, answer));
                 answer
             }
         }
     }
 
-    fn is_mine(&self, row: &ScheduleRow) -> bool {
+    fn matches_spec(&self, row: &ScheduleRow) -> bool {
         let ScheduleSpec { cron, zone, event, .. } = &self.spec;
         row.cron == *cron && row.zone == *zone && row.event_type == event.topic.as_str()
     }
@@ -108,10 +108,10 @@ impl Schedule {
         if self.spec.jitter_ms == 0 { 0 } else { (hash ^ hash >> 32) % (self.spec.jitter_ms + 1) }
     }
 
-    fn know(&mut self, row: ScheduleRow, raw: Bytes) {
-        self.foreign = !self.is_mine(&row);
+    fn set_row(&mut self, row: ScheduleRow, raw: Bytes) {
+        self.foreign = !self.matches_spec(&row);
         let fires = row.enabled && !self.foreign;
-        let next = if fires { self.after(row.last) } else { None };
+        let next = if fires { self.next_after(row.last) } else { None };
         self.next = next.map(|at| (at, at + self.jitter_ms(at)));
         self.row = Some((row, raw));
     }
@@ -122,7 +122,7 @@ impl Schedule {
         if now < happens {
             return None;
         }
-        let second = self.after(first);
+        let second = self.next_after(first);
         let ready = |at: &Timestamp| *at + self.jitter_ms(*at) <= now;
         match self.spec.catch_up {
             CatchUp::One => {
@@ -164,18 +164,18 @@ fn planned(event: &OutEvent, at: Timestamp) -> OutEvent {
 
 impl Worker {
     /// Applies the rows in the store, at the start and at every refresh.
-    pub(crate) fn schedules_seen(&mut self, now: Now, rows: &[(String, Bytes)]) {
+    pub(crate) fn on_schedule_rows(&mut self, now: Now, rows: &[(String, Bytes)]) {
         for at in 0..self.schedules.len() {
             if self.schedules[at].busy {
                 continue;
             }
             let key = &self.schedules[at].key;
             let found = rows.iter().find(|(found, _)| found == key).map(|(_, value)| value);
-            self.schedule_seen(now, at, found);
+            self.on_schedule_row(now, at, found);
         }
     }
 
-    fn schedule_seen(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
+    fn on_schedule_row(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
         // Usually nothing has changed, and the next fire is known.
         let known = self.schedules[at].row.as_ref().filter(|_| self.schedules[at].next.is_some());
         if known.is_some_and(|(_, raw)| Some(raw) == found) {
@@ -186,9 +186,9 @@ impl Worker {
         let starting = self.schedules[at].row.is_none();
         let schedule = &mut self.schedules[at];
         match row {
-            Some(Ok(row)) if schedule.is_mine(&row) || !starting => {
+            Some(Ok(row)) if schedule.matches_spec(&row) || !starting => {
                 let was_foreign = schedule.foreign;
-                schedule.know(row, found.cloned().unwrap_or_default());
+                schedule.set_row(row, found.cloned().unwrap_or_default());
                 if schedule.foreign && !was_foreign {
                     let reason = "another session gave it another time or event".to_owned();
                     self.effects.push(Effect::Note(Note::ScheduleSkipped { schedule: at, reason }));
@@ -208,24 +208,24 @@ impl Worker {
                     Some(value) => Check::Equals { space: Space::Schedules, key, value: value.clone() },
                     None => Check::Absent { space: Space::Schedules, key },
                 };
-                let act = self.schedule_act(at, Some(check), fresh, Vec::new(), Vec::new());
-                self.send(now, act);
+                let action = self.schedule_action(at, Some(check), fresh, Vec::new(), Vec::new());
+                self.queue_action(now, action);
             }
         }
     }
 
-    fn schedule_act(
+    fn schedule_action(
         &self,
         at: usize,
         check: Option<Check>,
         row: ScheduleRow,
         mut ops: Vec<Op>,
         fires: Vec<Timestamp>,
-    ) -> Act {
+    ) -> Action {
         let key = self.schedules[at].key.clone();
         ops.push(Op::Put { space: Space::Schedules, key, value: row.encode() });
-        let then = Then::Fired { schedule: at, row, at: fires };
-        Act { checks: check.into_iter().collect(), ops, then }
+        let follow_up = FollowUp::Fired { schedule: at, row, at: fires };
+        Action { checks: check.into_iter().collect(), ops, follow_up }
     }
 
     pub(crate) fn fire_schedules(&mut self, now: Now) {
@@ -259,7 +259,7 @@ impl Worker {
         let mut ops = Vec::new();
         for fire in &fires {
             let parts = [namespace.as_str(), &spec.name, &fire.0.to_string()];
-            let (id, nonce) = (derived_id("schedule", &parts), self.draw.next());
+            let (id, nonce) = (derived_id("schedule", &parts), self.prng.next());
             let event = planned(&spec.event, *fire);
             ops.extend(append(namespace, &self.topics, &event, id, Default::default(), nonce));
         }
@@ -269,26 +269,26 @@ impl Worker {
         #[cfg(not(feature = "sabotage"))]
         let check = Some(check);
         self.schedules[at].busy = true;
-        let act = self.schedule_act(at, check, row, ops, fires);
-        self.send(now, act);
+        let action = self.schedule_action(at, check, row, ops, fires);
+        self.queue_action(now, action);
     }
 
-    pub(crate) fn fired(&mut self, at: usize, row: ScheduleRow, fires: &[Timestamp]) {
+    pub(crate) fn on_fired(&mut self, at: usize, row: ScheduleRow, fires: &[Timestamp]) {
         let schedule = &mut self.schedules[at];
         schedule.busy = false;
         let raw = row.encode();
-        schedule.know(row, raw);
+        schedule.set_row(row, raw);
         for fire in fires {
             self.effects.push(Effect::Note(Note::Fired { schedule: at, at: *fire }));
         }
     }
 
-    pub(crate) fn not_yet(&mut self, at: usize) {
+    pub(crate) fn fire_postponed(&mut self, at: usize) {
         self.schedules[at].busy = false;
     }
 
     /// The schedule's next fire cannot be written: leaves the schedule alone until its row is read again.
-    pub(crate) fn cannot_fire(&mut self, at: usize) {
+    pub(crate) fn fire_failed(&mut self, at: usize) {
         self.schedules[at].busy = false;
         self.schedules[at].next = None;
     }
@@ -299,7 +299,7 @@ impl Worker {
         if found.is_none() {
             self.schedules[at].row = None;
         }
-        self.schedule_seen(now, at, found);
+        self.on_schedule_row(now, at, found);
     }
 
     pub(crate) fn next_fire(&self, now: Now) -> Option<Mono> {

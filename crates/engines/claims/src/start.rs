@@ -1,4 +1,4 @@
-//! The start and the end of a session: what it reads first, how it registers, and how it leaves.
+//! The start and the end of a session: what it reads first, how it registers, and how it stops.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,10 @@ use millrace_model::{
     Space, Timestamp, keys,
 };
 
-use crate::action::{Act, Then};
+use crate::action::{Action, FollowUp};
 use crate::build::Topics;
 use crate::effect::{Effect, Note};
-use crate::input::{Look, Seen, StreamSpan, Token};
+use crate::input::{ReadQuery, ReadResult, StreamSpan, Token};
 use crate::spec::From;
 use crate::worker::{Pending, Phase, Worker};
 
@@ -20,7 +20,7 @@ use crate::worker::{Pending, Phase, Worker};
 const ROWS_MAX: usize = 20_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reading {
+pub(crate) enum NamespaceRead {
     Topics,
     Handlers,
     Schedules,
@@ -30,22 +30,22 @@ pub(crate) enum Reading {
     Ages,
 }
 
-impl Reading {
+impl NamespaceRead {
     /// Everything that a session must read before it can work.
-    const ALL: [Reading; 6] = [
-        Reading::Topics,
-        Reading::Handlers,
-        Reading::Schedules,
-        Reading::Streams,
-        Reading::Elapsed,
-        Reading::Ages,
+    const ALL: [NamespaceRead; 6] = [
+        NamespaceRead::Topics,
+        NamespaceRead::Handlers,
+        NamespaceRead::Schedules,
+        NamespaceRead::Streams,
+        NamespaceRead::Elapsed,
+        NamespaceRead::Ages,
     ];
 }
 
 /// The results of the reads so far.
 #[derive(Debug, Default)]
-pub(crate) struct Starting {
-    wanted: Vec<Reading>,
+pub(crate) struct Startup {
+    wanted: Vec<NamespaceRead>,
     under_way: usize,
     retry_at: Option<Mono>,
     handlers: BTreeMap<String, Bytes>,
@@ -53,31 +53,31 @@ pub(crate) struct Starting {
     ages: Option<AgesRow>,
 }
 
-impl Starting {
+impl Startup {
     pub(crate) fn retry_at(&self) -> Option<Mono> {
         self.retry_at
     }
 }
 
 impl Worker {
-    pub(crate) fn begin(&mut self, now: Now) {
+    pub(crate) fn start_up(&mut self, now: Now) {
         self.phase = Phase::Starting;
         self.began = now.wall;
-        self.starting.wanted = Reading::ALL.to_vec();
-        self.ask_wanted();
+        self.startup.wanted = NamespaceRead::ALL.to_vec();
+        self.start_wanted_reads();
     }
 
-    fn ask_wanted(&mut self) {
-        self.starting.retry_at = None;
-        for reading in std::mem::take(&mut self.starting.wanted) {
-            self.starting.under_way += 1;
-            self.ask(reading);
+    fn start_wanted_reads(&mut self) {
+        self.startup.retry_at = None;
+        for read in std::mem::take(&mut self.startup.wanted) {
+            self.startup.under_way += 1;
+            self.start_read(read);
         }
     }
 
-    fn ask(&mut self, reading: Reading) {
+    fn start_read(&mut self, read: NamespaceRead) {
         let namespace = &self.identity.namespace;
-        let rows = |space| Look::Rows {
+        let rows = |space| ReadQuery::Rows {
             space,
             from: [namespace.as_str(), "/"].concat(),
             // The character after the slash ends the range.
@@ -86,27 +86,27 @@ impl Worker {
         };
         let setting = |key: &str| {
             let (from, to) = (key.to_owned(), [key, "\0"].concat());
-            Look::Rows { space: Space::Kv, from, to, rows_max: 1 }
+            ReadQuery::Rows { space: Space::Kv, from, to, rows_max: 1 }
         };
-        let look = match reading {
-            Reading::Topics => rows(Space::Topics),
-            Reading::Handlers => rows(Space::Handlers),
-            Reading::Schedules => rows(Space::Schedules),
-            Reading::Streams => Look::Streams { namespace: namespace.clone(), topic: None },
-            Reading::Elapsed => setting(keys::ELAPSED),
-            Reading::Ages => setting(keys::AGES),
+        let query = match read {
+            NamespaceRead::Topics => rows(Space::Topics),
+            NamespaceRead::Handlers => rows(Space::Handlers),
+            NamespaceRead::Schedules => rows(Space::Schedules),
+            NamespaceRead::Streams => ReadQuery::Streams { namespace: namespace.clone(), topic: None },
+            NamespaceRead::Elapsed => setting(keys::ELAPSED),
+            NamespaceRead::Ages => setting(keys::AGES),
         };
-        let token = self.token(Pending::Reading(reading));
-        self.effects.push(Effect::Look { token, look });
+        let token = self.token(Pending::NamespaceRead(read));
+        self.effects.push(Effect::Read { token, query });
     }
 
-    pub(crate) fn seen(&mut self, now: Now, token: Token, seen: Option<Seen>) {
+    pub(crate) fn on_read(&mut self, now: Now, token: Token, result: Option<ReadResult>) {
         match self.pending.remove(&token) {
-            Some(Pending::Reading(reading)) => self.read(now, reading, seen),
-            Some(Pending::Due(handler)) => self.due_seen(handler, seen),
-            Some(Pending::Stranded(handler)) => self.stranded_seen(now, handler, seen),
-            Some(Pending::DueLook(by, what)) => self.due_rows_seen(now, by, what, seen),
-            Some(Pending::SweepLook) => self.sweep_seen(now, seen),
+            Some(Pending::NamespaceRead(read)) => self.on_namespace_read(now, read, result),
+            Some(Pending::FirstClaim(handler)) => self.on_first_claim(handler, result),
+            Some(Pending::Stranded(handler)) => self.on_stranded_rows(now, handler, result),
+            Some(Pending::DueRead(by, what)) => self.on_due_rows(now, by, what, result),
+            Some(Pending::SweepRead) => self.on_sweep_read(now, result),
             Some(other) => {
                 self.pending.insert(token, other);
             }
@@ -117,40 +117,40 @@ impl Worker {
     /// Reads when the first of a handler's open claims, of any session, is due. In order of keys, claims that were due
     /// at the handler's own claim and were not taken wait for other events of their key: time alone does not make them
     /// ready, so they are left out.
-    pub(crate) fn ask_due(&mut self, handler: usize, claimed_at: Timestamp) {
-        let (namespace, handler_of) = (self.identity.namespace.as_str(), &self.handlers[handler]);
-        let all = keys::claims_of(namespace, &handler_of.spec.id);
+    pub(crate) fn read_first_claim(&mut self, handler: usize, claimed_at: Timestamp) {
+        let (namespace, handler_state) = (self.identity.namespace.as_str(), &self.handlers[handler]);
+        let all = keys::claims_of(namespace, &handler_state.spec.id);
         let to = [all.trim_end_matches('/'), "0"].concat();
-        let from = match handler_of.is_ordered() {
-            true => keys::claims_end(namespace, &handler_of.spec.id, claimed_at),
+        let from = match handler_state.is_ordered() {
+            true => keys::claims_end(namespace, &handler_state.spec.id, claimed_at),
             false => all,
         };
-        let look = Look::Rows { space: Space::Claims, from, to, rows_max: 1 };
-        let token = self.token(Pending::Due(handler));
-        self.effects.push(Effect::Look { token, look });
+        let query = ReadQuery::Rows { space: Space::Claims, from, to, rows_max: 1 };
+        let token = self.token(Pending::FirstClaim(handler));
+        self.effects.push(Effect::Read { token, query });
     }
 
-    fn due_seen(&mut self, handler: usize, seen: Option<Seen>) {
-        let Some(Seen::Rows(rows)) = seen else { return };
+    fn on_first_claim(&mut self, handler: usize, result: Option<ReadResult>) {
+        let Some(ReadResult::Rows(rows)) = result else { return };
         let due = rows.first().and_then(|(key, value)| ClaimRow::decode(key, value).ok()).map(|row| row.due);
         if let Some(due) = due {
             self.handlers[handler].ready_again_at(due);
         }
     }
 
-    fn read(&mut self, now: Now, reading: Reading, seen: Option<Seen>) {
+    fn on_namespace_read(&mut self, now: Now, read: NamespaceRead, result: Option<ReadResult>) {
         let starting = self.phase == Phase::Starting;
         if starting {
-            self.starting.under_way -= 1;
+            self.startup.under_way -= 1;
         }
-        match (reading, seen) {
-            (Reading::Topics, Some(Seen::Rows(rows))) => self.topics_seen(rows),
-            (Reading::Handlers, Some(Seen::Rows(rows))) => {
-                self.handlers_seen(now, &rows);
-                self.starting.handlers = rows.into_iter().collect();
+        match (read, result) {
+            (NamespaceRead::Topics, Some(ReadResult::Rows(rows))) => self.on_topic_rows(rows),
+            (NamespaceRead::Handlers, Some(ReadResult::Rows(rows))) => {
+                self.on_handler_rows(now, &rows);
+                self.startup.handlers = rows.into_iter().collect();
             }
-            (Reading::Schedules, Some(Seen::Rows(rows))) => self.schedules_seen(now, &rows),
-            (Reading::Elapsed, Some(Seen::Rows(rows))) => {
+            (NamespaceRead::Schedules, Some(ReadResult::Rows(rows))) => self.on_schedule_rows(now, &rows),
+            (NamespaceRead::Elapsed, Some(ReadResult::Rows(rows))) => {
                 // Without a readable row, waiting delays are counted by the wall clock.
                 let row = rows.first().and_then(|(key, value)| ElapsedRow::decode(key, value).ok());
                 match row {
@@ -159,34 +159,34 @@ impl Worker {
                     row => self.elapsed = Elapsed::restore(row, self.identity.boot, now),
                 }
             }
-            (Reading::Streams, Some(Seen::Streams(streams))) => self.starting.streams = streams,
-            (Reading::Ages, Some(Seen::Rows(rows))) => {
+            (NamespaceRead::Streams, Some(ReadResult::Streams(streams))) => self.startup.streams = streams,
+            (NamespaceRead::Ages, Some(ReadResult::Rows(rows))) => {
                 // An unreadable row counts as none: then the newest event counts.
                 let row = rows.first().and_then(|(key, value)| AgesRow::decode(key, value).ok());
-                self.starting.ages = row;
+                self.startup.ages = row;
             }
             // Reading failed. A working session reads again anyway.
             _ if starting => {
-                self.starting.wanted.push(reading);
-                self.starting.retry_at = Some(now.mono + self.config.event_poll_interval_ms);
+                self.startup.wanted.push(read);
+                self.startup.retry_at = Some(now.mono + self.config.event_poll_interval_ms);
             }
             _ => {}
         }
-        if starting && self.starting.under_way == 0 && self.starting.wanted.is_empty() {
+        if starting && self.startup.under_way == 0 && self.startup.wanted.is_empty() {
             self.register(now);
         }
     }
 
     /// Done before the session writes events of its own, because their times would be from its own clock.
     fn restore_ages(&mut self, now: Now) {
-        let written = self.starting.streams.iter().filter(|span| span.next > Offset::FIRST);
+        let written = self.startup.streams.iter().filter(|span| span.next > Offset::FIRST);
         let of_users = written.filter(|span| !span.stream.topic.is_system());
         let newest = of_users.map(|span| span.last_ts).max();
-        self.ages.found(self.starting.ages, newest, self.identity.boot, now);
+        self.ages.found(self.startup.ages, newest, self.identity.boot, now);
     }
 
-    /// Usually nothing has changed since the last look.
-    fn topics_seen(&mut self, rows: Vec<(String, Bytes)>) {
+    /// Usually nothing has changed since the last read.
+    fn on_topic_rows(&mut self, rows: Vec<(String, Bytes)>) {
         if rows != self.topic_rows {
             self.topics = Topics::from_rows(&rows);
             self.topic_rows = rows;
@@ -194,8 +194,8 @@ impl Worker {
     }
 
     pub(crate) fn retry_start(&mut self, now: Now) {
-        if self.starting.retry_at.is_some_and(|at| at <= now.mono) {
-            self.ask_wanted();
+        if self.startup.retry_at.is_some_and(|at| at <= now.mono) {
+            self.start_wanted_reads();
         }
     }
 
@@ -205,13 +205,13 @@ impl Worker {
         self.restore_ages(now);
         self.refresh_at = now.mono + self.config.refresh_interval_ms;
         self.sweep_at = now.mono + self.config.retention_interval_ms;
-        self.beat(now);
-        self.ask_stranded(now);
-        self.delayed();
+        self.heartbeat(now);
+        self.read_stranded(now);
+        self.on_delayed();
         self.note_unused_settings();
-        let Starting { handlers, streams, .. } = std::mem::take(&mut self.starting);
+        let Startup { handlers, streams, .. } = std::mem::take(&mut self.startup);
         for at in 0..self.handlers.len() {
-            let mark = self.draw.next().to_string();
+            let mark = self.prng.next().to_string();
             let handler = &self.handlers[at];
             let key = keys::handler(&self.identity.namespace, &handler.spec.id);
             let topic = handler.spec.topic.as_str().to_owned();
@@ -245,7 +245,7 @@ impl Worker {
                     value: LaneRow::from_now(span.next).encode(),
                 }));
             }
-            self.send(now, Act { checks: vec![check], ops, then: Then::Nothing });
+            self.queue_action(now, Action { checks: vec![check], ops, follow_up: FollowUp::Nothing });
         }
     }
 
@@ -256,16 +256,16 @@ impl Worker {
         self.effects.extend(unused.into_iter().map(|id| Effect::Note(Note::UnusedSettings { id })));
     }
 
-    pub(crate) fn beat(&mut self, now: Now) {
+    pub(crate) fn heartbeat(&mut self, now: Now) {
         if now.mono < self.heartbeat_at {
             return;
         }
         self.heartbeat_at = now.mono + self.config.session_heartbeat_interval_ms;
-        let act = self.session_act(now, false);
-        self.send(now, act);
+        let action = self.session_action(now, false);
+        self.queue_action(now, action);
     }
 
-    fn session_act(&self, now: Now, stopped: bool) -> Act {
+    fn session_action(&self, now: Now, stopped: bool) -> Action {
         let row = SessionRow {
             started: self.began,
             heartbeat: now.wall,
@@ -285,7 +285,7 @@ impl Worker {
                 value: ages.encode(),
             }));
         }
-        Act { checks: Vec::new(), ops, then: Then::Nothing }
+        Action { checks: Vec::new(), ops, follow_up: FollowUp::Nothing }
     }
 
     /// Reads the rows again that others may have changed: topics may have more partitions, schedules may be disabled,
@@ -295,24 +295,24 @@ impl Worker {
             return;
         }
         self.refresh_at = now.mono + self.config.refresh_interval_ms;
-        self.ask_stranded(now);
+        self.read_stranded(now);
         let under_way = |worker: &Worker, what| {
             worker
                 .pending
                 .values()
-                .any(|pending| matches!(pending, Pending::Reading(reading) if *reading == what))
+                .any(|pending| matches!(pending, Pending::NamespaceRead(read) if *read == what))
         };
-        if !under_way(self, Reading::Topics) {
-            self.ask(Reading::Topics);
+        if !under_way(self, NamespaceRead::Topics) {
+            self.start_read(NamespaceRead::Topics);
         }
-        if !under_way(self, Reading::Handlers) {
-            self.ask(Reading::Handlers);
+        if !under_way(self, NamespaceRead::Handlers) {
+            self.start_read(NamespaceRead::Handlers);
         }
-        if !under_way(self, Reading::Elapsed) {
-            self.ask(Reading::Elapsed);
+        if !under_way(self, NamespaceRead::Elapsed) {
+            self.start_read(NamespaceRead::Elapsed);
         }
-        if !self.schedules.is_empty() && !under_way(self, Reading::Schedules) {
-            self.ask(Reading::Schedules);
+        if !self.schedules.is_empty() && !under_way(self, NamespaceRead::Schedules) {
+            self.start_read(NamespaceRead::Schedules);
         }
     }
 
@@ -328,22 +328,22 @@ impl Worker {
                 self.phase = Phase::Stopped;
                 self.effects.push(Effect::Stopped { failed: None });
             }
-            Phase::Stopping | Phase::Leaving | Phase::Stopped | Phase::Failed => {}
+            Phase::Stopping | Phase::Closing | Phase::Stopped | Phase::Failed => {}
         }
     }
 
     /// When everything else is done: writes that this session has stopped, then ends.
-    pub(crate) fn leave(&mut self, now: Now) {
-        let done = self.runs.is_empty() && self.flight.is_none() && self.gate.is_empty();
+    pub(crate) fn finish_stop(&mut self, now: Now) {
+        let done = self.runs.is_empty() && self.commit.is_none() && self.actions.is_empty();
         match self.phase {
             Phase::Stopping if done => {
-                self.phase = Phase::Leaving;
-                let act = self.session_act(now, true);
+                self.phase = Phase::Closing;
+                let action = self.session_action(now, true);
                 self.heartbeat_at = Mono(u64::MAX);
-                self.send(now, act);
-                self.depart(now);
+                self.queue_action(now, action);
+                self.commit_next(now);
             }
-            Phase::Leaving if done => {
+            Phase::Closing if done => {
                 self.phase = Phase::Stopped;
                 self.effects.push(Effect::Stopped { failed: None });
             }

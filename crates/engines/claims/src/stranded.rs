@@ -11,26 +11,26 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use millrace_model::{CLOCK_STEP_MS, Check, ClaimRow, Mono, Now, Op, Space, Ticket, keys};
 
-use crate::action::{Act, BACKOFF_JITTER_MS, Then};
+use crate::action::{Action, BACKOFF_JITTER_MS, FollowUp};
 use crate::effect::{Effect, Note};
 use crate::handler::Handler;
-use crate::input::{Look, Seen};
+use crate::input::{ReadQuery, ReadResult};
 use crate::worker::{Pending, Worker};
 
 /// Rows of one handler read at once; the rest is found when these are gone.
 const ROWS_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
-pub(crate) struct Stranded {
+pub(crate) struct StrandedClaims {
     /// By handler: the keys of stranded claims, and until when each is left alone.
     known: BTreeMap<usize, BTreeMap<String, Mono>>,
-    /// When to look again at the first of them; `None` while a read is under way.
+    /// When to read again the first of them; `None` while a read is under way.
     pub(crate) wake: Option<Mono>,
 }
 
 impl Worker {
     /// Reads the claims of every handler that end too far ahead.
-    pub(crate) fn ask_stranded(&mut self, now: Now) {
+    pub(crate) fn read_stranded(&mut self, now: Now) {
         self.stranded.wake = None;
         let under_way = |worker: &Worker, at| {
             worker.pending.values().any(|pending| matches!(pending, Pending::Stranded(of) if *of == at))
@@ -45,21 +45,21 @@ impl Worker {
             let (id, after) = (&spec.id, now.wall + longest_ms + CLOCK_STEP_MS);
             let from = keys::claims_end(namespace, id, after);
             let to = [keys::claims_of(namespace, id).trim_end_matches('/'), "0"].concat();
-            let look = Look::Rows { space: Space::Claims, from, to, rows_max: ROWS_MAX };
+            let query = ReadQuery::Rows { space: Space::Claims, from, to, rows_max: ROWS_MAX };
             let token = self.token(Pending::Stranded(at));
-            self.effects.push(Effect::Look { token, look });
+            self.effects.push(Effect::Read { token, query });
         }
     }
 
-    /// Looks again when the wait for one of them is over.
+    /// Reads again when the wait for one of them is over.
     pub(crate) fn wake_stranded(&mut self, now: Now) {
         if self.stranded.wake.is_some_and(|at| at <= now.mono) {
-            self.ask_stranded(now);
+            self.read_stranded(now);
         }
     }
 
-    pub(crate) fn stranded_seen(&mut self, now: Now, at: usize, seen: Option<Seen>) {
-        let Some(Seen::Rows(rows)) = seen else { return };
+    pub(crate) fn on_stranded_rows(&mut self, now: Now, at: usize, result: Option<ReadResult>) {
+        let Some(ReadResult::Rows(rows)) = result else { return };
         let before = self.stranded.known.remove(&at).unwrap_or_default();
         let mut known = BTreeMap::new();
         for (key, value) in rows {
@@ -94,6 +94,9 @@ impl Worker {
         let due = Ticket { handler, stream, offset, row };
         let check = Check::Equals { space: Space::Claims, key: key.clone(), value };
         let ops = vec![Op::Delete { space: Space::Claims, key }, due.put()];
-        self.send(now, Act { checks: vec![check], ops, then: Then::GivenBack { handler: at } });
+        self.queue_action(
+            now,
+            Action { checks: vec![check], ops, follow_up: FollowUp::GivenBack { handler: at } },
+        );
     }
 }

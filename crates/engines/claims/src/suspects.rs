@@ -20,7 +20,7 @@ use crate::handler::Handler;
 use crate::worker::Worker;
 
 impl Worker {
-    /// Starts an event that must run alone, if it is its turn. Returns true while nothing else may start.
+    /// Starts an event that must run alone, if it is the next to start. Returns true while nothing else may start.
     pub(crate) fn hold_for_suspects(&mut self, now: Now) -> bool {
         if let Some(run) = self.isolated {
             let alone = match self.runs.get(&run) {
@@ -45,7 +45,7 @@ impl Worker {
 
     /// Whether something of this session is not durable yet.
     fn is_writing(&self) -> bool {
-        self.flight.is_some() || !self.gate.is_empty()
+        self.commit.is_some() || !self.actions.is_empty()
     }
 
     /// Returns the handler whose suspect is to be started next.
@@ -58,20 +58,20 @@ impl Worker {
         self.order.iter().copied().find(|at| {
             let handler = &self.handlers[*at];
             let first = handler.suspects.front().filter(|_| handler.may_begin(now));
-            first.is_some_and(|claimed| !others || now.wall >= turn_of(handler, claimed))
+            first.is_some_and(|claimed| !others || now.wall >= goes_first_from(handler, claimed))
         })
     }
 
-    pub(crate) fn next_turn_of_suspects(&self, now: Now) -> Option<millrace_model::Mono> {
-        let turns = self.handlers.iter().filter_map(|handler| {
-            handler.suspects.front().map(|claimed| now.mono_at(turn_of(handler, claimed)))
+    pub(crate) fn next_suspect_deadline(&self, now: Now) -> Option<millrace_model::Mono> {
+        let times = self.handlers.iter().filter_map(|handler| {
+            handler.suspects.front().map(|claimed| now.mono_at(goes_first_from(handler, claimed)))
         });
-        turns.filter(|at| *at > now.mono).min()
+        times.filter(|at| *at > now.mono).min()
     }
 }
 
 /// From when on a suspect goes before other events.
-fn turn_of(handler: &Handler, claimed: &Claimed) -> Timestamp {
+fn goes_first_from(handler: &Handler, claimed: &Claimed) -> Timestamp {
     let lease_ms = handler.limits.lease_ms;
     claimed.ticket.row.due.saturating_sub(lease_ms - lease_ms / 4)
 }

@@ -20,7 +20,7 @@ use millrace_model::{
 };
 
 use crate::action::DEAD_LETTER_TOPIC;
-use crate::input::{Look, Seen, StreamSpan};
+use crate::input::{ReadQuery, ReadResult, StreamSpan};
 
 /// Open claims of one handler that are read. With more of them everything is kept: the retention of events waits until
 /// the handler has caught up.
@@ -48,10 +48,10 @@ pub struct SweepRule {
     pub rows_max: usize,
 }
 
-/// The next step for the caller. Answer a look with [`Sweep::seen`]; after a commit just ask for the next step.
+/// The next step for the caller. Answer a read with [`Sweep::on_read`]; after a commit just ask for the next step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SweepStep {
-    Look(Look),
+    Read(ReadQuery),
     /// The caller fills in a nonce. If the batch is refused, call [`Sweep::refused`].
     Commit(Batch),
     Done(Swept),
@@ -81,7 +81,7 @@ pub struct Sweep {
     /// Topics that a handler takes or a group reads.
     wanted: BTreeSet<TopicKey>,
     /// Some handler has too many claims to read them all.
-    crowded: bool,
+    too_many_claims: bool,
     /// Per stream: nothing at or above this offset may be removed.
     floors: BTreeMap<Stream, Offset>,
     lanes: BTreeMap<(String, Stream), Offset>,
@@ -123,7 +123,7 @@ impl Sweep {
             handlers: Vec::new(),
             claimants: Vec::new(),
             wanted: BTreeSet::new(),
-            crowded: false,
+            too_many_claims: false,
             floors: BTreeMap::new(),
             lanes: BTreeMap::new(),
             streams: Vec::new(),
@@ -140,7 +140,7 @@ impl Sweep {
     }
 
     /// Holds as long as no handler has registered since the mark was read.
-    fn nobody_came(&self) -> Check {
+    fn no_new_handler(&self) -> Check {
         let (space, key) = (Space::Kv, keys::handlers_mark(&self.rule.namespace));
         match self.mark.clone() {
             Some(value) => Check::Equals { space, key, value },
@@ -152,7 +152,7 @@ impl Sweep {
         if !self.ops.is_empty() {
             let ops = std::mem::take(&mut self.ops);
             let trims = ops.iter().any(|op| matches!(op, Op::Trim { .. }));
-            let checks = if trims { vec![self.nobody_came()] } else { Vec::new() };
+            let checks = if trims { vec![self.no_new_handler()] } else { Vec::new() };
             let (now, durability) = (self.rule.now, Durability::Fsync);
             return SweepStep::Commit(Batch { now, durability, checks, ops, ..Batch::default() });
         }
@@ -162,20 +162,20 @@ impl Sweep {
             Stage::Mark => {
                 let from = keys::handlers_mark(&self.rule.namespace);
                 let to = format!("{from}\0");
-                SweepStep::Look(Look::Rows { space: Space::Kv, from, to, rows_max: 1 })
+                SweepStep::Read(ReadQuery::Rows { space: Space::Kv, from, to, rows_max: 1 })
             }
             Stage::Claims(at) => match self.claimants.get(at) {
                 Some(handler) => {
                     let from = format!("{}/{handler}/", self.rule.namespace);
                     let to = format!("{}/{handler}0", self.rule.namespace);
-                    SweepStep::Look(Look::Rows { space: Space::Claims, from, to, rows_max: CLAIMS_MAX })
+                    SweepStep::Read(ReadQuery::Rows { space: Space::Claims, from, to, rows_max: CLAIMS_MAX })
                 }
                 None => {
                     self.stage = Stage::Streams;
                     self.step()
                 }
             },
-            Stage::Table(at) => SweepStep::Look(Look::Rows {
+            Stage::Table(at) => SweepStep::Read(ReadQuery::Rows {
                 space: TABLES[at],
                 from: self.from.clone(),
                 to: self.table_end(TABLES[at]),
@@ -183,13 +183,13 @@ impl Sweep {
             }),
             Stage::Streams => {
                 let namespace = self.rule.namespace.clone();
-                SweepStep::Look(Look::Streams { namespace, topic: None })
+                SweepStep::Read(ReadQuery::Streams { namespace, topic: None })
             }
             Stage::Start => match self.streams.last() {
                 Some(span) => match self.start_rule(&span.stream) {
                     Some((older_than, bytes_max)) => {
                         let stream = span.stream.clone();
-                        SweepStep::Look(Look::RetentionStart { stream, older_than, bytes_max })
+                        SweepStep::Read(ReadQuery::RetentionStart { stream, older_than, bytes_max })
                     }
                     None => {
                         self.streams.pop();
@@ -202,7 +202,7 @@ impl Sweep {
                 }
             },
             Stage::Finished(below) => match self.streams.last() {
-                Some(StreamSpan { stream, .. }) => SweepStep::Look(Look::Rows {
+                Some(StreamSpan { stream, .. }) => SweepStep::Read(ReadQuery::Rows {
                     space: Space::Finished,
                     from: format!("{stream}/"),
                     to: format!("{stream}/{:016x}", below.0),
@@ -225,27 +225,27 @@ impl Sweep {
         }
     }
 
-    pub fn seen(&mut self, seen: Seen) {
-        match (self.stage, seen) {
-            (Stage::Mark, Seen::Rows(rows)) => {
+    pub fn on_read(&mut self, result: ReadResult) {
+        match (self.stage, result) {
+            (Stage::Mark, ReadResult::Rows(rows)) => {
                 self.mark = rows.into_iter().next().map(|(_, value)| value);
                 self.stage = Stage::Table(0);
             }
-            (Stage::Claims(at), Seen::Rows(rows)) => {
-                self.crowded |= rows.len() >= CLAIMS_MAX;
+            (Stage::Claims(at), ReadResult::Rows(rows)) => {
+                self.too_many_claims |= rows.len() >= CLAIMS_MAX;
                 for (_, stream, offset) in rows.iter().filter_map(|(key, _)| keys::claim_place(key)) {
                     self.floor(stream, offset);
                 }
                 self.stage = Stage::Claims(at + 1);
             }
-            (Stage::Table(at), Seen::Rows(rows)) => self.table(at, &rows),
-            (Stage::Streams, Seen::Streams(streams)) => {
+            (Stage::Table(at), ReadResult::Rows(rows)) => self.on_table_rows(at, &rows),
+            (Stage::Streams, ReadResult::Streams(streams)) => {
                 self.streams = streams;
                 self.set_floors();
                 self.stage = Stage::Start;
             }
-            (Stage::Start, Seen::Start(start)) => self.start(start),
-            (Stage::Finished(_), Seen::Rows(rows)) => self.finished(&rows),
+            (Stage::Start, ReadResult::Start(start)) => self.on_retention_start(start),
+            (Stage::Finished(_), ReadResult::Rows(rows)) => self.on_finished_rows(&rows),
             _ => {}
         }
     }
@@ -256,7 +256,7 @@ impl Sweep {
         let config = self.topics.get(&stream.topic);
         // Events about dead letters are notices of Millrace itself: they do not wait for a future handler.
         let is_awaited = stream.topic.topic() != DEAD_LETTER_TOPIC && !self.wanted.contains(&stream.topic);
-        let needed = self.crowded || is_awaited;
+        let needed = self.too_many_claims || is_awaited;
         if needed && self.keeps_unfinished(stream) || config.is_some_and(|config| config.compact) {
             return None;
         }
@@ -275,7 +275,7 @@ impl Sweep {
         !own && !self.rule.unfinished_too
     }
 
-    fn start(&mut self, found: Offset) {
+    fn on_retention_start(&mut self, found: Offset) {
         let Some(span) = self.streams.last() else { return };
         let floor = self.floors.get(&span.stream).copied().filter(|_| self.keeps_unfinished(&span.stream));
         let start = floor.map_or(found, |floor| found.min(floor)).max(span.start);
@@ -287,7 +287,7 @@ impl Sweep {
         self.stage = Stage::Finished(start);
     }
 
-    fn finished(&mut self, rows: &[(String, Bytes)]) {
+    fn on_finished_rows(&mut self, rows: &[(String, Bytes)]) {
         self.ops.extend(rows.iter().map(|(key, _)| Op::Delete { space: Space::Finished, key: key.clone() }));
         if rows.len() < self.rule.rows_max {
             self.streams.pop();

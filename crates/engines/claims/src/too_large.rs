@@ -3,11 +3,11 @@
 
 use millrace_model::Now;
 
-use crate::action::{Act, Then};
+use crate::action::{Action, FollowUp};
 use crate::effect::{Effect, Note};
 use crate::error::CommitError;
-use crate::flight::Flight;
 use crate::input::Token;
+use crate::shared_commit::SharedCommit;
 use crate::worker::{Pending, Worker};
 
 /// The size of the batch, and the store's limit.
@@ -21,9 +21,9 @@ impl Worker {
     pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize, limit: usize) {
         let size = Size { bytes, limit };
         match self.pending.remove(&token) {
-            Some(Pending::Flight) => self.flight_too_large(now, size),
-            Some(Pending::Commit(under_way)) => {
-                self.commit_failed(now, under_way.run(), CommitError::TooLarge { bytes, limit });
+            Some(Pending::SharedCommit) => self.on_shared_commit_too_large(now, size),
+            Some(Pending::HandlerCommit(under_way)) => {
+                self.on_handler_commit_failed(now, under_way.run(), CommitError::TooLarge { bytes, limit });
             }
             Some(Pending::SweepCommit) => {
                 self.sweep = None;
@@ -44,54 +44,54 @@ impl Worker {
         }
     }
 
-    /// Finds the part that is too large: acts are committed one by one, claims without acts.
-    fn flight_too_large(&mut self, now: Now, size: Size) {
-        let Some(Flight { mut acts, claims, at }) = self.flight.take() else { return };
-        let alone = acts.len() + claims.len().min(1) == 1;
-        let rest = acts.split_off(acts.len().min(1));
-        self.gate.back(now.mono, rest);
-        let look_at = now.mono + self.config.event_poll_interval_ms;
+    /// Finds the part that is too large: actions are committed one by one, claims without actions.
+    fn on_shared_commit_too_large(&mut self, now: Now, size: Size) {
+        let Some(SharedCommit { mut actions, claims, at }) = self.commit.take() else { return };
+        let alone = actions.len() + claims.len().min(1) == 1;
+        let rest = actions.split_off(actions.len().min(1));
+        self.actions.requeue(now.mono, rest);
+        let poll_at = now.mono + self.config.event_poll_interval_ms;
         for (of, _) in claims {
             let handler = &mut self.handlers[of];
             handler.wants_claim = !alone;
             if alone {
                 handler.halve_prefetch();
-                handler.look_at = look_at;
+                handler.poll_at = poll_at;
             }
         }
-        match acts.pop() {
-            Some(act) if alone => self.leave_behind(now, act, size),
-            Some(act) => self.submit(now, Flight { acts: vec![act], claims: Vec::new(), at }),
+        match actions.pop() {
+            Some(action) if alone => self.report_too_large(now, action, size),
+            Some(action) => self.submit(now, SharedCommit { actions: vec![action], claims: Vec::new(), at }),
             None if alone => self.note_too_large("claims: lower event_claim_limit".to_owned(), size),
             None => {}
         }
     }
 
-    /// Reports an act that cannot be written. A claim that it should have ended expires, which costs an attempt if the
+    /// Reports an action that cannot be written. A claim that it should have ended expires, which costs an attempt if the
     /// start of the run is written. From the second run on it always is, so the event is given up in the end.
-    fn leave_behind(&mut self, now: Now, act: Act, size: Size) {
+    fn report_too_large(&mut self, now: Now, action: Action, size: Size) {
         let of = |what: &str, event: &millrace_model::Event| format!("{what} of event {}", event.id);
-        let what = match act.then {
-            Then::Acked { event, .. } => of("the acknowledgement", &event),
-            Then::Released { event, .. } => of("the failed try", &event),
-            Then::RunAgain { event, .. } => of("the conflict", &event),
-            Then::Snoozed { event, .. } => of("the snooze", &event),
-            Then::Discarded { event, .. } => of("the discard", &event),
-            Then::DeadLettered { event, .. } => of("the dead letter", &event),
-            Then::GivenBack { .. } => "an event that was to be given back".to_owned(),
-            Then::Renewed { run, .. } => {
-                self.lease_lost(now, run);
+        let what = match action.follow_up {
+            FollowUp::Acked { event, .. } => of("the acknowledgement", &event),
+            FollowUp::Released { event, .. } => of("the failed attempt", &event),
+            FollowUp::RunAgain { event, .. } => of("the conflict", &event),
+            FollowUp::Snoozed { event, .. } => of("the snooze", &event),
+            FollowUp::Discarded { event, .. } => of("the discard", &event),
+            FollowUp::DeadLettered { event, .. } => of("the dead letter", &event),
+            FollowUp::GivenBack { .. } => "an event that was to be given back".to_owned(),
+            FollowUp::Renewed { run, .. } => {
+                self.on_lease_lost(now, run);
                 "the renewal of a lease".to_owned()
             }
-            Then::Marked { run, .. } => {
-                self.mark_refused(now, run);
+            FollowUp::Marked { run, .. } => {
+                self.on_mark_refused(now, run);
                 "the mark of a run".to_owned()
             }
-            Then::Fired { schedule, .. } => {
-                self.cannot_fire(schedule);
+            FollowUp::Fired { schedule, .. } => {
+                self.fire_failed(schedule);
                 format!("schedule {:?}", self.schedules[schedule].spec.name)
             }
-            Then::Nothing => "what the session says of itself".to_owned(),
+            FollowUp::Nothing => "what the session says of itself".to_owned(),
         };
         self.note_too_large(what, size);
     }

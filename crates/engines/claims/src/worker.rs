@@ -7,21 +7,21 @@ use millrace_model::{AgeGuard, DueBy, Elapsed, Mono, Now, Outcome, RunCounts, Ti
 
 use crate::build::Topics;
 use crate::config::WorkerConfig;
-use crate::draw::Draw;
-use crate::due::{Due, DueLook, Moving};
+use crate::due::{DueMove, DueMover, DueRead};
 use crate::effect::Effect;
 use crate::error::{CommitError, SpecError};
-use crate::flight::{Flight, Gate};
 use crate::handler::Handler;
 use crate::input::{Input, RunId, Token};
-use crate::run::{Active, CommitUnderWay};
+use crate::prng::Prng;
+use crate::run::{ActiveRun, HandlerCommit};
 use crate::schedule::Schedule;
 use crate::settings::Limits;
+use crate::shared_commit::{ActionQueue, SharedCommit};
 use crate::spec::{HandlerSpec, ScheduleSpec, WorkerIdentity};
-use crate::start::{Reading, Starting};
-use crate::stranded::Stranded;
+use crate::start::{NamespaceRead, Startup};
+use crate::stranded::StrandedClaims;
 use crate::sweep::Sweep;
-use crate::timeout::Hanging;
+use crate::timeout::HangingRun;
 
 /// Largest metadata of a session, which is written with every heartbeat.
 const METADATA_BYTES_MAX: usize = 1 << 20;
@@ -41,18 +41,18 @@ pub struct Worker {
     pub(crate) handlers: Vec<Handler>,
     pub(crate) order: Vec<usize>,
     /// The position in `order` that comes next.
-    pub(crate) turn: usize,
+    pub(crate) next_in_order: usize,
     pub(crate) schedules: Vec<Schedule>,
     pub(crate) topics: Topics,
     /// The rows that `topics` was read from: at most `ROWS_MAX` of `start.rs`.
     pub(crate) topic_rows: Vec<(String, Bytes)>,
-    pub(crate) draw: Draw,
+    pub(crate) prng: Prng,
     pub(crate) effects: Vec<Effect>,
     pub(crate) phase: Phase,
-    pub(crate) starting: Starting,
-    pub(crate) gate: Gate,
-    pub(crate) flight: Option<Flight>,
-    pub(crate) runs: BTreeMap<RunId, Active>,
+    pub(crate) startup: Startup,
+    pub(crate) actions: ActionQueue,
+    pub(crate) commit: Option<SharedCommit>,
+    pub(crate) runs: BTreeMap<RunId, ActiveRun>,
     pub(crate) run_ids: u64,
     /// Until this time some event waits to be run again because of a conflict, and this worker is not idle. By the wall
     /// clock, like the handler's own wake-up: both clocks are rounded down to milliseconds, and the monotonic one may
@@ -61,9 +61,9 @@ pub struct Worker {
     /// The run that is or was last alone in the session (`suspects.rs`).
     pub(crate) isolated: Option<RunId>,
     /// Nothing is started or claimed, because an event runs alone or is about to.
-    pub(crate) holding: bool,
+    pub(crate) starts_held: bool,
     /// Runs that were cut off and have not returned yet.
-    pub(crate) hanging: BTreeMap<RunId, Hanging>,
+    pub(crate) hanging: BTreeMap<RunId, HangingRun>,
     /// How runs ended since the session began, as far as that is durable.
     pub(crate) counts: RunCounts,
     /// When a stop no longer waits for runs.
@@ -78,8 +78,8 @@ pub struct Worker {
     pub(crate) refresh_at: Mono,
     pub(crate) sweep_at: Mono,
     pub(crate) sweep: Option<Box<Sweep>>,
-    pub(crate) stranded: Stranded,
-    pub(crate) due: Due,
+    pub(crate) stranded: StrandedClaims,
+    pub(crate) mover: DueMover,
     /// The clock that delays are counted on; restored when the store's row of it is read.
     pub(crate) elapsed: Elapsed,
     pub(crate) ages: AgeGuard,
@@ -97,24 +97,24 @@ pub(crate) enum Phase {
     Working,
     Stopping,
     /// The commit that says that the session has stopped is under way.
-    Leaving,
+    Closing,
     Stopped,
     Failed,
 }
 
 #[derive(Debug)]
 pub(crate) enum Pending {
-    Flight,
-    Commit(Box<CommitUnderWay>),
-    Reading(Reading),
+    SharedCommit,
+    HandlerCommit(Box<HandlerCommit>),
+    NamespaceRead(NamespaceRead),
     /// Reads the first open claim of this handler, for its due time.
-    Due(usize),
+    FirstClaim(usize),
     /// Reads the claims of this handler that end too far ahead.
     Stranded(usize),
-    SweepLook,
+    SweepRead,
     SweepCommit,
-    DueLook(DueBy, DueLook),
-    DueMove(DueBy, Vec<Moving>),
+    DueRead(DueBy, DueRead),
+    DueMove(DueBy, Vec<DueMove>),
     #[cfg(feature = "sabotage")]
     Apart,
 }
@@ -140,21 +140,21 @@ impl Worker {
         Ok(Worker {
             handlers: handlers.collect::<Result<_, _>>()?,
             order,
-            turn: 0,
+            next_in_order: 0,
             schedules: schedules.collect::<Result<_, _>>()?,
             topics: Topics::default(),
             topic_rows: Vec::new(),
-            draw: Draw::new(seed),
+            prng: Prng::new(seed),
             effects: Vec::new(),
             phase: Phase::Fresh,
-            starting: Starting::default(),
-            gate: Gate::default(),
-            flight: None,
+            startup: Startup::default(),
+            actions: ActionQueue::default(),
+            commit: None,
             runs: BTreeMap::new(),
             run_ids: 0,
             repeats_until: Timestamp(0),
             isolated: None,
-            holding: false,
+            starts_held: false,
             hanging: BTreeMap::new(),
             counts: RunCounts::default(),
             stop_at: None,
@@ -167,8 +167,8 @@ impl Worker {
             refresh_at: Mono(0),
             sweep_at: Mono(0),
             sweep: None,
-            stranded: Stranded::default(),
-            due: Due::default(),
+            stranded: StrandedClaims::default(),
+            mover: DueMover::default(),
             elapsed: Elapsed::default(),
             ages: AgeGuard::new(config.clock_settle_ms),
             registered: false,
@@ -184,24 +184,24 @@ impl Worker {
         self.now = now;
         self.ages.tell(now);
         if self.phase == Phase::Fresh && !matches!(input, Input::Failed { .. }) {
-            self.begin(now);
+            self.start_up(now);
         }
-        self.watch_runs(now);
+        self.cut_late_runs(now);
         match input {
-            Input::News { topics: Some(topics) } => topics.iter().for_each(|topic| self.news_of(topic)),
+            Input::News { topics: Some(topics) } => topics.iter().for_each(|topic| self.on_new_events(topic)),
             Input::News { topics: None } => {
                 self.handlers.iter_mut().for_each(|handler| handler.wants_claim = true);
             }
-            Input::Delayed => self.delayed(),
+            Input::Delayed => self.on_delayed(),
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
             Input::TooLarge { token, bytes, limit } => self.too_large(now, token, bytes, limit),
             Input::Failed { reason } => self.storage_failed(reason),
-            Input::Seen { token, seen } => self.seen(now, token, seen),
+            Input::ReadDone { token, result } => self.on_read(now, token, result),
             Input::Commit { run, commit } => self.handler_commit(now, run, commit, None),
             Input::CommitAndAck { run, commit, emitted } => {
                 self.handler_commit(now, run, commit, Some(emitted));
             }
-            Input::Finished { run, result } => self.finished(now, run, result),
+            Input::Finished { run, result } => self.on_finished(now, run, result),
             Input::Stop => self.stop(now),
             Input::Tick => {}
         }
@@ -218,8 +218,8 @@ impl Worker {
         match self.phase {
             Phase::Fresh => return Some(now.mono),
             Phase::Stopped | Phase::Failed => return None,
-            Phase::Starting => return self.starting.retry_at(),
-            Phase::Working | Phase::Stopping | Phase::Leaving => {}
+            Phase::Starting => return self.startup.retry_at(),
+            Phase::Working | Phase::Stopping | Phase::Closing => {}
         }
         let stale_at = |lease_ms: u64, due: Timestamp| {
             // The first moment at which `is_stale` holds.
@@ -228,7 +228,7 @@ impl Worker {
         let polls = !self.config.alone;
         let mut wakes = Vec::with_capacity(8);
         wakes.extend(polls.then_some(self.heartbeat_at));
-        wakes.extend(self.gate.leave_at().filter(|_| self.flight.is_none()));
+        wakes.extend(self.actions.commit_at().filter(|_| self.commit.is_none()));
         if self.config.lease_renewal {
             let held = self.runs.values().filter(|run| run.wants_lease(now.wall));
             let lease_ms = |at: usize| self.handlers[at].limits.lease_ms;
@@ -237,7 +237,7 @@ impl Worker {
         wakes.extend(self.next_mark(now));
         wakes.extend(self.next_cut(now));
         if self.phase == Phase::Working {
-            wakes.extend(self.next_turn_of_suspects(now));
+            wakes.extend(self.next_suspect_deadline(now));
             wakes.extend(polls.then_some(self.refresh_at));
             wakes.extend(self.stranded.wake);
             wakes.extend(self.paused_until);
@@ -254,13 +254,13 @@ impl Worker {
         wakes.into_iter().min()
     }
 
-    /// Whether nothing runs, nothing is under way, and the last look at every handler's events found nothing to do now.
+    /// Whether nothing runs, nothing is under way, and the last read of every handler's events found nothing to do now.
     /// Retries after failures and fires of schedules may still come; repeats because of a conflict count as work.
     pub fn is_idle(&self) -> bool {
         let settled = self.repeats_until <= self.now.wall
             && self.runs.is_empty()
-            && self.flight.is_none()
-            && self.gate.is_empty();
+            && self.commit.is_none()
+            && self.actions.is_empty();
         let quiet = self
             .handlers
             .iter()
@@ -274,7 +274,7 @@ impl Worker {
             Phase::Working => {
                 let polls = !self.config.alone;
                 self.handlers.iter_mut().for_each(|handler| handler.wake(now, polls));
-                self.beat(now);
+                self.heartbeat(now);
                 self.fire_schedules(now);
                 self.keep_elapsed(now);
                 self.wake_due(now);
@@ -286,15 +286,15 @@ impl Worker {
                 self.wake_stranded(now);
                 self.wake_sweep(now);
             }
-            Phase::Stopping | Phase::Leaving => {
-                self.beat(now);
+            Phase::Stopping | Phase::Closing => {
+                self.heartbeat(now);
                 self.renew_leases(now);
                 self.mark_runs(now);
             }
             Phase::Fresh | Phase::Stopped | Phase::Failed => return,
         }
-        self.depart(now);
-        self.leave(now);
+        self.commit_next(now);
+        self.finish_stop(now);
     }
 
     pub(crate) fn token(&mut self, pending: Pending) -> Token {
@@ -306,10 +306,10 @@ impl Worker {
 
     fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
         match self.pending.remove(&token) {
-            Some(Pending::Flight) => self.flight_back(now, outcome),
-            Some(Pending::Commit(under_way)) => self.commit_back(now, *under_way, outcome),
+            Some(Pending::SharedCommit) => self.on_shared_commit(now, outcome),
+            Some(Pending::HandlerCommit(under_way)) => self.on_handler_commit(now, *under_way, outcome),
             Some(Pending::SweepCommit) => self.sweep_committed(now, &outcome),
-            Some(Pending::DueMove(by, moving)) => self.due_moved(now, by, moving, &outcome),
+            Some(Pending::DueMove(by, moves)) => self.due_moved(now, by, moves, &outcome),
             #[cfg(feature = "sabotage")]
             Some(Pending::Apart) => {}
             // The token belongs to a read or is unknown: not a commit of this worker.
@@ -325,13 +325,13 @@ impl Worker {
             return;
         }
         for pending in std::mem::take(&mut self.pending).into_values() {
-            if let Pending::Commit(under_way) = pending {
+            if let Pending::HandlerCommit(under_way) = pending {
                 let result = Err(CommitError::StorageFailed { reason: reason.clone() });
                 self.effects.push(Effect::Answer { run: under_way.run(), result });
             }
         }
         self.phase = Phase::Failed;
-        self.flight = None;
+        self.commit = None;
         self.handlers.iter_mut().for_each(|handler| drop(handler.unqueue(|_| true)));
         self.failed = Some(reason.clone());
         self.effects.push(Effect::Stopped { failed: Some(reason) });
@@ -367,12 +367,12 @@ fn check(
     if bytes > METADATA_BYTES_MAX {
         return Err(SpecError::MetadataTooLarge { bytes, limit: METADATA_BYTES_MAX });
     }
-    let mut seen = BTreeSet::new();
-    if let Some(twice) = handlers.iter().find(|handler| !seen.insert(handler.id.as_str())) {
+    let mut known = BTreeSet::new();
+    if let Some(twice) = handlers.iter().find(|handler| !known.insert(handler.id.as_str())) {
         return Err(SpecError::DoubledHandler(twice.id.as_str().to_owned()));
     }
-    let mut seen = BTreeSet::new();
-    if let Some(twice) = schedules.iter().find(|schedule| !seen.insert(schedule.name.as_str())) {
+    let mut known = BTreeSet::new();
+    if let Some(twice) = schedules.iter().find(|schedule| !known.insert(schedule.name.as_str())) {
         return Err(SpecError::DoubledSchedule(twice.name.clone()));
     }
     Ok(())

@@ -8,11 +8,11 @@ use millrace_model::{
 use super::{Stage, Sweep, TABLES};
 
 impl Sweep {
-    pub(super) fn table(&mut self, at: usize, rows: &[(String, Bytes)]) {
+    pub(super) fn on_table_rows(&mut self, at: usize, rows: &[(String, Bytes)]) {
         for (key, value) in rows {
             // An unreadable row does not keep anything from being removed, unless it stands for the position of a
             // handler or group.
-            self.row(TABLES[at], key, value);
+            self.on_row(TABLES[at], key, value);
         }
         if rows.len() >= self.rule.rows_max {
             self.from = rows.last().map_or_else(String::new, |(key, _)| format!("{key}\0"));
@@ -22,7 +22,7 @@ impl Sweep {
         self.stage = if at + 1 < TABLES.len() { Stage::Table(at + 1) } else { Stage::Claims(0) };
     }
 
-    fn row(&mut self, space: Space, key: &str, value: &[u8]) {
+    fn on_row(&mut self, space: Space, key: &str, value: &[u8]) {
         match space {
             Space::Topics => {
                 if let (Ok(topic), Ok(row)) = (TopicKey::parse(key), TopicRow::decode(key, value)) {
@@ -88,8 +88,8 @@ impl Sweep {
         for span in self.streams.clone() {
             for (handler, topic) in self.handlers.clone() {
                 if topic == span.stream.topic {
-                    let place = (handler, span.stream.clone());
-                    let next = self.lanes.get(&place).copied().unwrap_or(Offset::ZERO);
+                    let lane = (handler, span.stream.clone());
+                    let next = self.lanes.get(&lane).copied().unwrap_or(Offset::ZERO);
                     self.floor(span.stream.clone(), next);
                 }
             }

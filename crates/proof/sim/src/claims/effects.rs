@@ -26,13 +26,13 @@ impl ClaimsWorld {
                 let batch = Box::new(batch);
                 self.schedule.at(at_ms, Happening::CommitApplies { process: at, life, token, batch });
             }
-            Effect::Look { token, look } => {
+            Effect::Read { token, query } => {
                 let fails = !self.calm && self.dice.chance(self.plan.look_fails);
                 if fails {
                     self.faults.add(Fault::ReadFailed);
                 }
-                let seen = (!fails).then(|| process::look(self.disk.store(), &look));
-                let input = Box::new(Input::Seen { token, seen });
+                let result = (!fails).then(|| process::read(self.disk.store(), &query));
+                let input = Box::new(Input::ReadDone { token, result });
                 let at_ms = soon + self.dice.below(10);
                 self.schedule.at(at_ms, Happening::Report { process: at, life, input });
             }
@@ -62,7 +62,7 @@ impl ClaimsWorld {
         Ok(())
     }
 
-    fn begin_run(&mut self, at: usize, run: millrace_claims::Run) {
+    fn begin_run(&mut self, at: usize, run: millrace_claims::HandlerRun) {
         let id = &self.plan.handlers[run.handler].id;
         let work = plan::work(self.seed, id, &run.event);
         let slow = !self.calm && self.dice.chance(self.plan.slow_runs);

@@ -63,7 +63,7 @@ impl Mailbox {
     }
 
     /// Waits until there is something, at most `wait`, and takes it.
-    pub(crate) fn take(&self, wait: Duration) -> Post {
+    pub(crate) fn receive(&self, wait: Duration) -> Post {
         let empty = |post: &mut Post| post.mail.is_empty() && !post.news;
         let (mut post, _) =
             self.wake.wait_timeout_while(self.lock(), wait, empty).unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl Mailbox {
         std::mem::replace(&mut *post, Post { ended, ..Post::default() })
     }
 
-    pub(crate) fn end(&self) {
+    pub(crate) fn close(&self) {
         let mut post = self.lock();
         post.ended = true;
         let dropped = std::mem::take(&mut post.mail);

@@ -3,9 +3,9 @@
 mod call;
 mod clock;
 mod committer;
-pub(crate) mod looks;
 mod mailbox;
 mod pool;
+pub(crate) mod reads;
 mod run_loop;
 mod signals;
 pub(crate) mod simulated;

@@ -9,9 +9,9 @@ use millrace_claims::{Effect, Input, RunId, Worker};
 use millrace_store::{CommitNumber, Pace, StoreError, newest_commit};
 
 use super::committer::{Committer, Reply};
-use super::looks::{look, say};
 use super::mailbox::{Answer, Mail, Mailbox};
 use super::pool::Pool;
+use super::reads::{log_note, read};
 use crate::error::{Result, SessionError};
 use crate::session::Session;
 use crate::typed::Handler;
@@ -79,16 +79,16 @@ impl RunLoop {
             self.turn();
         };
         // Handlers that still wait for an answer learn that there will be none.
-        self.mailbox.end();
+        self.mailbox.close();
         self.waiting.clear();
         // A session that stops has waited for its handlers already.
         let grace = Duration::from_millis(self.session.settings().stop_grace_ms);
-        self.pool.end(if failed.is_some() { grace } else { Duration::ZERO });
+        self.pool.shut_down(if failed.is_some() { grace } else { Duration::ZERO });
         failed.map_or(Ok(()), |reason| Err(SessionError::Store(StoreError::Poisoned(reason))))
     }
 
     fn turn(&mut self) {
-        let post = self.mailbox.take(self.wait());
+        let post = self.mailbox.receive(self.wait());
         let quiet = post.mail.is_empty();
         let now = self.session.clock().now();
         for mail in post.mail {
@@ -144,9 +144,9 @@ impl RunLoop {
                     Effect::Commit { token, batch } => {
                         commits.push((batch, Reply::Worker(self.mailbox.clone(), token)));
                     }
-                    Effect::Look { token, look: asked } => {
-                        let seen = look(self.session.store(), &asked);
-                        self.worker.handle(self.session.clock().now(), Input::Seen { token, seen });
+                    Effect::Read { token, query } => {
+                        let result = read(self.session.store(), &query);
+                        self.worker.handle(self.session.clock().now(), Input::ReadDone { token, result });
                     }
                     Effect::Run(run) => runs.push(run),
                     Effect::Cut { run } => self.pool.cut(run),
@@ -156,14 +156,14 @@ impl RunLoop {
                             let _ = reply.send(result);
                         }
                     }
-                    Effect::Note(note) => say(&note, &self.handlers),
+                    Effect::Note(note) => log_note(&note, &self.handlers),
                     Effect::Stopped { failed } => self.stopped = Some(failed),
                 }
             }
             if !commits.is_empty() {
                 self.committer.submit(commits);
             }
-            self.pool.give(runs);
+            self.pool.submit(runs);
         }
     }
 

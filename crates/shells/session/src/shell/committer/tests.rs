@@ -37,13 +37,13 @@ fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
     committer.submit([(event(events), Reply::Worker(mailbox.clone(), Token(7)))]);
     let refused = committer.commit(event(events));
     assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
-    assert!(mailbox.take(Duration::ZERO).mail.is_empty());
+    assert!(mailbox.receive(Duration::ZERO).mail.is_empty());
     // Another process makes room; then the kept batch is written.
     let other =
         open_shared(&StoreUrl::Sqlite(folder.path().join("store.db")), SqliteOptions::default()).unwrap();
     other.store.commit(&[batch(events, vec![trim(&stream("t", 0), events)])]).unwrap();
     while other.store.maintain(1000).unwrap().more {}
-    let mail = mailbox.take(Duration::from_secs(3600)).mail;
+    let mail = mailbox.receive(Duration::from_secs(3600)).mail;
     assert!(matches!(&mail[..], [Mail::Input(Input::Committed { token: Token(7), .. })]), "{mail:?}");
 }
 
@@ -56,7 +56,7 @@ fn a_committer_whose_disk_is_full_ends_and_tells_who_waits() {
     let mailbox = Arc::new(Mailbox::default());
     committer.submit([(event(1), Reply::Worker(mailbox.clone(), Token(1)))]);
     drop(committer);
-    let mail = mailbox.take(Duration::ZERO).mail;
+    let mail = mailbox.receive(Duration::ZERO).mail;
     assert!(matches!(&mail[..], [Mail::Input(Input::Failed { .. })]), "{mail:?}");
 }
 

@@ -1,4 +1,4 @@
-//! The loop: whose turn it is, how much one iteration does, and that no worker sleeps while there is work.
+//! The loop: which handler is next, how much one iteration does, and that no worker sleeps while there is work.
 
 mod harness;
 
@@ -65,9 +65,9 @@ fn an_iteration_ends_at_its_budget_and_goes_on_after_the_pause() {
     let config = WorkerConfig { max_events_per_iteration: 5, ..config() };
     harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
     order_of(&mut harness, 5);
-    assert_eq!(harness.waiting("a"), 0, "the budget is used up");
+    assert_eq!(harness.waiting_runs("a"), 0, "the budget is used up");
     harness.pass(999);
-    assert_eq!(harness.waiting("a"), 0);
+    assert_eq!(harness.waiting_runs("a"), 0);
     harness.pass(1);
     order_of(&mut harness, 3);
     assert_eq!(harness.endings(), [Ending::Acked; 8]);
@@ -105,16 +105,16 @@ fn concurrency_bounds_how_many_run_at_once() {
     }
     let config = WorkerConfig { handler_concurrency: 4, ..config() };
     harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
-    assert_eq!(harness.waiting("a"), 4);
+    assert_eq!(harness.waiting_runs("a"), 4);
     harness.ok("a");
-    assert_eq!(harness.waiting("a"), 4);
+    assert_eq!(harness.waiting_runs("a"), 4);
 }
 
 #[test]
 fn what_another_process_publishes_is_found_at_once_by_news_and_within_a_poll_without() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    assert_eq!(harness.waiting("a"), 1);
+    assert_eq!(harness.waiting_runs("a"), 1);
     harness.ok("a");
     let worker = harness.workers.remove("a").unwrap();
     harness.publish(out("t", "2"));
@@ -127,7 +127,7 @@ fn what_another_process_publishes_is_found_at_once_by_news_and_within_a_poll_wit
 fn events_of_an_own_run_are_claimed_without_a_pause() {
     let mut harness = Harness::with(vec![handler("m:first", "t"), handler("m:second", "u")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.finish("a", &run, Ok(vec![out("u", "2")]));
     assert_eq!(harness.ok("a").handler, 1);
 }
@@ -142,7 +142,7 @@ fn a_new_handler_sees_the_backlog_unless_it_says_now() {
     harness.join("a", config(), vec![handler("m:all", "t"), now.clone()], Vec::new());
     let order = order_of(&mut harness, 2);
     assert_eq!(order, [(0, "2".to_owned()), (0, "1".to_owned())]);
-    assert_eq!(harness.waiting("a"), 0);
+    assert_eq!(harness.waiting_runs("a"), 0);
     harness.publish(OutEvent { priority: Priority(300), ..out("t", "3") });
     assert_eq!(order_of(&mut harness, 2).iter().filter(|(_, payload)| payload == "3").count(), 2);
     // The handler is known by now: after a restart it continues where it was.

@@ -1,32 +1,32 @@
-//! Answers the engine's questions about the store, and logs its notes.
+//! Reads the store for the engine, and logs its notes.
 
-use millrace_claims::{Look, Note, Seen, StreamSpan};
+use millrace_claims::{Note, ReadQuery, ReadResult, StreamSpan};
 use millrace_model::TopicKey;
 use millrace_store::{KeyRange, Retention, Store, StoreError};
 
 /// Returns `None` if the store could not be read: the engine asks again later.
-pub(super) fn look(store: &dyn Store, look: &Look) -> Option<Seen> {
-    try_look(store, look)
+pub(super) fn read(store: &dyn Store, query: &ReadQuery) -> Option<ReadResult> {
+    try_read(store, query)
         .inspect_err(|error| tracing::warn!(%error, "the store could not be read, it will be tried again"))
         .ok()
 }
 
-pub(crate) fn try_look(store: &dyn Store, look: &Look) -> Result<Seen, StoreError> {
-    match look {
-        Look::Rows { space, from, to, rows_max } => {
+pub(crate) fn try_read(store: &dyn Store, query: &ReadQuery) -> Result<ReadResult, StoreError> {
+    match query {
+        ReadQuery::Rows { space, from, to, rows_max } => {
             let range = KeyRange { from: from.clone(), to: Some(to.clone()) };
             let rows = store.scan(*space, &range, *rows_max);
-            rows.map(|rows| Seen::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect()))
+            rows.map(|rows| ReadResult::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect()))
         }
-        Look::Streams { namespace, topic } => streams(store, namespace.as_str(), topic.as_ref()),
-        Look::RetentionStart { stream, older_than, bytes_max } => {
+        ReadQuery::Streams { namespace, topic } => streams(store, namespace.as_str(), topic.as_ref()),
+        ReadQuery::RetentionStart { stream, older_than, bytes_max } => {
             let rule = Retention { older_than: *older_than, bytes_max: *bytes_max };
-            store.retention_start(stream, rule).map(Seen::Start)
+            store.retention_start(stream, rule).map(ReadResult::Start)
         }
     }
 }
 
-fn streams(store: &dyn Store, namespace: &str, topic: Option<&TopicKey>) -> Result<Seen, StoreError> {
+fn streams(store: &dyn Store, namespace: &str, topic: Option<&TopicKey>) -> Result<ReadResult, StoreError> {
     let wanted = |found: &TopicKey| topic.map_or(found.namespace() == namespace, |topic| topic == found);
     let spans = store.streams()?.into_iter().filter(|bounds| wanted(&bounds.stream.topic));
     let spans = spans.map(|bounds| StreamSpan {
@@ -35,10 +35,10 @@ fn streams(store: &dyn Store, namespace: &str, topic: Option<&TopicKey>) -> Resu
         next: bounds.next,
         last_ts: bounds.last_ts,
     });
-    Ok(Seen::Streams(spans.collect()))
+    Ok(ReadResult::Streams(spans.collect()))
 }
 
-pub(super) fn say(note: &Note, handlers: &[crate::Handler]) {
+pub(super) fn log_note(note: &Note, handlers: &[crate::Handler]) {
     let name = |at: usize| handlers.get(at).map_or("?", |handler| handler.id.as_str());
     match note {
         Note::Failed { handler, event, attempts, retry_at, error } => tracing::warn!(
@@ -59,7 +59,7 @@ pub(super) fn say(note: &Note, handlers: &[crate::Handler]) {
             "a handler failed after it had acknowledged its event: the event is done and not run again"
         ),
         Note::TimedOut { handler, event, timeout_ms, replaced: true } => tracing::warn!(
-            handler = name(*handler), %event, timeout_ms, "a handler did not answer in time: its try has failed"
+            handler = name(*handler), %event, timeout_ms, "a handler did not answer in time: its attempt has failed"
         ),
         Note::TimedOut { handler, event, timeout_ms, replaced: false } => tracing::error!(
             handler = name(*handler), %event, timeout_ms,

@@ -2,11 +2,11 @@
 
 /// SplitMix64: small, and good enough to spread retries.
 #[derive(Clone, Debug)]
-pub(crate) struct Draw(u64);
+pub(crate) struct Prng(u64);
 
-impl Draw {
-    pub(crate) fn new(seed: u64) -> Draw {
-        Draw(seed)
+impl Prng {
+    pub(crate) fn new(seed: u64) -> Prng {
+        Prng(seed)
     }
 
     pub(crate) fn next(&mut self) -> u64 {

@@ -16,7 +16,7 @@ pub const DELAY_MS_MAX: u64 = 365 * 24 * 3600 * 1000;
 
 /// Everything that the events of one batch need: their namespace and topics, and the clocks that delays are counted
 /// from.
-pub(crate) struct Outbox<'a> {
+pub(crate) struct EventWriter<'a> {
     namespace: &'a Namespace,
     topics: &'a Topics,
     now: Now,
@@ -26,20 +26,20 @@ pub(crate) struct Outbox<'a> {
 }
 
 /// The id of an event that is written.
-pub(crate) struct OutId {
+pub(crate) struct NewEventId {
     pub(crate) id: EventId,
     /// The same id may be written again: its author chose it, or it is derived. Drawn ids are unique.
-    pub(crate) may_return: bool,
+    pub(crate) may_repeat: bool,
 }
 
-impl<'a> Outbox<'a> {
+impl<'a> EventWriter<'a> {
     pub(crate) fn new(
         namespace: &'a Namespace,
         topics: &'a Topics,
         now: Now,
         elapsed: &'a mut Elapsed,
-    ) -> Outbox<'a> {
-        Outbox { namespace, topics, now, elapsed, elapsed_written: false }
+    ) -> EventWriter<'a> {
+        EventWriter { namespace, topics, now, elapsed, elapsed_written: false }
     }
 
     /// Returns the operations that store the event; they also create its topic if it does not exist. `nonce` and
@@ -47,7 +47,7 @@ impl<'a> Outbox<'a> {
     pub(crate) fn ops(
         &mut self,
         event: &OutEvent,
-        OutId { id, may_return }: OutId,
+        NewEventId { id, may_repeat }: NewEventId,
         lineage: Lineage,
         (nonce, ordinal): (u64, u32),
     ) -> Result<Vec<Op>, CommitError> {
@@ -72,7 +72,7 @@ impl<'a> Outbox<'a> {
         ops.push(Op::Delay(Delay {
             topic,
             id,
-            dedupe_window_ms: if may_return { DEDUPE_WINDOW_MS } else { 0 },
+            dedupe_window_ms: if may_repeat { DEDUPE_WINDOW_MS } else { 0 },
             due,
             key: by.key(waits_until, nonce, ordinal),
             row: Box::new(row),
