@@ -1,0 +1,5 @@
+//! How an event ends for a handler: acknowledged, retried, repeated because of a conflict, snoozed, discarded, given up.
+
+pub(crate) mod conflict;
+pub(crate) mod give_up;
+pub(crate) mod outcome;

@@ -1,0 +1,3 @@
+//! The beginning and the end of a session.
+
+pub(crate) mod start;
