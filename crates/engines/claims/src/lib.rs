@@ -32,8 +32,6 @@ mod running;
 mod schedules;
 mod upkeep;
 
-#[cfg(feature = "sabotage")]
-mod sabotage;
 mod worker;
 
 pub use admin::manage::{Forget, ForgetStep, set_handler_paused, set_schedule_enabled};
@@ -49,8 +47,6 @@ pub use interface::error::{CommitError, RunError, SpecError};
 pub use interface::input::{Expected, Input, ReadQuery, ReadResult, RunId, StateChanges, StreamSpan, Token};
 pub use interface::settings::HandlerSettings;
 pub use interface::spec::{CatchUp, From, HandlerSpec, OutEvent, ScheduleSpec, WorkerIdentity};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Sabotage;
 pub use schedules::cron::Times;
 pub use schedules::schedule::PLANNED_AT;
 pub use upkeep::sweep::{Sweep, SweepRule, SweepStep, Swept};

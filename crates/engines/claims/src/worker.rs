@@ -115,8 +115,6 @@ pub(crate) enum Pending {
     SweepCommit,
     DueRead(DueBy, DueRead),
     DueMove(DueBy, Vec<DueMove>),
-    #[cfg(feature = "sabotage")]
-    Apart,
 }
 
 impl Worker {
@@ -310,8 +308,6 @@ impl Worker {
             Some(Pending::HandlerCommit(under_way)) => self.on_handler_commit(now, *under_way, outcome),
             Some(Pending::SweepCommit) => self.sweep_committed(now, &outcome),
             Some(Pending::DueMove(by, moves)) => self.due_moved(now, by, moves, &outcome),
-            #[cfg(feature = "sabotage")]
-            Some(Pending::Apart) => {}
             // The token belongs to a read or is unknown: not a commit of this worker.
             Some(other) => {
                 self.pending.insert(token, other);

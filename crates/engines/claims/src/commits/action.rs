@@ -146,15 +146,7 @@ impl Worker {
         let batch = millrace_model::Batch { ops, ..Default::default() };
         crate::commits::batch_builder::fits(&batch)?;
         let follow_up = FollowUp::Acked { handler, event: event.clone() };
-        Ok(Action { checks: self.fence(check), ops: batch.ops, follow_up })
-    }
-
-    fn fence(&self, check: Check) -> Vec<Check> {
-        #[cfg(feature = "sabotage")]
-        if self.config.sabotage == Some(crate::Sabotage::AckWithoutFence) {
-            return Vec::new();
-        }
-        vec![check]
+        Ok(Action { checks: vec![check], ops: batch.ops, follow_up })
     }
 
     /// The attempt failed: the event waits for `after_ms` or the backoff until the next attempt, or is given up.
@@ -204,11 +196,6 @@ impl Worker {
     /// Gives an event back that was never started: others may claim it, and no attempt is counted.
     pub(crate) fn give_back(&self, now: Timestamp, handler: usize, ticket: &Ticket) -> Action {
         let row = ClaimRow { session: None, ..waiting_row(&ticket.row, now, 0) };
-        #[cfg(feature = "sabotage")]
-        let row = match self.config.sabotage {
-            Some(crate::Sabotage::CountUnstarted) => ClaimRow { attempts: row.attempts + 1, ..row },
-            _ => row,
-        };
         let back = Ticket { row, ..ticket.clone() };
         let follow_up = FollowUp::GivenBack { handler };
         let (check, delete) = ticket.end();

@@ -4,8 +4,7 @@
 use std::collections::VecDeque;
 
 use millrace_model::{
-    BATCH_BYTES_MAX, Batch, Claim, Done, Durability, HandlerOrder, Mono, Now, Op, Outcome, Refusal,
-    Timestamp, TopicKey,
+    BATCH_BYTES_MAX, Batch, Claim, Done, Durability, Mono, Now, Op, Outcome, Refusal, Timestamp, TopicKey,
 };
 
 use crate::claiming::handler::Handler;
@@ -132,16 +131,8 @@ impl Worker {
             bytes_max: self.config.claim_bytes_max,
             lease_until: now.wall + handler.limits.lease_ms,
             start_max,
-            order: self.order_of(handler),
+            order: handler.limits.order,
         })
-    }
-
-    fn order_of(&self, handler: &Handler) -> HandlerOrder {
-        #[cfg(feature = "sabotage")]
-        if self.config.sabotage == Some(crate::Sabotage::ForgetOrder) {
-            return HandlerOrder::Priority;
-        }
-        handler.limits.order
     }
 
     fn wanted_claims(&self, now: Now) -> Vec<(usize, usize)> {

@@ -34,8 +34,6 @@ impl Worker {
                 self.due_too_large(now, by);
                 self.note_too_large("delayed events that are due".to_owned(), size);
             }
-            #[cfg(feature = "sabotage")]
-            Some(Pending::Apart) => {}
             // The token belongs to a read or is unknown: not a commit of this worker.
             Some(other) => {
                 self.pending.insert(token, other);

@@ -83,8 +83,6 @@ pub struct WorkerConfig {
     /// For virtual time: this worker is alone on the store, and is told of every commit by [`crate::Input::News`].
     /// Nothing is polled, and periodic work is done when there is something else to do.
     pub alone: bool,
-    #[cfg(feature = "sabotage")]
-    pub sabotage: Option<crate::Sabotage>,
 }
 
 impl Default for WorkerConfig {
@@ -124,8 +122,6 @@ impl Default for WorkerConfig {
             backlog_warn_events: 1000,
             refresh_interval_ms: 5000,
             alone: false,
-            #[cfg(feature = "sabotage")]
-            sabotage: None,
         }
     }
 }

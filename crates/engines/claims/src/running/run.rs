@@ -147,7 +147,7 @@ impl Worker {
             self.queue_action(now, action);
             return None;
         }
-        if ticket.row.attempts >= self.handlers[at].limits.max_attempts && !self.never_gives_up() {
+        if ticket.row.attempts >= self.handlers[at].limits.max_attempts {
             let error = ticket.row.error.clone();
             let error = error.unwrap_or_else(|| LOST_RUNS.to_owned());
             let action = self.give_up(now.wall, at, &ticket, &event, ticket.row.attempts, &error);
@@ -158,7 +158,7 @@ impl Worker {
         self.handlers[at].begin(now);
         self.run_ids += 1;
         let run = RunId(self.run_ids);
-        let waits_for_mark = self.waits_for_mark(&ticket);
+        let waits_for_mark = waits_for_mark(&ticket);
         let (since, begun, busy, acked) = (now.mono, false, false, false);
         let (ordinal, deferred, commit_error) = (0, None, None);
         // The timeout is counted from the call of the handler, in `call_handler`.
@@ -182,22 +182,6 @@ impl Worker {
             false => self.call_handler(now, run),
         }
         Some(run)
-    }
-
-    fn waits_for_mark(&self, ticket: &Ticket) -> bool {
-        #[cfg(feature = "sabotage")]
-        if self.config.sabotage == Some(crate::Sabotage::TrustSuspects) {
-            return false;
-        }
-        ticket.row.suspicion > Suspicion::None && ticket.row.run == RunMark::Unknown
-    }
-
-    fn never_gives_up(&self) -> bool {
-        #[cfg(feature = "sabotage")]
-        if self.config.sabotage == Some(crate::Sabotage::NeverGiveUp) {
-            return true;
-        }
-        false
     }
 
     /// Whether less than half of the lease is left, too little to start a run.
@@ -261,8 +245,6 @@ impl Worker {
             Cause::Handler { event: &active.event, handler: &handler.spec.id, ordinal: active.ordinal };
         let with_event = changes.event.is_some();
         let fresh = active.ordinal >= active.ticket.row.steps;
-        #[cfg(feature = "sabotage")]
-        let fresh = fresh || self.config.sabotage == Some(crate::Sabotage::ForgetSteps);
         let checks = CommitChecks::of(&changes);
         let mut batch = commit_batch(&context, cause, changes, fresh, (now, &mut self.elapsed), nonce)?;
         let mut next = active.ticket.clone();
@@ -403,7 +385,7 @@ impl Worker {
             (Err(error), _) => Err(error),
         };
         let action = match ended {
-            Ok(action) => self.sabotaged(now, action),
+            Ok(action) => action,
             Err(error) => self.end_unsuccessful(now.wall, handler, &ticket, &event, error),
         };
         match ticket.row.suspicion {
@@ -411,34 +393,6 @@ impl Worker {
             Suspicion::Likely => self.queue_action(now, action),
             Suspicion::Possible | Suspicion::None => self.queue_lingering(now, action),
         }
-    }
-
-    #[cfg(not(feature = "sabotage"))]
-    fn sabotaged(
-        &mut self,
-        _now: Now,
-        action: crate::commits::action::Action,
-    ) -> crate::commits::action::Action {
-        action
-    }
-
-    #[cfg(feature = "sabotage")]
-    fn sabotaged(
-        &mut self,
-        now: Now,
-        mut action: crate::commits::action::Action,
-    ) -> crate::commits::action::Action {
-        if self.config.sabotage == Some(crate::Sabotage::EmitBeforeAck) && action.ops.len() > 2 {
-            let batch = millrace_model::Batch {
-                nonce: self.prng.next(),
-                now: now.wall,
-                ops: action.ops.split_off(2),
-                ..Default::default()
-            };
-            let token = self.token(Pending::Apart);
-            self.effects.push(Effect::Commit { token, batch });
-        }
-        action
     }
 
     /// Gives queued events back whose lease is growing old, before it ends, so that waiting costs no attempt.
@@ -471,4 +425,8 @@ impl Worker {
 
 fn is_stale(now: Now, lease_ms: u64, ticket: &Ticket) -> bool {
     now.wall + lease_ms / 2 > ticket.row.due
+}
+
+fn waits_for_mark(ticket: &Ticket) -> bool {
+    ticket.row.suspicion > Suspicion::None && ticket.row.run == RunMark::Unknown
 }

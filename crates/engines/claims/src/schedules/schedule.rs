@@ -208,7 +208,7 @@ impl Worker {
                     Some(value) => Check::Equals { space: Space::Schedules, key, value: value.clone() },
                     None => Check::Absent { space: Space::Schedules, key },
                 };
-                let action = self.schedule_action(at, Some(check), fresh, Vec::new(), Vec::new());
+                let action = self.schedule_action(at, check, fresh, Vec::new(), Vec::new());
                 self.queue_action(now, action);
             }
         }
@@ -217,7 +217,7 @@ impl Worker {
     fn schedule_action(
         &self,
         at: usize,
-        check: Option<Check>,
+        check: Check,
         row: ScheduleRow,
         mut ops: Vec<Op>,
         fires: Vec<Timestamp>,
@@ -225,7 +225,7 @@ impl Worker {
         let key = self.schedules[at].key.clone();
         ops.push(Op::Put { space: Space::Schedules, key, value: row.encode() });
         let follow_up = FollowUp::Fired { schedule: at, row, at: fires };
-        Action { checks: check.into_iter().collect(), ops, follow_up }
+        Action { checks: vec![check], ops, follow_up }
     }
 
     pub(crate) fn fire_schedules(&mut self, now: Now) {
@@ -264,10 +264,6 @@ impl Worker {
             ops.extend(append(namespace, &self.topics, &event, id, Default::default(), nonce));
         }
         let check = Check::Equals { space: Space::Schedules, key: key.clone(), value: raw };
-        #[cfg(feature = "sabotage")]
-        let check = Some(check).filter(|_| self.config.sabotage != Some(crate::Sabotage::FireWithoutFence));
-        #[cfg(not(feature = "sabotage"))]
-        let check = Some(check);
         self.schedules[at].busy = true;
         let action = self.schedule_action(at, check, row, ops, fires);
         self.queue_action(now, action);

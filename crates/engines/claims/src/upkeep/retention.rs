@@ -23,7 +23,7 @@ impl Worker {
             namespace: self.identity.namespace.clone(),
             now: counted_from,
             events_before,
-            unfinished_too: self.forgets_unfinished(),
+            unfinished_too: false,
             // The retention of a topic may be longer than the ages that are certain now.
             own_retention: self.ages.believes(now, u64::MAX),
             dead_letters_before: None,
@@ -36,14 +36,6 @@ impl Worker {
 
     pub(crate) fn may_sweep(&self) -> bool {
         self.registered && self.sweep.is_none() && self.config.retention_interval_ms > 0
-    }
-
-    fn forgets_unfinished(&self) -> bool {
-        #[cfg(feature = "sabotage")]
-        if self.config.sabotage == Some(crate::Sabotage::TrimUnfinished) {
-            return true;
-        }
-        false
     }
 
     pub(crate) fn drive_sweep(&mut self, now: Now) {

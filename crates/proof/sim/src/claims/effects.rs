@@ -1,6 +1,6 @@
 //! Carries out what a worker asks of its world, and lets its handlers go on.
 
-use millrace_claims::{Effect, Input, RunId};
+use millrace_claims::{Effect, Input, RunId, Token};
 use millrace_model::{HandlerOrder, keys};
 
 use super::process::{self, Step};
@@ -10,8 +10,13 @@ use crate::check::Violation;
 use crate::fault::Fault;
 
 impl ClaimsWorld {
-    pub(super) fn effect(&mut self, at: usize, effect: Effect) -> Result<(), Violation> {
+    pub(super) fn effect(&mut self, at: usize, mut effect: Effect) -> Result<(), Violation> {
         let (life, soon) = (self.processes[at].life, self.clock.world_ms + 1);
+        if let Some(batch) = self.saboteur.effect(at, &mut effect, self.disk.store()) {
+            // No worker ever uses this token: the answer is ignored.
+            let (token, batch) = (Token(0), Box::new(batch));
+            self.schedule.at(soon, Happening::CommitApplies { process: at, life, token, batch });
+        }
         match effect {
             Effect::Commit { token, batch } => {
                 if batch.bytes() > millrace_model::BATCH_BYTES_MAX {
