@@ -10,7 +10,7 @@
 //! Start with [`Worker`]: `handle` inputs, drain the effects, wait until `next_deadline`. [`imperative`] builds the
 //! commits of sessions outside of handlers.
 //!
-//! - `worker.rs`: the state, and the dispatch of each input.
+//! - `worker.rs`: the state, and the dispatch of each input; `requests.rs`: what the worker has asked of its shell.
 //! - `interface`: inputs, effects, settings, errors.
 //! - `lifecycle`: what a session reads first, how it registers, stays alive and stops.
 //! - `claiming`: the events that each handler holds, and when it claims more.
@@ -28,6 +28,7 @@ mod endings;
 mod interface;
 mod lifecycle;
 mod prng;
+mod requests;
 mod running;
 mod schedules;
 mod upkeep;
@@ -36,11 +37,12 @@ mod worker;
 
 pub use admin::manage::{Forget, ForgetStep, set_handler_paused, set_schedule_enabled};
 pub use admin::replay::{DeadLetter, REPLAYED_FROM, ReplayError, publish_again};
-pub use commits::action::{DEAD_LETTER_TOPIC, ERROR_BYTES_LIMIT};
+pub use commits::action::DEAD_LETTER_TOPIC;
 pub use commits::batch_builder::{OwnEvent, Topics, imperative, imperative_events};
 pub use commits::event_writer::DELAY_MS_MAX;
 pub use endings::conflict::CommitChecks;
 pub use endings::outcome::AFTER_MS_MAX;
+pub use endings::retry::ERROR_BYTES_LIMIT;
 pub use interface::config::WorkerConfig;
 pub use interface::effect::{Effect, HandlerRun, Note};
 pub use interface::error::{CommitError, RunError, SpecError};
@@ -50,4 +52,4 @@ pub use interface::spec::{CatchUp, From, HandlerSpec, OutEvent, ScheduleSpec, Wo
 pub use schedules::cron::Times;
 pub use schedules::schedule::PLANNED_AT;
 pub use upkeep::sweep::{Sweep, SweepRule, SweepStep, Swept};
-pub use worker::Worker;
+pub use worker::{Worker, WorkerCounts};

@@ -2,7 +2,9 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use millrace_model::{Claimed, HandlerOrder, Mono, Now, RunMark, Suspicion, Timestamp, TopicKey};
+use millrace_model::{
+    Broken, Claimed, HandlerId, HandlerOrder, Mono, Now, RunMark, Suspicion, Timestamp, TopicKey, never,
+};
 
 use crate::interface::settings::Limits;
 use crate::interface::spec::HandlerSpec;
@@ -12,32 +14,41 @@ const READY_TIMES_MAX: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Handler {
-    pub(crate) spec: HandlerSpec,
-    pub(crate) limits: Limits,
+    spec: HandlerSpec,
+    limits: Limits,
     /// The handler is paused by its row in the store.
-    pub(crate) paused_outside: bool,
-    pub(crate) topic: TopicKey,
+    paused_outside: bool,
+    topic: TopicKey,
     /// Claimed events that have not started, in the order to run them.
-    pub(crate) queue: VecDeque<Claimed>,
-    /// Claimed events that have not started and must run alone (`suspects.rs`).
-    pub(crate) suspects: VecDeque<Claimed>,
-    pub(crate) running: usize,
+    queue: VecDeque<Claimed>,
+    /// Claimed events that have not started and must run alone (`running/suspects.rs`).
+    suspects: VecDeque<Claimed>,
+    running: usize,
     /// There may be events to claim.
-    pub(crate) wants_claim: bool,
+    wants_claim: bool,
     /// The last claim got as many events as it asked for.
-    pub(crate) last_claim_full: bool,
+    last_claim_full: bool,
     /// When to poll the store again if there was no news.
-    pub(crate) poll_at: Mono,
+    poll_at: Mono,
     ready_times: BTreeSet<Timestamp>,
     /// This wake-up came from a timer or from polling: other sessions may hold claims that this worker does not know
     /// of, so read when the earliest one is due.
-    pub(crate) claims_unknown: bool,
+    claims_unknown: bool,
     /// How many events the handler holds at most. Halved when queued events have to be given back, doubled when they do
     /// not, so that a slow handler does not hoard events that other sessions could run.
     prefetch: usize,
     prefetch_max: usize,
     /// The handler had to give events back: it claims again only when an event could start at once.
     needs_free_slot: bool,
+}
+
+/// The result of a claim for one handler.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ClaimResult {
+    pub(crate) asked: usize,
+    pub(crate) got: usize,
+    /// There is more that this claim could not take.
+    pub(crate) more: bool,
 }
 
 impl Handler {
@@ -67,8 +78,36 @@ impl Handler {
         }
     }
 
+    pub(crate) fn spec(&self) -> &HandlerSpec {
+        &self.spec
+    }
+
+    pub(crate) fn id(&self) -> &HandlerId {
+        &self.spec.id
+    }
+
+    pub(crate) fn topic(&self) -> &TopicKey {
+        &self.topic
+    }
+
+    pub(crate) fn limits(&self) -> &Limits {
+        &self.limits
+    }
+
+    pub(crate) fn lease_ms(&self) -> u64 {
+        self.limits.lease_ms
+    }
+
+    pub(crate) fn running(&self) -> usize {
+        self.running
+    }
+
     pub(crate) fn queued(&self) -> usize {
         self.queue.len() + self.suspects.len()
+    }
+
+    pub(crate) fn in_progress(&self) -> usize {
+        self.queued() + self.running
     }
 
     /// Whether the handler runs events in order of keys: an event that has ended then makes the next one of its key
@@ -79,6 +118,13 @@ impl Handler {
 
     pub(crate) fn is_paused(&self) -> bool {
         self.limits.paused || self.paused_outside
+    }
+
+    /// Applies the handler's row in the store. Returns whether the handler is now paused, if that has changed.
+    pub(crate) fn set_paused_outside(&mut self, paused: bool) -> Option<bool> {
+        let before = self.is_paused();
+        self.paused_outside = paused;
+        (self.is_paused() != before).then_some(!before)
     }
 
     /// Whether the handler's own limits allow another run to begin.
@@ -98,10 +144,17 @@ impl Handler {
     }
 
     /// Counts a run that begins.
-    pub(crate) fn begin(&mut self, now: Now) {
+    pub(crate) fn on_run_begins(&mut self, now: Now) {
         self.running += 1;
         if let Some(rate) = &mut self.limits.rate {
             rate.begin(now.mono);
+        }
+    }
+
+    pub(crate) fn on_run_ended(&mut self, broken: &Broken) {
+        match self.running.checked_sub(1) {
+            Some(running) => self.running = running,
+            None => never!(broken, "a run of {} has ended, but none was counted", self.spec.id),
         }
     }
 
@@ -112,15 +165,28 @@ impl Handler {
         (ready_at > now.mono).then_some(ready_at)
     }
 
-    pub(crate) fn in_progress(&self) -> usize {
-        self.queued() + self.running
-    }
-
     pub(crate) fn enqueue(&mut self, claimed: Claimed) {
         match claimed.ticket.row.suspicion {
             Suspicion::Likely => self.suspects.push_back(claimed),
             Suspicion::Possible | Suspicion::None => self.queue.push_back(claimed),
         }
+    }
+
+    /// Whether an event is queued that need not run alone.
+    pub(crate) fn has_queued(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    pub(crate) fn next_queued(&mut self) -> Option<Claimed> {
+        self.queue.pop_front()
+    }
+
+    pub(crate) fn first_suspect(&self) -> Option<&Claimed> {
+        self.suspects.front()
+    }
+
+    pub(crate) fn next_suspect(&mut self) -> Option<Claimed> {
+        self.suspects.pop_front()
     }
 
     /// Whether the first event in the queue was marked by its claim as to be started at once.
@@ -134,7 +200,7 @@ impl Handler {
     }
 
     /// Removes the events that match `wanted` from the queues.
-    pub(crate) fn unqueue(&mut self, wanted: impl Fn(&Claimed) -> bool) -> Vec<Claimed> {
+    pub(crate) fn remove_queued(&mut self, wanted: impl Fn(&Claimed) -> bool) -> Vec<Claimed> {
         let mut removed = Vec::new();
         for queue in [&mut self.queue, &mut self.suspects] {
             let (mine, left): (Vec<_>, Vec<_>) = std::mem::take(queue).into_iter().partition(&wanted);
@@ -142,6 +208,24 @@ impl Handler {
             *queue = left.into();
         }
         removed
+    }
+
+    pub(crate) fn wants_claim(&self) -> bool {
+        self.wants_claim
+    }
+
+    /// There may be events to claim.
+    pub(crate) fn want_claim(&mut self) {
+        self.wants_claim = true;
+    }
+
+    /// An event has ended: in order of keys, the next one of its key is ready.
+    pub(crate) fn want_next_of_key(&mut self) {
+        self.wants_claim |= self.is_ordered();
+    }
+
+    pub(crate) fn is_last_claim_full(&self) -> bool {
+        self.last_claim_full
     }
 
     /// How many events to claim now. Waits until half of the held events are done, so that claims come in batches.
@@ -152,15 +236,34 @@ impl Handler {
         if may && in_progress <= self.prefetch / 2 { self.prefetch - in_progress } else { 0 }
     }
 
-    /// Takes note of the result of a claim.
-    pub(crate) fn on_claimed(&mut self, asked: usize, got: usize, more: bool, poll_at: Mono) {
-        self.last_claim_full = got >= asked;
-        self.wants_claim = self.last_claim_full || more;
+    /// A claim is under way: it does not see events that become ready from here on.
+    pub(crate) fn on_claim_sent(&mut self) {
+        self.wants_claim = false;
+    }
+
+    /// Takes note of the result of a claim. Returns whether the first open claim must be read, because claims of other
+    /// sessions are not known.
+    pub(crate) fn on_claimed(&mut self, result: ClaimResult, poll_at: Mono) -> bool {
+        self.last_claim_full = result.got >= result.asked;
+        self.wants_claim |= self.last_claim_full || result.more;
         self.poll_at = poll_at;
         self.needs_free_slot = false;
         if self.queued() == 0 {
             self.prefetch = (self.prefetch * 2).min(self.prefetch_max);
         }
+        std::mem::take(&mut self.claims_unknown) && !self.wants_claim
+    }
+
+    /// The claim was not committed, because its batch was too large together with actions: claim again.
+    pub(crate) fn on_claim_deferred(&mut self) {
+        self.wants_claim = true;
+    }
+
+    /// The claim itself was too large: claim less, and not before the next poll.
+    pub(crate) fn on_claim_too_large(&mut self, poll_at: Mono) {
+        self.wants_claim = false;
+        self.halve_prefetch();
+        self.poll_at = poll_at;
     }
 
     pub(crate) fn halve_prefetch(&mut self) {
@@ -192,5 +295,10 @@ impl Handler {
         let due = self.ready_times.first().map(|due| now.mono_at(*due));
         let poll = (polls && !self.wants_claim).then_some(self.poll_at);
         [due, poll].into_iter().flatten().min()
+    }
+
+    /// Whether the handler holds no more than its limits allow.
+    pub(crate) fn is_within_limits(&self) -> bool {
+        (1..=self.prefetch_max).contains(&self.prefetch) && self.in_progress() <= self.prefetch_max
     }
 }

@@ -11,11 +11,12 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use millrace_model::{CLOCK_STEP_MS, Check, ClaimRow, Mono, Now, Op, Space, Ticket, keys};
 
-use crate::claiming::handler::Handler;
-use crate::commits::action::{Action, BACKOFF_JITTER_MS, FollowUp};
-use crate::interface::effect::{Effect, Note};
+use crate::commits::action::{Action, FollowUp};
+use crate::endings::retry::BACKOFF_JITTER_MS;
+use crate::interface::effect::Note;
 use crate::interface::input::{ReadQuery, ReadResult};
-use crate::worker::{Pending, Worker};
+use crate::requests::PendingRead;
+use crate::worker::Worker;
 
 /// Rows of one handler read at once; the rest is found when these are gone.
 const ROWS_MAX: usize = 1024;
@@ -25,29 +26,31 @@ pub(crate) struct StrandedClaims {
     /// By handler: the keys of stranded claims, and until when each is left alone.
     known: BTreeMap<usize, BTreeMap<String, Mono>>,
     /// When to read again the first of them; `None` while a read is under way.
-    pub(crate) wake: Option<Mono>,
+    wake: Option<Mono>,
+}
+
+impl StrandedClaims {
+    pub(crate) fn wake(&self) -> Option<Mono> {
+        self.wake
+    }
 }
 
 impl Worker {
     /// Reads the claims of every handler that end too far ahead.
     pub(crate) fn read_stranded(&mut self, now: Now) {
         self.stranded.wake = None;
-        let under_way = |worker: &Worker, at| {
-            worker.pending.values().any(|pending| matches!(pending, Pending::Stranded(of) if *of == at))
-        };
-        for at in 0..self.handlers.len() {
-            if under_way(self, at) {
+        for at in self.handlers.indices() {
+            if self.requests.is_reading(PendingRead::Stranded(at)) {
                 continue;
             }
-            let (namespace, Handler { spec, limits, .. }) =
-                (self.identity.namespace.as_str(), &self.handlers[at]);
+            let (namespace, handler) = (self.identity.namespace.as_str(), &self.handlers[at]);
+            let limits = handler.limits();
             let longest_ms = limits.lease_ms.max(limits.backoff_max_ms.saturating_add(BACKOFF_JITTER_MS));
-            let (id, after) = (&spec.id, now.wall + longest_ms + CLOCK_STEP_MS);
+            let (id, after) = (handler.id(), now.wall + longest_ms + CLOCK_STEP_MS);
             let from = keys::claims_end(namespace, id, after);
             let to = [keys::claims_of(namespace, id).trim_end_matches('/'), "0"].concat();
             let query = ReadQuery::Rows { space: Space::Claims, from, to, rows_max: ROWS_MAX };
-            let token = self.token(Pending::Stranded(at));
-            self.effects.push(Effect::Read { token, query });
+            self.requests.read(PendingRead::Stranded(at), query);
         }
     }
 
@@ -59,6 +62,7 @@ impl Worker {
     }
 
     pub(crate) fn on_stranded_rows(&mut self, now: Now, at: usize, result: Option<ReadResult>) {
+        // If the read failed, the next refresh reads again.
         let Some(ReadResult::Rows(rows)) = result else { return };
         let before = self.stranded.known.remove(&at).unwrap_or_default();
         let mut known = BTreeMap::new();
@@ -82,14 +86,10 @@ impl Worker {
     }
 
     fn make_due(&mut self, now: Now, at: usize, key: String, value: Bytes, row: ClaimRow) {
+        // A key that cannot be read belongs to no claim.
         let Some((_, stream, offset)) = keys::claim_place(&key) else { return };
-        self.effects.push(Effect::Note(Note::Stranded {
-            handler: at,
-            stream: stream.clone(),
-            offset,
-            due: row.due,
-        }));
-        let handler = self.handlers[at].spec.id.clone();
+        self.requests.note(Note::Stranded { handler: at, stream: stream.clone(), offset, due: row.due });
+        let handler = self.handlers[at].id().clone();
         let row = ClaimRow { due: now.wall, for_ms: Some(0), ..row };
         let due = Ticket { handler, stream, offset, row };
         let check = Check::Equals { space: Space::Claims, key: key.clone(), value };

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use millrace_model::{ClaimRow, Event, Identity, Refusal, Suspicion, Ticket, Timestamp};
 
-use crate::commits::action::{Action, FollowUp, waiting_row};
+use crate::commits::action::{Action, FollowUp};
+use crate::endings::retry::waiting_row;
 use crate::interface::error::CommitError;
 use crate::interface::input::StateChanges;
 use crate::worker::Worker;

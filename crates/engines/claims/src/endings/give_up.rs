@@ -6,9 +6,11 @@ use millrace_model::{
     DeadLetterRow, Ending, Event, FinishedRow, JsonText, Op, Space, Ticket, Timestamp, TopicName, keys,
 };
 
-use crate::commits::action::{Action, DEAD_LETTER_TOPIC, FollowUp, finished_ops, truncate};
+use crate::commits::action::{Action, DEAD_LETTER_TOPIC, FollowUp};
 use crate::commits::batch_builder::{caused_by, derived_id};
 use crate::commits::event_writer::append;
+use crate::endings::finished::finished_ops;
+use crate::endings::retry::truncate;
 use crate::interface::spec::OutEvent;
 use crate::worker::Worker;
 
@@ -82,7 +84,7 @@ impl Worker {
             let parts = [&event.id.to_string(), ticket.handler.as_str(), &generation];
             let id = derived_id("dead letter", &parts);
             let nonce = self.prng.next();
-            ops.extend(append(&self.identity.namespace, &self.topics, &out, id, lineage, nonce));
+            ops.extend(append(&self.identity.namespace, self.topics.known(), &out, id, lineage, nonce));
         }
         let follow_up =
             FollowUp::DeadLettered { handler, event: event.clone(), attempts, error: error.to_owned() };

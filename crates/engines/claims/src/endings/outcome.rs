@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use millrace_model::{ClaimRow, Ending, Event, FinishedRow, Suspicion, Ticket, Timestamp};
 
-use crate::commits::action::{Action, FollowUp, finished_ops, waiting_row};
+use crate::commits::action::{Action, FollowUp};
+use crate::endings::finished::finished_ops;
+use crate::endings::retry::waiting_row;
 use crate::interface::error::RunError;
 use crate::worker::Worker;
 

@@ -7,7 +7,7 @@ use millrace_model::{Batch, Event, Now, Op};
 
 use crate::commits::action::Action;
 use crate::commits::batch_builder::fits;
-use crate::interface::effect::{Effect, Note};
+use crate::interface::effect::Note;
 use crate::interface::error::{CommitError, RunError};
 use crate::interface::input::RunId;
 use crate::interface::spec::OutEvent;
@@ -21,19 +21,21 @@ impl Worker {
         run: RunId,
         emitted: &[OutEvent],
     ) -> Result<Action, CommitError> {
-        let Some(active) = self.runs.get(&run) else { return Err(CommitError::LeaseExpired) };
-        match &active.commit_error {
+        let Some(active) = self.runs.must_get(run, &self.broken) else {
+            return Err(CommitError::LeaseExpired);
+        };
+        match active.commit_error() {
             // The session has read again and applied its updates to the new state.
             None | Some(CommitError::Conflict { .. }) => {}
             Some(error) => return Err(error.clone()),
         }
-        let (handler, ticket, event) = (active.handler, active.ticket.clone(), active.event.clone());
+        let (handler, ticket, event) = (active.handler(), active.ticket().clone(), active.event().clone());
         self.ack(now, handler, &ticket, &event, emitted)
     }
 
     /// The run has returned after its last commit: the event stays done, whatever the result. A failure is only
     /// reported.
-    pub(crate) fn ended_after_ack(
+    pub(crate) fn on_ended_after_ack(
         &mut self,
         handler: usize,
         event: &Arc<Event>,
@@ -41,7 +43,7 @@ impl Worker {
     ) {
         if let Err(error) = result {
             let (event, error) = (event.id.clone(), error.to_string());
-            self.effects.push(Effect::Note(Note::FailedAfterAck { handler, event, error }));
+            self.requests.note(Note::FailedAfterAck { handler, event, error });
         }
     }
 }

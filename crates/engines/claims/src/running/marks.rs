@@ -1,21 +1,18 @@
-//! Changes to the row of a claim while its run goes on: marks and renewals of the lease.
+//! Marks in the rows of claims: that a run has started, or is long.
 //!
 //! A mark says that the run has started: a lease that ends under a row without one costs no attempt.
 //!
 //! A claim marks the events that start at once in its own commit. A run that starts from the queue is marked by the
 //! next commit that is made anyway, if it has lasted a moment; a run that lasts longer gets a commit of its own for the
 //! mark. Only an event under suspicion (see `suspects.rs`) waits for its mark before it starts. While a mark is being
-//! written the row changes, so the run is busy, as during a renewal.
+//! written the row changes, so the run is busy, as during a renewal (`leases.rs`).
 
 use millrace_model::{ClaimRow, Mono, Now, RunMark, Ticket, Timestamp};
 
 use crate::commits::action::{Action, FollowUp};
-use crate::interface::effect::{Effect, HandlerRun};
-use crate::interface::error::CommitError;
 use crate::interface::input::RunId;
 use crate::running::run::ActiveRun;
-use crate::running::timeout::RunTimer;
-use crate::worker::{Phase, Worker};
+use crate::worker::Worker;
 
 /// How long a run counts as young, or a quarter of its lease if that is shorter. After that its start is written, and
 /// an event that must run alone lets others run beside it.
@@ -26,51 +23,23 @@ const SHARED_MARK_DIVISOR: u64 = 10;
 
 impl Worker {
     fn young_ms(&self, handler: usize) -> u64 {
-        (self.handlers[handler].limits.lease_ms / 4).clamp(1, YOUNG_MS_MAX)
+        (self.handlers[handler].lease_ms() / 4).clamp(1, YOUNG_MS_MAX)
     }
 
     pub(crate) fn is_young(&self, now: Now, run: &ActiveRun) -> bool {
-        now.mono < run.since + self.young_ms(run.handler)
+        now.mono < run.since() + self.young_ms(run.handler())
     }
 
     /// When the last quarter of the lease begins. A run that still goes on then is marked as long: if its lease ends,
     /// the session was alive and the handler slow.
     fn late_from(&self, run: &ActiveRun) -> Timestamp {
-        run.ticket.row.due.saturating_sub(self.handlers[run.handler].limits.lease_ms / 4)
-    }
-
-    /// How many events each claim of a shared commit may mark as to be started: the slots that stay free until the
-    /// commit is durable, given to the handlers one by one in their order.
-    pub(crate) fn starts_of(&self, now: Now, claims: &[(usize, usize)]) -> Vec<usize> {
-        let mut starts = vec![0; claims.len()];
-        if self.phase != Phase::Working || self.starts_held || self.is_paused(now) {
-            return starts;
-        }
-        let slots = self.config.handler_concurrency.saturating_sub(self.slots_taken() + self.queued());
-        let mut left = slots.min(self.config.max_events_per_iteration.saturating_sub(self.started));
-        let in_order = |step: usize| self.order[(self.next_in_order + step) % self.order.len()];
-        let claims_in_order: Vec<usize> = (0..self.order.len())
-            .filter_map(|step| claims.iter().position(|(at, _)| *at == in_order(step)))
-            .collect();
-        loop {
-            let before = left;
-            for claim in &claims_in_order {
-                let (at, wanted) = claims[*claim];
-                if left > 0 && starts[*claim] < wanted.min(self.handlers[at].starts_max(now)) {
-                    starts[*claim] += 1;
-                    left -= 1;
-                }
-            }
-            if left == before {
-                return starts;
-            }
-        }
+        run.ticket().row.due.saturating_sub(self.handlers[run.handler()].lease_ms() / 4)
     }
 
     /// Marks runs whose row is behind: their start, or that they are long, is not written yet.
     pub(crate) fn mark_runs(&mut self, now: Now) {
-        let marks = |worker: &Worker, run: &ActiveRun| worker.mark_due(now, run);
-        let due: Vec<_> = self.runs.iter().filter_map(|(id, run)| Some((*id, marks(self, run)?))).collect();
+        let due: Vec<_> =
+            self.runs.iter().filter_map(|(id, run)| Some((id, self.mark_due(now, run)?))).collect();
         for (run, mark) in due {
             self.mark(now, run, mark);
         }
@@ -86,14 +55,14 @@ impl Worker {
             (false, false) => RunMark::Started,
             (false, true) => return None,
         };
-        (mark > run.ticket.row.run).then_some(mark)
+        (mark > run.ticket().row.run).then_some(mark)
     }
 
     /// When the next mark is due, or a run stops being young.
     pub(crate) fn next_mark(&self, now: Now) -> Option<Mono> {
         let wakes = self.runs.values().flat_map(|run| {
-            let grown = Some(run.since + self.young_ms(run.handler)).filter(|at| *at > now.mono);
-            let never = self.config.lease_renewal || run.ticket.row.run == RunMark::Long;
+            let grown = Some(run.since() + self.young_ms(run.handler())).filter(|at| *at > now.mono);
+            let never = self.config.lease_renewal || run.ticket().row.run == RunMark::Long;
             let late = (!never && run.may_be_marked(now)).then(|| now.mono_at(self.late_from(run)));
             [grown, late].into_iter().flatten()
         });
@@ -102,24 +71,22 @@ impl Worker {
 
     /// Adds marks to a shared commit that is made anyway.
     pub(crate) fn mark_with_commit(&mut self, now: Now) {
-        let is_unmarked = |run: &ActiveRun| {
-            let lasted_ms = self.young_ms(run.handler) / SHARED_MARK_DIVISOR;
-            let unmarked = run.ticket.row.run == RunMark::Unknown && now.mono >= run.since + lasted_ms;
+        let unmarked = self.runs.ids(|run| {
+            let lasted_ms = self.young_ms(run.handler()) / SHARED_MARK_DIVISOR;
+            let unmarked = run.ticket().row.run == RunMark::Unknown && now.mono >= run.since() + lasted_ms;
             unmarked && run.may_be_marked(now)
-        };
-        let found: Vec<RunId> =
-            self.runs.iter().filter(|(_, run)| is_unmarked(run)).map(|(id, _)| *id).collect();
-        for run in found {
+        });
+        for run in unmarked {
             self.mark(now, run, RunMark::Started);
         }
     }
 
     pub(crate) fn mark(&mut self, now: Now, run: RunId, mark: RunMark) {
-        let Some(active) = self.runs.get_mut(&run) else { return };
-        active.busy = true;
-        let row = ClaimRow { run: mark, ..active.ticket.row.clone() };
-        let ticket = Ticket { row, ..active.ticket.clone() };
-        let (checks, ops) = (vec![active.ticket.check()], vec![ticket.put()]);
+        let Some(active) = self.runs.must_get_mut(run, &self.broken) else { return };
+        active.row_changes();
+        let row = ClaimRow { run: mark, ..active.ticket().row.clone() };
+        let ticket = Ticket { row, ..active.ticket().clone() };
+        let (checks, ops) = (vec![active.ticket().check()], vec![ticket.put()]);
         self.queue_action(now, Action { checks, ops, follow_up: FollowUp::Marked { run, ticket } });
     }
 
@@ -136,86 +103,33 @@ impl Worker {
 
     /// The mark is durable.
     pub(crate) fn on_marked(&mut self, now: Now, run: RunId, ticket: Ticket) {
-        let Some(active) = self.runs.get_mut(&run) else { return };
-        active.ticket = ticket;
-        if active.begun {
+        let Some(active) = self.runs.must_get_mut(run, &self.broken) else { return };
+        active.set_ticket(ticket.clone());
+        if active.is_begun() {
             return self.resume_run(now, run);
         }
-        let (handler, ticket) = (active.handler, active.ticket.clone());
-        if self.phase == Phase::Working && !self.is_stale(now, handler, &ticket) {
+        let handler = active.handler();
+        if self.session.is_working() && !self.is_stale(now, handler, &ticket) {
             return self.call_handler(now, run);
         }
         // The lease is too old to start the run: give the event back, which removes the mark.
-        if let Some(handler) = self.drop_unbegun(run) {
-            let action = self.give_back(now.wall, handler, &ticket);
-            self.queue_action(now, action);
-        }
+        self.drop_unbegun(run);
+        let action = self.give_back(now.wall, handler, &ticket);
+        self.queue_action(now, action);
     }
 
     /// The mark was refused: another session has the event.
     pub(crate) fn on_mark_refused(&mut self, now: Now, run: RunId) {
-        if self.runs.get(&run).is_some_and(|active| active.begun) {
-            self.on_lease_lost(now, run);
-        } else {
-            self.drop_unbegun(run);
+        match self.runs.must_get(run, &self.broken) {
+            Some(active) if active.is_begun() => self.on_lease_lost(now, run),
+            Some(_) => self.drop_unbegun(run),
+            None => {}
         }
     }
 
-    fn drop_unbegun(&mut self, run: RunId) -> Option<usize> {
-        let handler = self.runs.remove(&run)?.handler;
-        self.handlers[handler].running -= 1;
-        Some(handler)
-    }
-
-    /// Renews old leases of running handlers, if `lease_renewal` is set.
-    pub(crate) fn renew_leases(&mut self, now: Now) {
-        if !self.config.lease_renewal {
-            return;
+    fn drop_unbegun(&mut self, run: RunId) {
+        if let Some(active) = self.runs.must_remove(run, &self.broken) {
+            self.handlers[active.handler()].on_run_ended(&self.broken);
         }
-        let old: Vec<RunId> = self
-            .runs
-            .iter()
-            .filter(|(_, run)| run.wants_lease(now.wall) && self.is_stale(now, run.handler, &run.ticket))
-            .map(|(id, _)| *id)
-            .collect();
-        for run in old {
-            let Some(active) = self.runs.get_mut(&run) else { continue };
-            active.busy = true;
-            let (handler, ticket) = (active.handler, active.ticket.clone());
-            let action = self.renew(now.wall, run, handler, &ticket);
-            self.queue_action(now, action);
-        }
-    }
-
-    pub(crate) fn on_renewed(&mut self, now: Now, run: RunId, ticket: Ticket) {
-        if let Some(active) = self.runs.get_mut(&run) {
-            active.ticket = ticket;
-        }
-        self.resume_run(now, run);
-    }
-
-    /// Another session has the event, or may have it: nothing more of the run is written.
-    pub(crate) fn on_lease_lost(&mut self, now: Now, run: RunId) {
-        if let Some(active) = self.runs.get_mut(&run) {
-            active.commit_error.get_or_insert(CommitError::LeaseExpired);
-        }
-        self.resume_run(now, run);
-    }
-
-    /// Calls the handler.
-    pub(crate) fn call_handler(&mut self, now: Now, run: RunId) {
-        let Some(active) = self.runs.get_mut(&run) else { return };
-        (active.begun, active.busy, active.since) = (true, false, now.mono);
-        let timeout_ms = self.handlers[active.handler].limits.timeout_ms;
-        active.timer = RunTimer::new(now, timeout_ms);
-        let row = &active.ticket.row;
-        self.effects.push(Effect::Run(HandlerRun {
-            run,
-            handler: active.handler,
-            event: active.event.clone(),
-            attempt: row.attempts.saturating_add(1),
-            lease_until: row.due,
-            timeout_ms,
-        }));
     }
 }

@@ -14,57 +14,76 @@
 //! Other events go first, for at most a quarter of a lease: a crash would make the session's queued events unavailable
 //! for a whole lease.
 
-use millrace_model::{Claimed, Now, Suspicion, Timestamp};
+use millrace_model::{Claimed, Mono, Now, Suspicion, Timestamp, never};
 
 use crate::claiming::handler::Handler;
+use crate::interface::input::RunId;
 use crate::worker::Worker;
+
+/// Which run is alone in the session.
+#[derive(Debug, Default)]
+pub(crate) struct Isolation {
+    /// The run that is or was last alone; it may have ended.
+    run: Option<RunId>,
+    /// Nothing is started or claimed, because an event runs alone or is about to.
+    starts_held: bool,
+}
+
+impl Isolation {
+    pub(crate) fn holds_starts(&self) -> bool {
+        self.starts_held
+    }
+
+    pub(crate) fn hold_starts(&mut self) {
+        self.starts_held = true;
+    }
+
+    pub(crate) fn let_start(&mut self) {
+        self.starts_held = false;
+    }
+}
 
 impl Worker {
     /// Starts an event that must run alone, if it is the next to start. Returns true while nothing else may start.
     pub(crate) fn hold_for_suspects(&mut self, now: Now) -> bool {
-        if let Some(run) = self.isolated {
-            let alone = match self.runs.get(&run) {
-                Some(active) => !active.begun || self.is_young(now, active),
-                None => self.is_writing(),
+        if let Some(run) = self.isolation.run {
+            let alone = match self.runs.get(run) {
+                Some(active) => !active.is_begun() || self.is_young(now, active),
+                None => !self.commits.is_quiet(),
             };
             if alone {
                 return true;
             }
-            self.isolated = None;
+            self.isolation.run = None;
         }
         let Some(at) = self.next_suspect(now) else { return false };
-        let young = self.runs.values().any(|run| self.is_young(now, run));
-        if young || self.is_writing() {
+        let young = self.runs.any(|run| self.is_young(now, run));
+        if young || !self.commits.is_quiet() {
             return true;
         }
-        if let Some(claimed) = self.handlers[at].suspects.pop_front() {
-            self.isolated = self.start_claimed(now, at, claimed);
+        match self.handlers[at].next_suspect() {
+            Some(claimed) => self.isolation.run = self.start_claimed(now, at, claimed),
+            None => never!(self.broken, "the suspect that was to start is gone"),
         }
         true
     }
 
-    /// Whether something of this session is not durable yet.
-    fn is_writing(&self) -> bool {
-        self.commit.is_some() || !self.actions.is_empty()
-    }
-
     /// Returns the handler whose suspect is to be started next.
     fn next_suspect(&self, now: Now) -> Option<usize> {
-        let mut runs = self.runs.values();
-        if runs.any(|run| run.ticket.row.suspicion == Suspicion::Likely) {
+        if self.runs.any(|run| run.ticket().row.suspicion == Suspicion::Likely) {
             return None;
         }
-        let others = self.handlers.iter().any(|handler| !handler.queue.is_empty());
-        self.order.iter().copied().find(|at| {
+        let others = self.handlers.iter().any(Handler::has_queued);
+        self.handlers.by_priority().find(|at| {
             let handler = &self.handlers[*at];
-            let first = handler.suspects.front().filter(|_| handler.may_begin(now));
+            let first = handler.first_suspect().filter(|_| handler.may_begin(now));
             first.is_some_and(|claimed| !others || now.wall >= goes_first_from(handler, claimed))
         })
     }
 
-    pub(crate) fn next_suspect_deadline(&self, now: Now) -> Option<millrace_model::Mono> {
+    pub(crate) fn next_suspect_deadline(&self, now: Now) -> Option<Mono> {
         let times = self.handlers.iter().filter_map(|handler| {
-            handler.suspects.front().map(|claimed| now.mono_at(goes_first_from(handler, claimed)))
+            handler.first_suspect().map(|claimed| now.mono_at(goes_first_from(handler, claimed)))
         });
         times.filter(|at| *at > now.mono).min()
     }
@@ -72,6 +91,6 @@ impl Worker {
 
 /// From when on a suspect goes before other events.
 fn goes_first_from(handler: &Handler, claimed: &Claimed) -> Timestamp {
-    let lease_ms = handler.limits.lease_ms;
+    let lease_ms = handler.lease_ms();
     claimed.ticket.row.due.saturating_sub(lease_ms - lease_ms / 4)
 }

@@ -4,18 +4,18 @@
 
 use bytes::Bytes;
 use millrace_model::{
-    Check, EVENT_BYTES_MAX, Lineage, Mono, Namespace, Now, Op, ScheduleRow, Space, Timestamp, keys,
+    Check, EVENT_BYTES_MAX, Lineage, Mono, Namespace, Now, Op, ScheduleRow, Space, Timestamp, keys, never,
 };
 
 use crate::commits::action::{Action, FollowUp};
+use crate::commits::action_queue::ACTION_BYTES_MAX;
 use crate::commits::batch_builder::derived_id;
 use crate::commits::event_writer::append;
-use crate::commits::shared_commit::ACTION_BYTES_MAX;
-use crate::interface::effect::{Effect, Note};
+use crate::interface::effect::Note;
 use crate::interface::error::SpecError;
 use crate::interface::spec::{CatchUp, OutEvent, ScheduleSpec};
 use crate::schedules::cron::{NEVER_YEARS, Times};
-use crate::worker::{Phase, Worker};
+use crate::worker::Worker;
 
 /// The header of a fire's event with the time it was planned for, in milliseconds since 1970. Jitter, a late session
 /// and catching up make the event itself later than that.
@@ -28,7 +28,7 @@ const TOPIC_ROW_BYTES: usize = 1024;
 
 #[derive(Debug)]
 pub(crate) struct Schedule {
-    pub(crate) spec: ScheduleSpec,
+    spec: ScheduleSpec,
     /// The key of the schedule's row.
     key: String,
     times: Times,
@@ -72,6 +72,25 @@ impl Schedule {
             busy: false,
             fires_max,
         })
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.spec.name
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// The clock was set back before the fire was committed: the schedule fires when its time has come again.
+    pub(crate) fn on_fire_postponed(&mut self) {
+        self.busy = false;
+    }
+
+    /// The schedule's next fire cannot be written: leaves the schedule alone until its row is read again.
+    pub(crate) fn on_fire_failed(&mut self) {
+        self.busy = false;
+        self.next = None;
     }
 
     fn next_after(&mut self, at: Timestamp) -> Option<Timestamp> {
@@ -191,13 +210,13 @@ impl Worker {
                 schedule.set_row(row, found.cloned().unwrap_or_default());
                 if schedule.foreign && !was_foreign {
                     let reason = "another session gave it another time or event".to_owned();
-                    self.effects.push(Effect::Note(Note::ScheduleSkipped { schedule: at, reason }));
+                    self.requests.note(Note::ScheduleSkipped { schedule: at, reason });
                 }
             }
             Some(Err(error)) => {
                 schedule.next = None;
                 let reason = error.to_string();
-                self.effects.push(Effect::Note(Note::ScheduleSkipped { schedule: at, reason }));
+                self.requests.note(Note::ScheduleSkipped { schedule: at, reason });
             }
             // The schedule is new, or the session that starts now brings it with a new time or event.
             row => {
@@ -229,9 +248,6 @@ impl Worker {
     }
 
     pub(crate) fn fire_schedules(&mut self, now: Now) {
-        if self.phase != Phase::Working {
-            return;
-        }
         for at in 0..self.schedules.len() {
             let schedule = &mut self.schedules[at];
             let due = schedule.next.is_some_and(|(_, happens)| happens <= now.wall);
@@ -239,8 +255,12 @@ impl Worker {
                 continue;
             }
             let grace_ms = self.config.session_ttl_ms;
+            // Nothing is due if the jitter or the catch-up rule says so.
             let Some((fires, last)) = schedule.due(now.wall, grace_ms) else { continue };
-            let Some((old, raw)) = schedule.row.clone() else { continue };
+            let Some((old, raw)) = schedule.row.clone() else {
+                never!(self.broken, "schedule {:?} is due without a row", schedule.spec.name);
+                continue;
+            };
             self.fire(now, at, &old, raw, fires, last);
         }
     }
@@ -261,7 +281,7 @@ impl Worker {
             let parts = [namespace.as_str(), &spec.name, &fire.0.to_string()];
             let (id, nonce) = (derived_id("schedule", &parts), self.prng.next());
             let event = planned(&spec.event, *fire);
-            ops.extend(append(namespace, &self.topics, &event, id, Default::default(), nonce));
+            ops.extend(append(namespace, self.topics.known(), &event, id, Default::default(), nonce));
         }
         let check = Check::Equals { space: Space::Schedules, key: key.clone(), value: raw };
         self.schedules[at].busy = true;
@@ -275,22 +295,12 @@ impl Worker {
         let raw = row.encode();
         schedule.set_row(row, raw);
         for fire in fires {
-            self.effects.push(Effect::Note(Note::Fired { schedule: at, at: *fire }));
+            self.requests.note(Note::Fired { schedule: at, at: *fire });
         }
     }
 
-    pub(crate) fn fire_postponed(&mut self, at: usize) {
-        self.schedules[at].busy = false;
-    }
-
-    /// The schedule's next fire cannot be written: leaves the schedule alone until its row is read again.
-    pub(crate) fn fire_failed(&mut self, at: usize) {
-        self.schedules[at].busy = false;
-        self.schedules[at].next = None;
-    }
-
     /// Another session changed the row first: it fired, disabled or replaced the schedule.
-    pub(crate) fn fire_refused(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
+    pub(crate) fn on_fire_refused(&mut self, now: Now, at: usize, found: Option<&Bytes>) {
         self.schedules[at].busy = false;
         if found.is_none() {
             self.schedules[at].row = None;

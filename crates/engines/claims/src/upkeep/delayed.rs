@@ -13,9 +13,10 @@ use millrace_model::{
 };
 
 use crate::commits::action::{Action, FollowUp};
-use crate::interface::effect::{Effect, Note};
+use crate::interface::effect::Note;
 use crate::interface::input::{ReadQuery, ReadResult};
-use crate::worker::{Pending, Phase, Worker};
+use crate::requests::{PendingCommit, PendingRead};
+use crate::worker::Worker;
 
 /// Rows moved by one commit.
 const MOVE_ROWS_MAX: usize = 256;
@@ -49,6 +50,22 @@ impl DueMover {
             DueBy::Wall => self.wall,
             DueBy::Elapsed => self.elapsed,
         }
+    }
+
+    pub(crate) fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// Somebody has delayed events, perhaps this session itself.
+    pub(crate) fn on_news(&mut self) {
+        self.news = true;
+    }
+
+    /// This session has delayed an event, or read its row: the due time is known from the key.
+    pub(crate) fn expect(&mut self, key: &str) {
+        let (by, at) = (DueBy::of(key), keys::due_time(key).unwrap_or_default());
+        let next = self.next(by);
+        *next = Some(next.map_or(at, |next| next.min(at)));
     }
 }
 
@@ -87,18 +104,6 @@ impl DueMove {
 }
 
 impl Worker {
-    /// Somebody has delayed events, perhaps this session itself.
-    pub(crate) fn on_delayed(&mut self) {
-        self.mover.news = true;
-    }
-
-    /// This session has delayed an event, so its due time is known.
-    pub(crate) fn expect_due(&mut self, key: &str) {
-        let (by, at) = (DueBy::of(key), keys::due_time(key).unwrap_or_default());
-        let next = self.mover.next(by);
-        *next = Some(next.map_or(at, |next| next.min(at)));
-    }
-
     /// Returns `now` with its wall time replaced by the clock that events of this kind wait for. A row may be from
     /// another process, whose elapsed time is behind this one's: its event must not be early.
     fn now_by(&self, now: Now, by: DueBy) -> Now {
@@ -139,10 +144,9 @@ impl Worker {
             DueRead::First => 1,
             DueRead::Rows => MOVE_ROWS_MAX,
         };
-        let token = self.token(Pending::DueRead(by, what));
         let (from, to) = (from.to_owned(), to.unwrap_or(keys::DUE_END).to_owned());
-        self.effects
-            .push(Effect::Read { token, query: ReadQuery::Rows { space: Space::Due, from, to, rows_max } });
+        let query = ReadQuery::Rows { space: Space::Due, from, to, rows_max };
+        self.requests.read(PendingRead::Due(by, what), query);
     }
 
     pub(crate) fn on_due_rows(&mut self, now: Now, by: DueBy, what: DueRead, result: Option<ReadResult>) {
@@ -157,7 +161,7 @@ impl Worker {
         };
         match what {
             DueRead::First => {
-                rows.iter().for_each(|(key, _)| self.expect_due(key));
+                rows.iter().for_each(|(key, _)| self.mover.expect(key));
                 // Read the other kind next.
                 if by == DueBy::Wall {
                     self.read_due(DueBy::Elapsed, DueRead::First);
@@ -175,7 +179,7 @@ impl Worker {
             let later = keys::due_time(&key).filter(|at| *at > time);
             bytes += value.len();
             if later.is_some() || (bytes > MOVE_BYTES_MAX && !moves.is_empty()) {
-                self.expect_due(&key);
+                self.mover.expect(&key);
                 break;
             }
             moves.push(match DueEvent::read(&key, &value) {
@@ -186,7 +190,7 @@ impl Worker {
         if full && self.mover.known(by).is_none() {
             *self.mover.next(by) = Some(time);
         }
-        if !moves.is_empty() && self.phase == Phase::Working {
+        if !moves.is_empty() && self.session.is_working() {
             self.commit_move(now, by, moves);
         }
     }
@@ -200,17 +204,16 @@ impl Worker {
             checks: moves.iter().flat_map(DueMove::checks).collect(),
             ops: moves.iter().flat_map(DueMove::ops).collect(),
         };
-        let token = self.token(Pending::DueMove(by, moves));
-        self.effects.push(Effect::Commit { token, batch });
+        self.requests.commit(PendingCommit::DueMove(by, moves), batch);
     }
 
-    pub(crate) fn due_moved(&mut self, now: Now, by: DueBy, mut moves: Vec<DueMove>, outcome: &Outcome) {
+    pub(crate) fn on_due_moved(&mut self, now: Now, by: DueBy, mut moves: Vec<DueMove>, outcome: &Outcome) {
         self.mover.busy = false;
         let Outcome::Refused(refusal) = outcome else {
             for one in moves {
                 match one {
-                    DueMove::Append(event) => self.on_new_events(&event.topic),
-                    DueMove::SetAside(key, _) => self.effects.push(Effect::Note(Note::DueSetAside { key })),
+                    DueMove::Append(event) => self.handlers.on_new_events(&event.topic),
+                    DueMove::SetAside(key, _) => self.requests.note(Note::DueSetAside { key }),
                     DueMove::Remove(_) => {}
                 }
             }
@@ -235,7 +238,7 @@ impl Worker {
         }
     }
 
-    pub(crate) fn due_too_large(&mut self, now: Now, by: DueBy) {
+    pub(crate) fn on_due_too_large(&mut self, now: Now, by: DueBy) {
         self.mover.busy = false;
         *self.mover.next(by) = Some(self.now_by(now, by).wall + RETRY_MS);
     }
