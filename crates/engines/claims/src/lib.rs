@@ -11,6 +11,7 @@
 //! commits of sessions outside of handlers.
 //!
 //! - `worker.rs`: the state, and the dispatch of each input; `requests.rs`: what the worker has asked of its shell.
+//! - `invariants.rs`: what must hold between two inputs.
 //! - `interface`: inputs, effects, settings, errors.
 //! - `lifecycle`: what a session reads first, how it registers, stays alive and stops.
 //! - `claiming`: the events that each handler holds, and when it claims more.
@@ -26,13 +27,13 @@ mod claiming;
 mod commits;
 mod endings;
 mod interface;
+mod invariants;
 mod lifecycle;
 mod prng;
 mod requests;
 mod running;
 mod schedules;
 mod upkeep;
-
 mod worker;
 
 pub use admin::manage::{Forget, ForgetStep, set_handler_paused, set_schedule_enabled};

@@ -145,6 +145,9 @@ impl Worker {
             Input::Tick => {}
         }
         self.settle(now);
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
     }
 
     pub fn drain(&mut self) -> Vec<Effect> {
