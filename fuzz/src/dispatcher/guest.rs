@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::path::Path;
 
 use millrace_reactor::zcl1::{FRAME_BYTES_MAX, FieldWriter, Frame, HEADER_BYTES, Header};
-use millrace_zabi::{ErrorCode, GuestMemory, HandleFlags, Process, VecMemory};
+use millrace_zabi::{GuestMemory, HandleFlags, Process, VecMemory, ZabiError};
 
 use super::calls::Call;
 use super::handle::{OpenHandle, check_reply};
@@ -90,7 +90,7 @@ impl Guest {
                 let (topic, message) = (wide(topic), wide(message));
                 let memory = &mut self.memory;
                 let code = self.process.zi_telemetry(memory, topic, topic_bytes, message, message_bytes);
-                assert!(code == 0 || code == ErrorCode::Bounds.code(), "zi_telemetry: {code}");
+                assert!(code == 0 || code == ZabiError::Bounds.code(), "zi_telemetry: {code}");
             }
             Call::CapabilityAt { index, address, length } => self.capability_at(index, wide(address), length),
             Call::InterruptPoll => self.process.interrupter().interrupt_poll(),
@@ -170,7 +170,7 @@ impl Guest {
         handle: i32,
         address: u64,
         length: u32,
-    ) -> Result<Option<Header>, ErrorCode> {
+    ) -> Result<Option<Header>, ZabiError> {
         let code = self.process.zi_read(&mut self.memory, handle, address, length);
         is_documented("zi_read", code, length);
         self.is_known(handle, code);
@@ -186,7 +186,7 @@ impl Guest {
     pub(super) fn end(&mut self, handle: i32) -> i32 {
         let code = self.process.zi_end(handle);
         self.is_known(handle, code);
-        assert!(code == 0 || code == ErrorCode::NotSupported.code(), "zi_end: {code}");
+        assert!(code == 0 || code == ZabiError::NotSupported.code(), "zi_end: {code}");
         self.open.remove(&handle);
         code
     }
@@ -218,7 +218,7 @@ impl Guest {
     }
 
     fn free(&mut self, address: u64) {
-        let expected = self.used.remove(&address).map_or(ErrorCode::Invalid.code(), |_| 0);
+        let expected = self.used.remove(&address).map_or(ZabiError::Invalid.code(), |_| 0);
         assert_eq!(self.process.zi_free(address), expected, "zi_free");
     }
 
@@ -238,15 +238,15 @@ impl Guest {
         let index = number(index);
         let size = self.process.zi_cap_get_size(index);
         let is_there = (0..self.process.zi_cap_count()).contains(&index);
-        assert_eq!(size, if is_there { size.max(1) } else { ErrorCode::NoEntry.code() });
+        assert_eq!(size, if is_there { size.max(1) } else { ZabiError::NoEntry.code() });
         let code = self.process.zi_cap_get(&mut self.memory, index, address, length);
-        assert!(code == size || is_there && code == ErrorCode::Bounds.code(), "zi_cap_get: {code}");
+        assert!(code == size || is_there && code == ZabiError::Bounds.code(), "zi_cap_get: {code}");
     }
 
     /// Handles that are not open have one answer.
     fn is_known(&self, handle: i32, code: i32) {
         let is_open = STANDARD_STREAMS.contains(&handle) || self.open.contains_key(&handle);
-        let not_supported = ErrorCode::NotSupported.code();
+        let not_supported = ZabiError::NotSupported.code();
         assert!(is_open || code == not_supported, "{code} for the handle {handle}, which is not open");
         assert!(!is_open || code != not_supported, "{code} for the handle {handle}, which is open");
     }
@@ -264,11 +264,11 @@ impl Guest {
 /// A call returns a count up to `max`, or one of the documented errors.
 fn is_documented(call: &str, code: i32, max: u32) {
     let is_count = u32::try_from(code).is_ok_and(|count| count <= max);
-    assert!(is_count || ErrorCode::from_code(code).is_some(), "{call}: {code}, at most {max}");
+    assert!(is_count || ZabiError::from_code(code).is_some(), "{call}: {code}, at most {max}");
 }
 
-fn error(code: i32) -> ErrorCode {
-    ErrorCode::from_code(code).expect("the code is documented")
+fn error(code: i32) -> ZabiError {
+    ZabiError::from_code(code).expect("the code is documented")
 }
 
 fn frame(header: Header, payload: &[u8]) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use millrace_reactor::zcl1::{Header, MAGIC, STATUS_OK};
-use millrace_zabi::ErrorCode;
+use millrace_zabi::ZabiError;
 
 use super::guest::Guest;
 use super::handle::OP_AIO_DONE;
@@ -51,7 +51,7 @@ impl Guest {
         let (right, wrong) = MAGIC.split_at(2);
         self.write(handle, right);
         let wrong = wrong.iter().map(|byte| byte ^ 1).collect::<Vec<u8>>();
-        assert_eq!(self.write(handle, &wrong), ErrorCode::Invalid.code(), "{kind:?}");
+        assert_eq!(self.write(handle, &wrong), ZabiError::Invalid.code(), "{kind:?}");
         let replies = self.replies_to_good_request(handle, kind);
         let replies = replies.iter().filter(|header| kind != Kind::Aio || header.op != OP_AIO_DONE);
         assert_eq!(replies.count(), 1, "{kind:?} has one reply");
@@ -89,7 +89,7 @@ impl Guest {
         loop {
             match self.read_at(handle, RESPONSE, READ_BYTES_MAX) {
                 Ok(header) => headers.extend(header),
-                Err(ErrorCode::Again) => return headers,
+                Err(ZabiError::Again) => return headers,
                 Err(error) => panic!("the handle {handle} cannot be read: {error}"),
             }
         }

@@ -1,5 +1,5 @@
 //! Which crate may use which: a crate uses only crates above it in the list of `rooms.rs`, a store adapter uses no
-//! other adapter, and pure crates use no impure package.
+//! other adapter, stores are opened through the crate `stores`, and pure crates use no impure package.
 
 use super::manifest::{self, Dependency, Manifest};
 use super::problem::Problem;
@@ -34,8 +34,10 @@ const IMPURE_PACKAGES: &[(&str, &str)] = &[
     ("tracing-subscriber", "the binary decides where logs go"),
     ("tungstenite", "edges speak WebSocket"),
     ("ulid", "ids are inputs, drawn by the runtime"),
-    ("uuid", "ids are inputs, drawn by the runtime"),
 ];
+
+/// The crates that may name an adapter: `stores` opens each of them, and `bench` measures single adapters.
+const KNOW_ADAPTERS: [&str; 2] = ["stores", "bench"];
 
 pub(crate) fn names(tree: &Tree) -> Vec<Problem> {
     let manifests = manifest::of_rooms(tree).into_iter();
@@ -82,6 +84,9 @@ fn wrong_way(from: Room, dependency: &Dependency) -> Option<String> {
     };
     if from.kind == Kind::Adapter && to.kind == Kind::Adapter {
         return Some(format!("`{package}` is another adapter: adapters meet only in the store port"));
+    }
+    if to.kind == Kind::Adapter && !KNOW_ADAPTERS.contains(&from.name) {
+        return Some(format!("`{package}` is an adapter: open stores through `millrace-stores`"));
     }
     let may_use_all = from.kind == Kind::Product && dependency.is_dev;
     // Scenario tests of an engine run it on the memory store, which does not depend on engines.
@@ -173,6 +178,19 @@ mod tests {
         let dependency = Dependency { package: sqlite.package(), is_dev: false };
         let message = wrong_way(other, &dependency).expect("an adapter may not know another");
         assert!(message.contains("another adapter"), "{message}");
+    }
+
+    #[test]
+    fn only_the_opener_of_stores_and_the_benchmarks_know_adapters() {
+        let on_sqlite = "[dependencies]\nmillrace-store-sqlite.workspace = true\n";
+        for may in KNOW_ADAPTERS {
+            check_order(may, on_sqlite, &[]);
+        }
+        let in_tests = "[dev-dependencies]\nmillrace-store-sqlite.workspace = true\n";
+        for manifest in [on_sqlite, in_tests] {
+            check_order("server", manifest, &["open stores through `millrace-stores`"]);
+            check_order("cli", manifest, &["open stores through `millrace-stores`"]);
+        }
     }
 
     #[test]

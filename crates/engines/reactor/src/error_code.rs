@@ -4,7 +4,7 @@ use thiserror::Error;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Error)]
 #[repr(i32)]
-pub enum ErrorCode {
+pub enum ZabiError {
     #[error("invalid argument")]
     Invalid = -1,
     #[error("out of bounds")]
@@ -28,18 +28,18 @@ pub enum ErrorCode {
     Internal = -10,
 }
 
-impl ErrorCode {
-    pub const ALL: [ErrorCode; 10] = [
-        ErrorCode::Invalid,
-        ErrorCode::Bounds,
-        ErrorCode::NoEntry,
-        ErrorCode::Denied,
-        ErrorCode::Closed,
-        ErrorCode::Again,
-        ErrorCode::NotSupported,
-        ErrorCode::OutOfMemory,
-        ErrorCode::Io,
-        ErrorCode::Internal,
+impl ZabiError {
+    pub const ALL: [ZabiError; 10] = [
+        ZabiError::Invalid,
+        ZabiError::Bounds,
+        ZabiError::NoEntry,
+        ZabiError::Denied,
+        ZabiError::Closed,
+        ZabiError::Again,
+        ZabiError::NotSupported,
+        ZabiError::OutOfMemory,
+        ZabiError::Io,
+        ZabiError::Internal,
     ];
 
     /// Returns the number that the guest sees.
@@ -48,7 +48,7 @@ impl ErrorCode {
     }
 
     /// Returns the error with this number; `None` for numbers that zABI does not define.
-    pub fn from_code(code: i32) -> Option<ErrorCode> {
-        ErrorCode::ALL.into_iter().find(|error| error.code() == code)
+    pub fn from_code(code: i32) -> Option<ZabiError> {
+        ZabiError::ALL.into_iter().find(|error| error.code() == code)
     }
 }

@@ -43,13 +43,13 @@ mod timers;
 mod watches;
 
 pub use counters::{Counters, Gauges};
-pub use error_code::ErrorCode;
+pub use error_code::ZabiError;
 pub use handles::{FIRST_HANDLE, HandleLimits, HandleNumber, HandleTable, HandlesFull};
 pub use invariants::Violation;
 pub use limits::{LoopLimits, OUTPUT_BYTES_MIN};
-pub use messages::{Due, Event, PollReply, PollTimeout, Request, RequestError, TimerId, WatchId};
+pub use messages::{FirstDue, PollEvent, PollReply, PollTimeout, Request, RequestError, TimerId, WatchId};
 pub use poll::polls_until_reported_max;
-pub use poller::{Coverage, NotWatchable, Poller, Registration, Report, SourceToken, Trigger};
+pub use poller::{Coverage, NotWatchable, Poller, Registration, SourceReport, SourceToken, Trigger};
 pub use readiness::{OsReadiness, Readiness};
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;

@@ -10,13 +10,13 @@ pub struct LoopLimits {
     /// Timers armed at once. Beyond it: [`crate::RequestError::TooManyTimers`]. Arming an armed timer again needs no
     /// room.
     pub timers_max: usize,
-    /// Bytes of one write. Beyond it: [`crate::ErrorCode::Bounds`], and nothing of the write is consumed.
+    /// Bytes of one write. Beyond it: [`crate::ZabiError::Bounds`], and nothing of the write is consumed.
     pub write_bytes_max: usize,
     /// Bytes of replies that wait to be read; at least [`OUTPUT_BYTES_MIN`]. Without room for its answer a request is
-    /// not executed, but refused with [`crate::ErrorCode::Again`]. A POLL with less room than it could fill returns
+    /// not executed, but refused with [`crate::ZabiError::Again`]. A POLL with less room than it could fill returns
     /// fewer events.
     pub output_bytes_max: usize,
-    /// Bytes of one frame, header included. Beyond it: [`crate::ErrorCode::Bounds`], and the input is dropped. Replies
+    /// Bytes of one frame, header included. Beyond it: [`crate::ZabiError::Bounds`], and the input is dropped. Replies
     /// keep to this limit too: with the default, a POLL returns at most 2046 events.
     pub frame_bytes_max: usize,
     /// A deliberate bug, for the simulator.

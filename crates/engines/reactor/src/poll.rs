@@ -2,10 +2,10 @@
 
 use std::num::NonZeroU32;
 
-use crate::messages::{EVENT_BYTES, Event, POLL_REPLY_HEAD_BYTES, PollReply, PollTimeout};
+use crate::messages::{EVENT_BYTES, POLL_REPLY_HEAD_BYTES, PollEvent, PollReply, PollTimeout};
 use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
-use crate::timers::Timers;
+use crate::timers::LoopTimers;
 use crate::watches::WatchTable;
 use crate::zcl1::HEADER_BYTES;
 
@@ -65,12 +65,12 @@ impl Sharing {
 
     /// Takes pending events for a reply with `slots` slots: watches first, then timers, each in the order in which they
     /// became ready or due. Events that do not fit stay pending.
-    pub(crate) fn take(
+    pub(crate) fn take_events(
         &mut self,
         slots: usize,
         now: MonoNs,
         watches: &mut WatchTable,
-        timers: &mut Timers,
+        timers: &mut LoopTimers,
     ) -> PollReply {
         let ready = watches.ready.len();
         let due = timers.count_due(now, slots);
@@ -83,7 +83,7 @@ impl Sharing {
             false => events.extend((0..of_watches).map_while(|_| watches.take_ready())),
         }
         let due = (0..of_timers).map_while(|_| timers.take_due(now));
-        events.extend(due.map(|timer_id| Event::Timer { timer_id, at: now }));
+        events.extend(due.map(|timer_id| PollEvent::Timer { timer_id, at: now }));
         let is_full = events.len() == slots;
         let more = ready > of_watches || timers.is_due(now);
         PollReply { more: more || is_full && self.sabotage.is(Sabotage::MoreWhenFull), events }

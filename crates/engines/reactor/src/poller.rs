@@ -76,7 +76,7 @@ pub trait Poller {
 
 /// An entry of a round: the operating system found the handle in this state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Report {
+pub struct SourceReport {
     pub token: SourceToken,
     pub state: Readiness,
 }

@@ -4,7 +4,7 @@
 use std::mem;
 
 use crate::handles::HandleNumber;
-use crate::poller::{Coverage, Poller, Report, SourceToken, Trigger};
+use crate::poller::{Coverage, Poller, SourceReport, SourceToken, Trigger};
 use crate::readiness::Readiness;
 use crate::sabotage::Sabotage;
 use crate::slab::SlabKey;
@@ -14,7 +14,7 @@ use crate::watches::WatchTable;
 impl WatchTable {
     /// Applies the reports of one round. After a round with [`Coverage::All`], exactly the polled sources that it
     /// reported are ready.
-    pub(crate) fn observe(&mut self, reports: &[Report], coverage: Coverage, poller: &mut impl Poller) {
+    pub(crate) fn observe(&mut self, reports: &[SourceReport], coverage: Coverage, poller: &mut impl Poller) {
         self.round += 1;
         self.retry_refused(poller);
         for report in reports {

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::handles::HandleNumber;
-use crate::poller::{Coverage, NotWatchable, Poller, Registration, Report, SourceToken, Trigger};
+use crate::poller::{Coverage, NotWatchable, Poller, Registration, SourceReport, SourceToken, Trigger};
 use crate::readiness::Readiness;
 
 /// A call that the loop made.
@@ -89,7 +89,7 @@ impl ScriptedPoller {
     }
 
     /// Reports at most `reports_max` polled handles that are ready, beginning after the last one of the previous round.
-    pub fn round(&mut self, reports_max: usize) -> (Vec<Report>, Coverage) {
+    pub fn round(&mut self, reports_max: usize) -> (Vec<SourceReport>, Coverage) {
         let first = self.next.take();
         let handles = &self.handles;
         let report = |(token, source): (&SourceToken, &mut ScriptedSource)| {
@@ -97,9 +97,9 @@ impl ScriptedPoller {
             let state = handle.state & (source.interest | Readiness::HUP | Readiness::ERROR);
             let is_new = std::mem::replace(&mut source.last, state) != state;
             let is_reported = !state.is_empty() && (is_new || source.trigger == Trigger::Level);
-            is_reported.then_some(Report { token: *token, state })
+            is_reported.then_some(SourceReport { token: *token, state })
         };
-        let mut ready: Vec<Report> = self.registered.iter_mut().filter_map(report).collect();
+        let mut ready: Vec<SourceReport> = self.registered.iter_mut().filter_map(report).collect();
         let before_first = ready.partition_point(|report| Some(report.token) < first);
         ready.rotate_left(before_first);
         let left_out = ready.split_off(ready.len().min(reports_max));

@@ -4,7 +4,7 @@
 /// key of a removed value finds nothing.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    slots: Vec<Slot<T>>,
+    slots: Vec<SlabSlot<T>>,
     free: Vec<u32>,
 }
 
@@ -15,7 +15,7 @@ pub(crate) struct SlabKey {
 }
 
 #[derive(Debug)]
-struct Slot<T> {
+struct SlabSlot<T> {
     generation: u32,
     value: Option<T>,
 }
@@ -28,7 +28,7 @@ impl<T> Slab<T> {
     /// The caller keeps the number of values below 2^32.
     pub(crate) fn insert(&mut self, value: T) -> SlabKey {
         let slot = self.free.pop().unwrap_or_else(|| {
-            self.slots.push(Slot { generation: 0, value: None });
+            self.slots.push(SlabSlot { generation: 0, value: None });
             (self.slots.len() - 1) as u32
         });
         let entry = &mut self.slots[slot as usize];

@@ -1,6 +1,6 @@
 //! The loop's handle as a byte stream: `zi_write` brings requests, `zi_read` takes replies.
 
-use crate::error_code::ErrorCode;
+use crate::error_code::ZabiError;
 use crate::messages::{OP_POLL, Request, RequestError};
 use crate::poller::Poller;
 use crate::resync;
@@ -18,25 +18,25 @@ pub const ANSWER_BYTES_MAX: usize = 96;
 pub enum Written {
     /// The result of `zi_write`: the number of bytes consumed, or the error. Fewer bytes than were given mean that
     /// there is no room for the answer of the next request.
-    Returned(Result<usize, ErrorCode>),
+    Returned(Result<usize, ZabiError>),
     /// A POLL waits. The shell asks the operating system's poller, but not beyond [`SysLoop::next_deadline`], reports
     /// what is ready, and calls [`SysLoop::resume`].
     Waiting,
 }
 
 /// The result of parsing the next bytes of a write.
-enum Step {
+enum ParseStep {
     Consumed(usize),
     NoRoom,
-    NotAFrame(ErrorCode),
+    NotAFrame(ZabiError),
 }
 
 impl SysLoop {
     /// The guest writes to the handle. Requests are executed in order, each as soon as its last byte has arrived.
     ///
-    /// Bytes that are not a frame make the loop drop its buffered input: [`ErrorCode::Invalid`] for a wrong magic,
-    /// [`ErrorCode::Bounds`] for a length above the limit. Requests before them have been executed.
-    /// [`ErrorCode::Again`]: there is no room for the answer of the first request, or a POLL is waiting; nothing is
+    /// Bytes that are not a frame make the loop drop its buffered input: [`ZabiError::Invalid`] for a wrong magic,
+    /// [`ZabiError::Bounds`] for a length above the limit. Requests before them have been executed.
+    /// [`ZabiError::Again`]: there is no room for the answer of the first request, or a POLL is waiting; nothing is
     /// consumed. Read, then write again.
     pub fn write(&mut self, now: MonoNs, input: &[u8], poller: &mut impl Poller) -> Written {
         self.see(now);
@@ -44,7 +44,7 @@ impl SysLoop {
             return self.refuse_write();
         }
         if input.len() > self.limits.write_bytes_max {
-            return Written::Returned(Err(ErrorCode::Bounds));
+            return Written::Returned(Err(ZabiError::Bounds));
         }
         self.consumed = 0;
         let starts_over =
@@ -68,12 +68,12 @@ impl SysLoop {
     ///
     /// # Errors
     ///
-    /// [`ErrorCode::Again`] if no reply waits.
-    pub fn read(&mut self, to: &mut [u8]) -> Result<usize, ErrorCode> {
+    /// [`ZabiError::Again`] if no reply waits.
+    pub fn read(&mut self, to: &mut [u8]) -> Result<usize, ZabiError> {
         if to.is_empty() {
             return Ok(0);
         }
-        self.output.read(to).ok_or(ErrorCode::Again)
+        self.output.read(to).ok_or(ZabiError::Again)
     }
 
     /// Whether a read would return a reply.
@@ -88,10 +88,10 @@ impl SysLoop {
                 return Written::Returned(Ok(self.consumed));
             }
             match self.step(rest, poller) {
-                Step::Consumed(bytes) => self.consumed += bytes,
-                Step::NoRoom if self.consumed > 0 => return Written::Returned(Ok(self.consumed)),
-                Step::NoRoom => return self.refuse_write(),
-                Step::NotAFrame(code) => {
+                ParseStep::Consumed(bytes) => self.consumed += bytes,
+                ParseStep::NoRoom if self.consumed > 0 => return Written::Returned(Ok(self.consumed)),
+                ParseStep::NoRoom => return self.refuse_write(),
+                ParseStep::NotAFrame(code) => {
                     self.reader.clear();
                     self.counters.malformed_writes += 1;
                     return Written::Returned(Err(code));
@@ -110,15 +110,15 @@ impl SysLoop {
     }
 
     /// Consumes bytes up to the end of the next frame, and answers that frame. `input` is not empty.
-    fn step(&mut self, input: &[u8], poller: &mut impl Poller) -> Step {
+    fn step(&mut self, input: &[u8], poller: &mut impl Poller) -> ParseStep {
         if self.reader.discard_bytes() > 0 {
-            return Step::Consumed(self.reader.discard(input));
+            return ParseStep::Consumed(self.reader.discard(input));
         }
         let header = match self.reader.header(input) {
             Ok(Some(header)) => header,
             Ok(None) => return self.hold(input),
-            Err(NotAFrame::BadMagic) => return Step::NotAFrame(ErrorCode::Invalid),
-            Err(NotAFrame::TooLong { .. }) => return Step::NotAFrame(ErrorCode::Bounds),
+            Err(NotAFrame::BadMagic) => return ParseStep::NotAFrame(ZabiError::Invalid),
+            Err(NotAFrame::TooLong { .. }) => return ParseStep::NotAFrame(ZabiError::Bounds),
         };
         let checked = check(&header);
         let end = self.reader.bytes_to_finish(&header);
@@ -129,24 +129,24 @@ impl SysLoop {
         }
         let is_forced = header.op == OP_POLL && self.sabotage.is(Sabotage::PollWhenFull);
         if self.output.room() < ANSWER_BYTES_MAX && !is_forced {
-            return Step::NoRoom;
+            return ParseStep::NoRoom;
         }
         if let Err(error) = checked {
             self.reader.refuse(&header);
             self.reply_error(header.op, header.rid, error);
-            return Step::Consumed(self.reader.discard(input));
+            return ParseStep::Consumed(self.reader.discard(input));
         }
         let request = self.reader.finish(&input[..end], |payload| Request::decode(header.op, payload));
         match request {
             Ok(request) => self.execute(header.rid, request, poller),
             Err(error) => self.reply_error(header.op, header.rid, error),
         }
-        Step::Consumed(end)
+        ParseStep::Consumed(end)
     }
 
-    fn hold(&mut self, input: &[u8]) -> Step {
+    fn hold(&mut self, input: &[u8]) -> ParseStep {
         self.reader.hold(input);
-        Step::Consumed(input.len())
+        ParseStep::Consumed(input.len())
     }
 
     /// Drops a frame that will not be completed, and answers it with an error unless it was already refused. Returns
@@ -165,7 +165,7 @@ impl SysLoop {
 
     fn refuse_write(&mut self) -> Written {
         self.counters.refused_writes += 1;
-        Written::Returned(Err(ErrorCode::Again))
+        Written::Returned(Err(ZabiError::Again))
     }
 
     /// Callers read their clocks at different moments; the engine uses the latest time.

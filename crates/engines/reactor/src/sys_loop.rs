@@ -3,13 +3,13 @@
 use crate::counters::{Counters, Gauges};
 use crate::handles::HandleNumber;
 use crate::limits::LoopLimits;
-use crate::messages::{Due, Event, OP_POLL, Request, RequestError};
+use crate::messages::{FirstDue, OP_POLL, PollEvent, Request, RequestError};
 use crate::poll::{OpenPoll, Sharing};
-use crate::poller::{Coverage, Poller, Report, SourceToken};
+use crate::poller::{Coverage, Poller, SourceReport, SourceToken};
 use crate::readiness::Readiness;
 use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
-use crate::timers::Timers;
+use crate::timers::LoopTimers;
 use crate::watches::WatchTable;
 use crate::zcl1::{FrameClass, FrameQueue, FrameReader, Header};
 
@@ -20,7 +20,7 @@ pub struct SysLoop {
     pub(crate) reader: FrameReader,
     pub(crate) output: FrameQueue,
     pub(crate) watches: WatchTable,
-    pub(crate) timers: Timers,
+    pub(crate) timers: LoopTimers,
     sharing: Sharing,
     /// The latest time the engine was given: its time never goes back.
     pub(crate) now: MonoNs,
@@ -42,7 +42,7 @@ impl SysLoop {
             reader: FrameReader::new(limits.frame_bytes_max),
             output: FrameQueue::new(limits.output_bytes_max),
             watches: WatchTable::new(limits.watches_max, limits.chosen_sabotage()),
-            timers: Timers::new(limits.chosen_sabotage()),
+            timers: LoopTimers::new(limits.chosen_sabotage()),
             sharing: Sharing::new(limits.chosen_sabotage()),
             now: MonoNs::default(),
             open_poll: None,
@@ -55,7 +55,7 @@ impl SysLoop {
     }
 
     /// Applies the reports of one call of the operating system's poller.
-    pub fn observe(&mut self, reports: &[Report], coverage: Coverage, poller: &mut impl Poller) {
+    pub fn observe(&mut self, reports: &[SourceReport], coverage: Coverage, poller: &mut impl Poller) {
         self.watches.observe(reports, coverage, poller);
     }
 
@@ -130,8 +130,8 @@ impl SysLoop {
                 let max = self.limits.timers_max;
                 let has_room = self.timers.len() < max || self.timers.contains(timer_id);
                 let due = match due {
-                    Due::At(at) => at,
-                    Due::After(ns) => self.now.after_ns(ns),
+                    FirstDue::At(at) => at,
+                    FirstDue::After(ns) => self.now.after_ns(ns),
                 };
                 has_room
                     .then(|| self.timers.arm(timer_id, due, interval_ns))
@@ -164,8 +164,8 @@ impl SysLoop {
         }
         let slots = poll.slots(self.output.room().min(self.limits.frame_bytes_max));
         let slots = slots + usize::from(self.sabotage.is(Sabotage::OneEventTooMany));
-        let reply = self.sharing.take(slots, self.now, &mut self.watches, &mut self.timers);
-        let ready = reply.events.iter().filter(|event| matches!(event, Event::Ready { .. })).count();
+        let reply = self.sharing.take_events(slots, self.now, &mut self.watches, &mut self.timers);
+        let ready = reply.events.iter().filter(|event| matches!(event, PollEvent::Ready { .. })).count();
         self.counters.ready_events += ready as u64;
         self.counters.timer_events += (reply.events.len() - ready) as u64;
         let mut payload = std::mem::take(&mut self.payload);

@@ -15,23 +15,23 @@ struct QueueKey {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Timer {
+struct LoopTimer {
     key: QueueKey,
     interval_ns: Option<NonZeroU64>,
 }
 
 /// Two ordered maps: arming, cancelling and taking a due timer cost the logarithm of the number of timers.
 #[derive(Debug, Default)]
-pub(crate) struct Timers {
-    by_id: BTreeMap<TimerId, Timer>,
+pub(crate) struct LoopTimers {
+    by_id: BTreeMap<TimerId, LoopTimer>,
     queue: BTreeMap<QueueKey, TimerId>,
     armed: u64,
     sabotage: Chosen,
 }
 
-impl Timers {
-    pub(crate) fn new(sabotage: Chosen) -> Timers {
-        Timers { sabotage, ..Timers::default() }
+impl LoopTimers {
+    pub(crate) fn new(sabotage: Chosen) -> LoopTimers {
+        LoopTimers { sabotage, ..LoopTimers::default() }
     }
 
     /// Arms a timer, replacing one with the same id.
@@ -40,7 +40,7 @@ impl Timers {
         let order =
             if self.sabotage.is(Sabotage::LatestArmedFirst) { u64::MAX - self.armed } else { self.armed };
         let key = QueueKey { due, order };
-        if let Some(replaced) = self.by_id.insert(id, Timer { key, interval_ns }) {
+        if let Some(replaced) = self.by_id.insert(id, LoopTimer { key, interval_ns }) {
             self.queue.remove(&replaced.key);
         }
         self.queue.insert(key, id);

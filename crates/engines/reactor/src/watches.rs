@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::handles::HandleNumber;
-use crate::messages::{Event, RequestError, WatchId};
+use crate::messages::{PollEvent, RequestError, WatchId};
 use crate::poller::Poller;
 use crate::readiness::Readiness;
 use crate::ready::{ReadyQueue, Ticket};
@@ -121,19 +121,19 @@ impl WatchTable {
     }
 
     /// Takes the watch that has been ready for longest, and returns its event. `None`: no watch is ready.
-    pub(crate) fn take_ready(&mut self) -> Option<Event> {
+    pub(crate) fn take_ready(&mut self) -> Option<PollEvent> {
         let key = self.ready.pop()?;
         self.report(key)
     }
 
     /// Returns the event of a watch that was just taken from the ready queue.
-    fn report(&mut self, key: SlabKey) -> Option<Event> {
+    fn report(&mut self, key: SlabKey) -> Option<PollEvent> {
         self.examined += 1;
         let watch = self.watches.get_mut(key)?;
         watch.ticket = None;
         let source = self.sources.get(watch.source)?;
         let readiness = source.state.reported_to(watch.interest);
-        let event = Event::Ready { watch_id: watch.id, handle: source.handle.get(), readiness };
+        let event = PollEvent::Ready { watch_id: watch.id, handle: source.handle.get(), readiness };
         if source.kind == SourceKind::Computed {
             watch.ticket = Some(self.ready.push(key));
         }
@@ -141,7 +141,7 @@ impl WatchTable {
     }
 
     /// Takes the ready watches with the lowest slots. Only for [`Sabotage::FirstWatchFirst`].
-    pub(crate) fn take_lowest(&mut self, count: usize) -> Vec<Event> {
+    pub(crate) fn take_lowest(&mut self, count: usize) -> Vec<PollEvent> {
         let ready = self.watches.iter().filter_map(|(key, watch)| Some((key, watch.ticket?)));
         let lowest: Vec<_> = ready.take(count).collect();
         let report = |(key, ticket)| {

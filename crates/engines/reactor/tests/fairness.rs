@@ -6,7 +6,7 @@ mod harness;
 use std::collections::BTreeMap;
 
 use harness::{Harness, READABLE};
-use millrace_reactor::{Due, Event, MS, PollReply, polls_until_reported_max};
+use millrace_reactor::{FirstDue, MS, PollEvent, PollReply, polls_until_reported_max};
 
 const THOUSAND: u32 = 1000;
 const FEWER: u32 = 200;
@@ -44,8 +44,8 @@ impl LastSeen {
         self.polls += 1;
         for event in &reply.events {
             match event {
-                Event::Timer { .. } => self.timers += 1,
-                Event::Ready { watch_id, .. } => {
+                PollEvent::Timer { .. } => self.timers += 1,
+                PollEvent::Ready { watch_id, .. } => {
                     let last = self.last.insert(watch_id.0.get(), self.polls).unwrap_or(0);
                     self.longest = self.longest.max(self.polls - last);
                 }
@@ -65,14 +65,14 @@ impl LastSeen {
 fn a_repeating_timer_is_delivered_in_every_due_poll_beside_a_thousand_ready_watches() {
     for kind in ["polled", "computed", "one handle"] {
         let mut harness = ready_watches(kind, THOUSAND);
-        harness.arm(1, Due::After(10 * MS), 10 * MS).unwrap();
+        harness.arm(1, FirstDue::After(10 * MS), 10 * MS).unwrap();
         let bound = polls_until_reported_max(THOUSAND as usize, 8);
         let mut seen = LastSeen::default();
         for poll in 1..=5 * bound {
             harness.advance_ns(4 * MS);
             let is_due = (poll * 4) % 10 < 4;
             let reply = harness.poll(8);
-            let timers = reply.events.iter().filter(|event| matches!(event, Event::Timer { .. })).count();
+            let timers = reply.events.iter().filter(|event| matches!(event, PollEvent::Timer { .. })).count();
             assert_eq!(timers, usize::from(is_due), "{kind}, POLL {poll}");
             assert_eq!((reply.events.len(), reply.more), (8, true));
             seen.add(&reply);
@@ -87,7 +87,7 @@ fn every_watch_is_reported_within_the_bound_whatever_timers_are_due() {
     for (max_events, timers) in [(1, 1), (1, 50), (2, 50), (3, 50), (8, 3), (8, 50), (64, 500)] {
         let mut harness = ready_watches("polled", FEWER);
         for id in 1..=timers {
-            harness.arm(id, Due::After(0), 1).unwrap();
+            harness.arm(id, FirstDue::After(0), 1).unwrap();
         }
         let bound = polls_until_reported_max(FEWER as usize, max_events as usize);
         let mut seen = LastSeen::default();
@@ -105,7 +105,7 @@ fn every_due_timer_is_delivered_within_a_bound_whatever_watches_are_ready() {
     for (max_events, timers) in [(1_u32, 40_u64), (2, 40), (8, 40), (9, 100)] {
         let mut harness = ready_watches("computed", FEWER);
         for id in 1..=timers {
-            harness.arm(id, Due::After(0), 1).unwrap();
+            harness.arm(id, FirstDue::After(0), 1).unwrap();
         }
         // Timers get half of the slots, rounded down; a single slot goes to a timer every second time.
         let bound = match max_events as usize {
@@ -116,7 +116,7 @@ fn every_due_timer_is_delivered_within_a_bound_whatever_watches_are_ready() {
         for poll in 1..=4 * bound {
             harness.advance_ns(1000);
             for event in harness.poll(max_events).events {
-                if let Event::Timer { timer_id, .. } = event {
+                if let PollEvent::Timer { timer_id, .. } = event {
                     let before = last.insert(timer_id.0.get(), poll).unwrap();
                     assert!(poll - before <= bound, "{max_events}: timer after {} POLLs", poll - before);
                 }
@@ -129,30 +129,30 @@ fn every_due_timer_is_delivered_within_a_bound_whatever_watches_are_ready() {
 #[test]
 fn slots_that_one_side_does_not_need_go_to_the_other() {
     let mut harness = ready_watches("computed", FEWER);
-    harness.arm(1, Due::After(0), 0).unwrap();
+    harness.arm(1, FirstDue::After(0), 0).unwrap();
     let reply = harness.poll(100);
-    let timers = reply.events.iter().filter(|event| matches!(event, Event::Timer { .. })).count();
+    let timers = reply.events.iter().filter(|event| matches!(event, PollEvent::Timer { .. })).count();
     assert_eq!((reply.events.len(), timers), (100, 1));
 
     let mut harness = Harness::new();
     harness.computed(4, READABLE);
     harness.watch(1, 4, READABLE).unwrap();
     for id in 1..=200 {
-        harness.arm(id, Due::After(0), 0).unwrap();
+        harness.arm(id, FirstDue::After(0), 0).unwrap();
     }
     let reply = harness.poll(100);
-    let timers = reply.events.iter().filter(|event| matches!(event, Event::Timer { .. })).count();
+    let timers = reply.events.iter().filter(|event| matches!(event, PollEvent::Timer { .. })).count();
     assert_eq!((reply.events.len(), timers), (100, 99));
 }
 
 #[test]
 fn a_timer_takes_the_single_slot_first_and_a_watch_the_next() {
     let mut harness = ready_watches("computed", FEWER);
-    harness.arm(1, Due::After(0), 1).unwrap();
+    harness.arm(1, FirstDue::After(0), 1).unwrap();
     let kinds: Vec<bool> = (0..6)
         .map(|_| {
             harness.advance_ns(10);
-            matches!(harness.poll(1).events[..], [Event::Timer { .. }])
+            matches!(harness.poll(1).events[..], [PollEvent::Timer { .. }])
         })
         .collect();
     assert_eq!(kinds, [true, false, true, false, true, false]);

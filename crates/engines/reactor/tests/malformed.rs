@@ -6,7 +6,7 @@ mod harness;
 
 use harness::{Harness, READABLE, WRITABLE, answer, arm, cancel, poll, unwatch, watch};
 use millrace_reactor::zcl1::{FRAME_BYTES_MAX, Frame, Header};
-use millrace_reactor::{Due, ErrorCode, MS, PollTimeout, Request};
+use millrace_reactor::{FirstDue, MS, PollTimeout, Request, ZabiError};
 use proptest::prelude::*;
 
 /// The rid of requests that are expected to work.
@@ -17,8 +17,8 @@ fn requests() -> Vec<Request> {
     vec![
         watch(2, 4, READABLE | WRITABLE),
         unwatch(1),
-        arm(2, Due::After(5 * MS), 0),
-        arm(1, Due::After(u64::MAX), u64::MAX),
+        arm(2, FirstDue::After(5 * MS), 0),
+        arm(1, FirstDue::After(u64::MAX), u64::MAX),
         cancel(1),
         poll(8, PollTimeout::Ms(0)),
         poll(1, PollTimeout::Ms(20)),
@@ -30,7 +30,7 @@ fn open() -> Harness {
     let mut harness = Harness::new();
     harness.polled(4, READABLE);
     harness.watch(1, 4, READABLE).unwrap();
-    harness.arm(1, Due::After(1000 * MS), 0).unwrap();
+    harness.arm(1, FirstDue::After(1000 * MS), 0).unwrap();
     harness
 }
 
@@ -84,7 +84,8 @@ fn every_split_of_every_request_works() {
 
 #[test]
 fn every_split_of_glued_requests_works() {
-    let requests = [arm(7, Due::After(MS), 0), watch(2, 4, WRITABLE), poll(1, PollTimeout::Ms(0)), cancel(7)];
+    let requests =
+        [arm(7, FirstDue::After(MS), 0), watch(2, 4, WRITABLE), poll(1, PollTimeout::Ms(0)), cancel(7)];
     let stream: Vec<u8> = requests.iter().zip(1..).flat_map(|(request, rid)| request.frame(rid)).collect();
     for split in 0..=stream.len() {
         let mut harness = open();
@@ -196,11 +197,11 @@ fn a_wrong_magic_is_invalid_and_empties_the_input() {
     let garbage: [&[u8]; 6] = [b"ZCL2", b"x", &[0; 64], &[0xff; 64], b"ZC\0\0", b"CL1\x01\0\x05\0"];
     for garbage in garbage {
         let mut harness = open();
-        assert_eq!(harness.write(garbage), Err(ErrorCode::Invalid));
+        assert_eq!(harness.write(garbage), Err(ZabiError::Invalid));
         assert_eq!(harness.sys_loop.gauges().input_bytes, 0);
         assert!(works(&mut harness));
         let good = poll(1, PollTimeout::Ms(0)).frame(7);
-        assert_eq!(harness.write(&[good.as_slice(), garbage].concat()), Err(ErrorCode::Invalid));
+        assert_eq!(harness.write(&[good.as_slice(), garbage].concat()), Err(ZabiError::Invalid));
         assert_eq!(replies(&mut harness), [(5, 7, String::new())], "requests before it were executed");
         assert!(works(&mut harness));
     }
@@ -210,7 +211,7 @@ fn a_wrong_magic_is_invalid_and_empties_the_input() {
 fn a_magic_that_turns_out_wrong_in_a_later_write_is_forgotten_too() {
     let mut harness = open();
     assert_eq!(harness.write(b"ZC"), Ok(2));
-    assert_eq!(harness.write(b"xx"), Err(ErrorCode::Invalid));
+    assert_eq!(harness.write(b"xx"), Err(ZabiError::Invalid));
     assert_eq!(harness.sys_loop.gauges().input_bytes, 0);
     assert_eq!(harness.write(&poll(1, PollTimeout::Ms(0)).frame(7)), Ok(32));
     assert_eq!(replies(&mut harness), [(5, 7, String::new())]);
@@ -244,7 +245,7 @@ fn an_absurd_length_is_out_of_bounds_and_empties_the_input() {
         for op in [1, 5, 6] {
             let mut harness = open();
             let header = Header { payload_bytes, ..Header::request(op, 1) }.encode();
-            assert_eq!(harness.write(&header), Err(ErrorCode::Bounds));
+            assert_eq!(harness.write(&header), Err(ZabiError::Bounds));
             assert_eq!(harness.sys_loop.gauges().input_bytes, 0);
             assert!(works(&mut harness));
         }

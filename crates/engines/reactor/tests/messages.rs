@@ -7,8 +7,8 @@ use harness::{READABLE, WRITABLE, arm, cancel, poll, ready, timer, unwatch, watc
 use millrace_reactor::messages::{EVENT_BYTES, POLL_REPLY_HEAD_BYTES};
 use millrace_reactor::zcl1::{Frame, HEADER_BYTES, HeaderFault};
 use millrace_reactor::{
-    ANSWER_BYTES_MAX, Due, ErrorCode, MonoNs, OsReadiness, PollReply, PollTimeout, Readiness, Request,
-    RequestError,
+    ANSWER_BYTES_MAX, FirstDue, MonoNs, OsReadiness, PollReply, PollTimeout, Readiness, Request,
+    RequestError, ZabiError,
 };
 
 fn check(request: Request, op: u16, payload: &[u8]) {
@@ -28,11 +28,15 @@ fn every_request_has_its_documented_payload() {
     );
     check(unwatch(9), 2, b"\x09\0\0\0\0\0\0\0");
     check(
-        arm(1, Due::At(MonoNs(2)), 3),
+        arm(1, FirstDue::At(MonoNs(2)), 3),
         3,
         b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0",
     );
-    check(arm(1, Due::After(2), 0), 3, b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0");
+    check(
+        arm(1, FirstDue::After(2), 0),
+        3,
+        b"\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\x01\0\0\0",
+    );
     check(cancel(9), 4, b"\x09\0\0\0\0\0\0\0");
     check(poll(8, PollTimeout::Ms(5)), 5, b"\x08\0\0\0\x05\0\0\0");
     check(poll(8, PollTimeout::Forever), 5, b"\x08\0\0\0\xff\xff\xff\xff");
@@ -144,12 +148,12 @@ fn every_answer_but_a_long_poll_fits_the_room_that_is_reserved() {
 
 #[test]
 fn the_error_codes_are_those_of_the_abi() {
-    let codes: Vec<i32> = ErrorCode::ALL.iter().map(|error| error.code()).collect();
+    let codes: Vec<i32> = ZabiError::ALL.iter().map(|error| error.code()).collect();
     assert_eq!(codes, (-10..=-1).rev().collect::<Vec<i32>>());
-    for error in ErrorCode::ALL {
-        assert_eq!(ErrorCode::from_code(error.code()), Some(error));
+    for error in ZabiError::ALL {
+        assert_eq!(ZabiError::from_code(error.code()), Some(error));
     }
-    assert_eq!([0, 1, -11].map(ErrorCode::from_code), [None; 3]);
+    assert_eq!([0, 1, -11].map(ZabiError::from_code), [None; 3]);
 }
 
 #[test]

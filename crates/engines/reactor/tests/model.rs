@@ -6,7 +6,7 @@ mod harness;
 use std::collections::BTreeMap;
 
 use harness::{Answer, Harness, failed};
-use millrace_reactor::{Due, Event, LoopLimits, MonoNs, PollReply, Readiness};
+use millrace_reactor::{FirstDue, LoopLimits, MonoNs, PollEvent, PollReply, Readiness};
 use proptest::prelude::*;
 
 const WATCHES_MAX: usize = 6;
@@ -127,13 +127,13 @@ impl Model {
         let mut fired = Vec::new();
         for event in &reply.events {
             match *event {
-                Event::Ready { watch_id, handle, readiness } => {
+                PollEvent::Ready { watch_id, handle, readiness } => {
                     assert!(fired.is_empty(), "READY before TIMER");
                     let twice = reported.insert(watch_id.0.get(), (handle, readiness));
                     assert_eq!(twice, None, "once per POLL");
                     assert_eq!(expected_ready.get(&watch_id.0.get()), Some(&(handle, readiness)));
                 }
-                Event::Timer { timer_id, at } => {
+                PollEvent::Timer { timer_id, at } => {
                     assert_eq!(at, MonoNs(self.now));
                     fired.push(timer_id.0.get());
                 }
@@ -193,7 +193,7 @@ fn run(actions: &[Action]) {
             }
             Action::Unwatch { id } => assert_eq!(harness.unwatch(id), model.unwatch(id)),
             Action::Arm { id, delay_ns, interval_ns } => assert_eq!(
-                harness.arm(id, Due::After(delay_ns), interval_ns),
+                harness.arm(id, FirstDue::After(delay_ns), interval_ns),
                 model.arm(id, delay_ns, interval_ns)
             ),
             Action::Cancel { id } => assert_eq!(harness.cancel(id), model.cancel(id)),

@@ -6,7 +6,7 @@ mod harness;
 use harness::{Harness, NONE, READABLE, WRITABLE, arm, ids, poll, ready, timer};
 use millrace_reactor::zcl1::{Frame, HEADER_BYTES};
 use millrace_reactor::{
-    Coverage, Due, ErrorCode, LoopLimits, MS, OUTPUT_BYTES_MIN, PollReply, PollTimeout, Request, Written,
+    Coverage, FirstDue, LoopLimits, MS, OUTPUT_BYTES_MIN, PollReply, PollTimeout, Request, Written, ZabiError,
 };
 
 const NOTHING: PollReply = PollReply { more: false, events: Vec::new() };
@@ -31,7 +31,7 @@ fn a_poll_that_waits_for_ever_waits_for_an_event() {
     assert_eq!(harness.sys_loop.next_deadline(), None);
     assert_eq!(
         harness.sys_loop.write(harness.now, &bytes, &mut harness.poller),
-        Written::Returned(Err(ErrorCode::Again)),
+        Written::Returned(Err(ZabiError::Again)),
         "one POLL at a time"
     );
     harness.sys_loop.interrupt();
@@ -65,8 +65,8 @@ fn readiness_ends_a_wait() {
 fn an_earlier_timer_shortens_the_wait_and_a_later_one_does_not_lengthen_it() {
     let mut harness = Harness::new();
     let start = harness.now;
-    harness.arm(1, Due::After(3 * MS), 0).unwrap();
-    harness.arm(2, Due::After(90 * MS), 0).unwrap();
+    harness.arm(1, FirstDue::After(3 * MS), 0).unwrap();
+    harness.arm(2, FirstDue::After(90 * MS), 0).unwrap();
     assert_eq!(ids(&harness.poll_for(8, PollTimeout::Ms(10))), [1]);
     assert_eq!(harness.now, start.after_ms(3));
     assert_eq!(harness.poll_for(8, PollTimeout::Ms(10)), NOTHING);
@@ -99,12 +99,12 @@ fn the_flag_more_is_exact() {
     harness.polled(5, READABLE);
     harness.watch(1, 4, READABLE).unwrap();
     harness.watch(2, 5, READABLE).unwrap();
-    harness.arm(3, Due::After(0), 0).unwrap();
-    harness.arm(4, Due::After(0), MS).unwrap();
+    harness.arm(3, FirstDue::After(0), 0).unwrap();
+    harness.arm(4, FirstDue::After(0), MS).unwrap();
     for (max_events, more) in [(4, false), (4, false)] {
         let reply = harness.poll(max_events);
         assert_eq!(reply.more, more, "{reply:?}");
-        harness.arm(3, Due::After(0), 0).unwrap();
+        harness.arm(3, FirstDue::After(0), 0).unwrap();
         harness.advance_ns(MS);
     }
     assert!(harness.poll(3).more, "one event did not fit");
@@ -116,7 +116,7 @@ fn the_flag_more_is_exact() {
 fn nothing_is_lost_if_max_events_is_small() {
     let mut harness = Harness::new();
     for id in 1..=100 {
-        harness.arm(id, Due::After(id), 0).unwrap();
+        harness.arm(id, FirstDue::After(id), 0).unwrap();
     }
     harness.advance_ns(1000);
     let mut seen = Vec::new();
@@ -133,7 +133,7 @@ fn nothing_is_lost_if_max_events_is_small() {
 fn a_huge_max_events_is_capped_by_the_frame_and_loses_nothing() {
     let mut harness = Harness::new();
     for id in 1..=3000 {
-        harness.arm(id, Due::After(0), 0).unwrap();
+        harness.arm(id, FirstDue::After(0), 0).unwrap();
     }
     let reply = harness.poll(u32::MAX);
     assert_eq!((reply.events.len(), reply.more), (2046, true));
@@ -145,7 +145,7 @@ fn a_huge_max_events_is_capped_by_the_frame_and_loses_nothing() {
 fn ready_events_come_before_timers() {
     let mut harness = Harness::new();
     harness.polled(4, READABLE);
-    harness.arm(1, Due::After(0), 0).unwrap();
+    harness.arm(1, FirstDue::After(0), 0).unwrap();
     harness.watch(1, 4, READABLE).unwrap();
     assert_eq!(harness.poll(8).events, [ready(1, 4, READABLE), timer(1, harness.now)]);
 }
@@ -186,13 +186,13 @@ fn after_a_partial_round_nothing_is_forgotten() {
 fn a_poll_whose_answer_has_no_room_is_refused_before_it_executes() {
     let mut harness =
         Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
-    harness.arm(1, Due::After(0), 0).unwrap();
+    harness.arm(1, FirstDue::After(0), 0).unwrap();
     harness.advance_ns(1);
-    let filler = arm(2, Due::After(1000 * MS), 0).frame(9);
+    let filler = arm(2, FirstDue::After(1000 * MS), 0).frame(9);
     while harness.write(&filler) == Ok(filler.len()) {}
-    assert_eq!(harness.write(&filler), Err(ErrorCode::Again));
+    assert_eq!(harness.write(&filler), Err(ZabiError::Again));
     let bytes = poll(8, PollTimeout::Ms(0)).frame(10);
-    assert_eq!(harness.write(&bytes), Err(ErrorCode::Again));
+    assert_eq!(harness.write(&bytes), Err(ZabiError::Again));
     assert_eq!(harness.sys_loop.gauges().timers, 2, "the due timer was not taken");
     assert_eq!(harness.sys_loop.counters().polls, 0);
     let replies = harness.read_all();
@@ -205,7 +205,7 @@ fn a_poll_with_little_room_returns_fewer_events_and_says_more() {
     let mut harness =
         Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
     for id in 1..=100 {
-        harness.arm(id, Due::After(0), 0).unwrap();
+        harness.arm(id, FirstDue::After(0), 0).unwrap();
     }
     let reply = harness.poll(100);
     assert_eq!((reply.events.len(), reply.more), (30, true), "(1024 - 40) / 32");
@@ -216,11 +216,11 @@ fn a_poll_with_little_room_returns_fewer_events_and_says_more() {
 fn a_write_of_several_requests_is_consumed_as_far_as_answers_have_room() {
     let mut harness =
         Harness::with(LoopLimits { output_bytes_max: OUTPUT_BYTES_MIN, ..LoopLimits::default() });
-    let one = arm(1, Due::After(MS), 0).frame(1);
+    let one = arm(1, FirstDue::After(MS), 0).frame(1);
     let all = one.repeat(100);
     let consumed = harness.write(&all).unwrap();
     assert!(consumed < all.len() && consumed.is_multiple_of(one.len()), "{consumed}: whole requests");
-    assert_eq!(harness.write(&all[consumed..]), Err(ErrorCode::Again), "nothing of it");
+    assert_eq!(harness.write(&all[consumed..]), Err(ZabiError::Again), "nothing of it");
     assert_eq!(harness.read_all().len(), consumed / one.len());
     assert_eq!(harness.write(&all[consumed..consumed + one.len()]), Ok(one.len()));
 }
@@ -230,9 +230,9 @@ fn requests_behind_a_poll_in_one_write_are_executed_after_it() {
     let mut harness = Harness::new();
     harness.polled(4, NONE);
     harness.watch(1, 4, READABLE).unwrap();
-    harness.arm(1, Due::After(7 * MS), 0).unwrap();
+    harness.arm(1, FirstDue::After(7 * MS), 0).unwrap();
     let requests: [Request; 3] =
-        [poll(8, PollTimeout::Forever), arm(2, Due::After(0), 0), poll(8, PollTimeout::Ms(0))];
+        [poll(8, PollTimeout::Forever), arm(2, FirstDue::After(0), 0), poll(8, PollTimeout::Ms(0))];
     let bytes: Vec<u8> = requests.iter().zip(1..).flat_map(|(request, rid)| request.frame(rid)).collect();
     assert_eq!(harness.write(&bytes), Ok(bytes.len()));
     let replies = harness.read_all();
@@ -257,7 +257,7 @@ fn a_write_above_its_bound_consumes_nothing() {
     let mut harness = Harness::new();
     let bytes = poll(1, PollTimeout::Ms(0)).frame(1);
     assert_eq!(harness.write(&bytes[..10]), Ok(10));
-    assert_eq!(harness.write(&vec![0; 65_537]), Err(ErrorCode::Bounds));
+    assert_eq!(harness.write(&vec![0; 65_537]), Err(ZabiError::Bounds));
     assert_eq!(harness.write(&bytes[10..]), Ok(22), "the frame in hand was kept");
     assert_eq!(harness.write(&[]), Ok(0));
     assert_eq!(harness.read_all().len(), 1);
@@ -272,7 +272,7 @@ fn the_cost_of_a_poll_does_not_grow_with_idle_watches_and_timers() {
             harness.polled(number, NONE);
             let bytes = harness::watch(u64::from(number), number, READABLE).frame(1);
             harness.sys_loop.write(harness.now, &bytes, &mut harness.poller);
-            let bytes = arm(u64::from(number), Due::After(1000 * MS), 0).frame(2);
+            let bytes = arm(u64::from(number), FirstDue::After(1000 * MS), 0).frame(2);
             harness.sys_loop.write(harness.now, &bytes, &mut harness.poller);
             harness.read_all();
         }

@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 
 use harness::{Harness, READABLE, arm, watch};
 use millrace_reactor::zcl1::{ErrorPayload, Frame, Header, STATUS_ERROR};
-use millrace_reactor::{Due, ErrorCode, LoopLimits, MonoNs, Readiness};
+use millrace_reactor::{FirstDue, LoopLimits, MonoNs, Readiness, ZabiError};
 use serde_json::Value;
 
 /// Steps of the replayed sessions that are about the guest's memory, the handle table or other capabilities.
@@ -147,7 +147,7 @@ fn loop_framing() {
     let mut harness = Harness::new();
     for step in session("loop-framing") {
         match id(&step) {
-            "v055" => assert_eq!(harness.sys_loop.read(&mut [0; 64]), Err(ErrorCode::Again)),
+            "v055" => assert_eq!(harness.sys_loop.read(&mut [0; 64]), Err(ZabiError::Again)),
             "v060" => {
                 let request = bytes(&step["request_hex"]);
                 assert_eq!(harness.write(&request), Ok(request.len()));
@@ -157,7 +157,7 @@ fn loop_framing() {
                 assert_eq!([&front, &rest[..30]].concat(), bytes(&step["response_hex"]));
             }
             "v061" => assert_eq!(harness.write(&[]), Ok(0)),
-            "v063" => assert_eq!(harness.write(&[0; 65_537]), Err(ErrorCode::Bounds)),
+            "v063" => assert_eq!(harness.write(&[0; 65_537]), Err(ZabiError::Bounds)),
             "v065" => {
                 let queued = expected_frames(&step);
                 let rid = Frame::decode(&queued[0]).unwrap().header.rid;
@@ -194,7 +194,7 @@ fn loop_limits() {
     harness.polled(4, READABLE);
     for id in 1..=1024 {
         harness.send(watch(id, 4, READABLE)).unwrap();
-        harness.send(arm(id, Due::At(MonoNs(1)), 0)).unwrap();
+        harness.send(arm(id, FirstDue::At(MonoNs(1)), 0)).unwrap();
     }
     for step in session("loop-limits") {
         match id(&step) {
@@ -202,7 +202,7 @@ fn loop_limits() {
                 let request = bytes(&step["request_hex"]);
                 if id(&step) == "v096" {
                     (1..=1024).for_each(|id| {
-                        harness.send(arm(id, Due::At(MonoNs(1)), 0)).unwrap();
+                        harness.send(arm(id, FirstDue::At(MonoNs(1)), 0)).unwrap();
                     });
                 }
                 assert_eq!(harness.write(&request), Ok(request.len()));

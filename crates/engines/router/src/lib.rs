@@ -25,15 +25,17 @@ pub use capabilities::manifest::{Branch, BusTopic, CAPABILITY_NAME_BYTES_MAX, Ma
 pub use capabilities::manifest_json::{
     BRANCHES_MAX, BUS_TOPICS_MAX, MANIFEST_BYTES_MAX, ManifestError, SUBSCRIBES_MAX,
 };
-pub use capabilities::schema::{Schema, SchemaError};
+pub use capabilities::schema::{Schema, SchemaError, SchemaMismatch};
 pub use capabilities::table::BootError;
 pub use counters::{Counters, Gauges};
 pub use interface::effect::{Effect, Settled};
-pub use interface::input::{By, CapabilityId, ConnId, DeliveryId, Input, NotVouched, Receipt, Token};
+pub use interface::input::{
+    By, CapabilityId, CommitToken, ConnId, DeliveryId, Input, NotStored, NotTrusted, Receipt,
+};
 pub use interface::note::Note;
 pub use limits::RouterLimits;
 pub use reports::queries::Takes;
-pub use reports::trace::{Party, Step, TraceQuery, TraceRecord};
+pub use reports::trace::{Party, TraceQuery, TraceRecord, TraceStep};
 pub use router::Router;
 #[cfg(feature = "sabotage")]
 pub use sabotage::Sabotage;

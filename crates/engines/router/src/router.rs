@@ -7,14 +7,14 @@ use bytes::Bytes;
 use millrace_model::{Boot, Mono, Namespaces, Now, OsFault, OsId, OsMessage};
 
 use crate::capabilities::manifest::Manifest;
-use crate::capabilities::table::{BootError, Table};
+use crate::capabilities::table::{BootError, CapabilityTable};
 use crate::counters::{Counters, Gauges};
 use crate::interface::effect::Effect;
 use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt};
 use crate::interface::note::{Audience, Note};
 use crate::limits::RouterLimits;
-use crate::reports::messages::{self, Asked, Ids};
-use crate::reports::trace::{Party, Realm, Step, Trace, TraceQuery, TraceRecord, realm_of};
+use crate::reports::messages::{self, Ids, RequestRef};
+use crate::reports::trace::{Party, Realm, Trace, TraceQuery, TraceRecord, TraceStep, realm_of};
 use crate::routing::drops::Drops;
 use crate::routing::emit::Emission;
 use crate::routing::events::{EventAuthor, WaitingEvents};
@@ -33,7 +33,7 @@ pub(crate) const SHUTTING_DOWN: &str = "Kernel shutting down";
 pub struct Router {
     pub(crate) limits: RouterLimits,
     pub(crate) ids: Ids,
-    pub(crate) table: Table,
+    pub(crate) table: CapabilityTable,
     pub(crate) own: Own,
     pub(crate) lanes: Lanes,
     pub(crate) microtasks: VecDeque<Microtask>,
@@ -44,7 +44,7 @@ pub struct Router {
     pub(crate) waiting_events: WaitingEvents,
     pub(crate) drops: Drops,
     /// Messages that were put into a mailbox and that the actor has not reported done.
-    pub(crate) deliveries: BTreeMap<(CapabilityId, DeliveryId), Delivery>,
+    pub(crate) deliveries: BTreeMap<(CapabilityId, DeliveryId), DeliveryEntry>,
     pub(crate) next_delivery: u64,
     pub(crate) trace: Trace,
     pub(crate) counters: Counters,
@@ -66,7 +66,7 @@ pub(crate) struct Conn {
 }
 
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct DeliveryEntry {
     pub(crate) id: OsId,
     pub(crate) correlation: Option<OsId>,
     /// The message is of the domain `Sys`: the loop talks about itself.
@@ -100,7 +100,7 @@ pub(crate) enum Stop {
 impl Router {
     /// The shell draws `nonce`. No two processes may have the same one, because ids are derived from it.
     pub fn new(limits: RouterLimits, nonce: u64) -> Router {
-        let mut table = Table::default();
+        let mut table = CapabilityTable::default();
         let own = builtin::install(&mut table);
         Router {
             ids: Ids::new(nonce),
@@ -201,7 +201,7 @@ impl Router {
             Input::BusEvent { to, receipt, message } => {
                 self.lanes.push_user(Task::Bus { to, receipt, message });
             }
-            Input::Vouched { timer, result } => self.on_vouched(now, timer, result),
+            Input::SenderChecked { timer, result } => self.on_sender_checked(now, timer, result),
             Input::Committed { token, result } => self.timer_committed(now, token, result),
             Input::Stop => {
                 if self.stop == Stop::No {
@@ -313,8 +313,8 @@ impl Router {
         let Some(state) = self.conns.get_mut(&conn) else { return };
         state.messages += 1;
         let by = state.by.clone();
-        let crowded = state.messages > self.limits.conn_messages_max;
-        let over = crowded || !self.has_room();
+        let too_many = state.messages > self.limits.conn_messages_max;
+        let over = too_many || !self.has_room();
         let fault = if self.stop != Stop::No {
             Some(OsFault::new(503, SHUTTING_DOWN))
         } else if over {
@@ -399,8 +399,8 @@ impl Router {
             Requester::Timer(timer) => self.timers.all.get(&timer).and_then(|one| realm_of(&one.by)),
             Requester::Gone | Requester::Actor { .. } => None,
         };
-        self.traced(now, self.party(requester), Step::Refused { code: fault.code }, realm, request);
-        let message = messages::error(&mut self.ids, now, &Asked::of(request), fault);
+        self.traced(now, self.party(requester), TraceStep::Refused { code: fault.code }, realm, request);
+        let message = messages::error(&mut self.ids, now, &RequestRef::of(request), fault);
         self.give(requester, message);
     }
 
@@ -409,7 +409,14 @@ impl Router {
         self.conns.get(&conn).and_then(|conn| realm_of(&conn.by))
     }
 
-    pub(crate) fn traced(&mut self, now: Now, from: Party, step: Step, realm: Realm, message: &OsMessage) {
+    pub(crate) fn traced(
+        &mut self,
+        now: Now,
+        from: Party,
+        step: TraceStep,
+        realm: Realm,
+        message: &OsMessage,
+    ) {
         if self.trace.is_on() {
             let record = self.trace.add(now.wall, from, step, realm, message);
             if self.limits.trace_effects {

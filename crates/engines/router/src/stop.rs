@@ -3,7 +3,7 @@
 use millrace_model::{Now, OsFault};
 
 use crate::interface::effect::Effect;
-use crate::reports::messages::{self, Asked};
+use crate::reports::messages::{self, RequestRef};
 use crate::router::{Router, SHUTTING_DOWN, Stop};
 use crate::routing::lanes::Task;
 use crate::routing::pending::Requester;
@@ -30,7 +30,7 @@ impl Router {
             let Some(pending) = self.forget(&id, delivery) else { continue };
             // A timer keeps its row and fires again in the next process.
             if let Requester::Client(_) = pending.requester {
-                let asked = Asked { id, ty: pending.ty, correlation: pending.correlation };
+                let asked = RequestRef { id, ty: pending.ty, correlation: pending.correlation };
                 let message = messages::error(&mut self.ids, now, &asked, &fault);
                 self.give(pending.requester, message);
             }

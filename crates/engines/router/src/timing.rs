@@ -4,5 +4,6 @@ pub(crate) mod builtin;
 pub(crate) mod deadlines;
 pub(crate) mod firing;
 pub(crate) mod template;
+pub(crate) mod timer_errors;
 pub(crate) mod timer_queue;
 pub(crate) mod timers;

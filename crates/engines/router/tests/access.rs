@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use harness::{Harness, caused, message};
 use millrace_model::{Actor, Namespace, OsId, Principal};
-use millrace_router::{ConnId, Input, NotVouched, RouterLimits, TraceQuery};
+use millrace_router::{ConnId, Input, NotTrusted, RouterLimits, TraceQuery};
 use serde_json::json;
 
 fn agent(name: &str) -> Arc<Principal> {
@@ -224,7 +224,7 @@ fn a_timer_of_an_agent_who_may_not_any_more_sends_nothing_and_is_gone() {
         harness.commit(&mut rows);
         assert_eq!(rows.len(), 1);
         let reason = "no token of agent alice is accepted any more".to_owned();
-        harness.refuses = Some(NotVouched::Refused(reason));
+        harness.refuses = Some(NotTrusted::Refused(reason));
         // The refusal is the same before and after a restart.
         let mut after = Harness::new();
         after.now = harness.now;
@@ -256,7 +256,7 @@ fn a_timer_whose_token_has_expired_by_a_doubtful_clock_is_kept_and_sent_later() 
     harness.client(7, message("command", "Timer.Set", "s", json!({"delayMs": 1, "message": template})));
     harness.run();
     harness.commit(&mut std::collections::BTreeMap::new());
-    harness.refuses = Some(NotVouched::InDoubt("the token of agent alice has expired".to_owned()));
+    harness.refuses = Some(NotTrusted::InDoubt("the token of agent alice has expired".to_owned()));
     harness.pass(5);
     let out = harness.run();
     assert!(!out.iter().any(|line| line.contains("gets") || line.contains("TimerRefused")), "{out:?}");

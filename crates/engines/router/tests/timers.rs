@@ -270,7 +270,7 @@ fn a_store_that_fails_is_said_and_nothing_is_half_set() {
     harness.client(1, set("s", 50, &command(json!(1))));
     harness.run();
     let (token, _) = harness.commits.pop().unwrap();
-    harness.give(Input::Committed { token, result: Err("disk full".to_owned()) });
+    harness.give(Input::Committed { token, result: Err("disk full".into()) });
     let told = harness.run();
     assert!(
         told[0].contains(r#""code":503,"message":"The timer could not be stored: disk full"#),

@@ -10,7 +10,7 @@ use crate::operation::Operation;
 
 /// A run to be started. Its first step waits in the ready queue like any other step.
 #[derive(Debug)]
-pub struct Start<G> {
+pub struct NewRun<G> {
     pub guest: G,
     /// The guest's effect table. Shared by all runs of one module.
     pub operations: Arc<[Operation]>,

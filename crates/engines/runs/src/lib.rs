@@ -40,7 +40,7 @@ pub use effect::Effect;
 pub use error::{HandlerError, InputRefused, NotStarted, RunError, StartRefused};
 pub use guest::{Guest, GuestStep};
 pub use ids::{CallId, RunId};
-pub use input::{Answer, Disposition, Input, Start};
+pub use input::{Answer, Disposition, Input, NewRun};
 pub use invariants::Violation;
 pub use limits::RunsLimits;
 pub use operation::{Operation, ResumeKind};

@@ -9,7 +9,7 @@ use crate::operation::Operation;
 use crate::timers::TimerKey;
 
 #[derive(Debug)]
-pub(crate) struct Run<G: Guest> {
+pub(crate) struct EffectRun<G: Guest> {
     pub(crate) id: RunId,
     pub(crate) guest: G,
     pub(crate) operations: Arc<[Operation]>,
@@ -36,7 +36,7 @@ pub(crate) enum RunState<V> {
     Stepping,
 }
 
-impl<G: Guest> Run<G> {
+impl<G: Guest> EffectRun<G> {
     pub(crate) fn call(&self) -> CallId {
         CallId { run: self.id, step: self.step }
     }

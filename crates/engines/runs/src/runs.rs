@@ -10,14 +10,14 @@ use crate::error::{InputRefused, NotStarted, StartRefused};
 use crate::external::{External, ExternalQueue};
 use crate::guest::Guest;
 use crate::ids::{CallId, RunId};
-use crate::input::{Answer, Disposition, Input, Start};
+use crate::input::{Answer, Disposition, Input, NewRun};
 use crate::limits::RunsLimits;
 use crate::outcome::RunOutcome;
-use crate::run::{Run, RunState};
+use crate::run::{EffectRun, RunState};
 use crate::sabotage::Sabotage;
 use crate::shuffle::Shuffle;
 use crate::table::RunTable;
-use crate::timers::{Timer, TimerKey, TimerKind, Timers};
+use crate::timers::{RunTimer, RunTimers, TimerKey, TimerKind};
 
 /// See the crate's documentation.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub struct Runs<G: Guest> {
     pub(crate) ready: VecDeque<RunId>,
     pub(crate) ready_runs: usize,
     pub(crate) external: ExternalQueue,
-    pub(crate) timers: Timers,
+    pub(crate) timers: RunTimers,
     /// Steps that this tick may still execute.
     pub(crate) budget: usize,
     /// The latest time the engine was given: its time never goes back.
@@ -46,7 +46,7 @@ impl<G: Guest> Runs<G> {
             ready: VecDeque::new(),
             ready_runs: 0,
             external: ExternalQueue::default(),
-            timers: Timers::default(),
+            timers: RunTimers::default(),
             budget: 0,
             now: Mono(0),
             shuffle: None,
@@ -67,9 +67,9 @@ impl<G: Guest> Runs<G> {
     /// # Errors
     ///
     /// [`NotStarted`] with the guest if a limit is reached.
-    pub fn start(&mut self, now: Mono, start: Start<G>) -> Result<RunId, NotStarted<G>> {
+    pub fn start(&mut self, now: Mono, start: NewRun<G>) -> Result<RunId, NotStarted<G>> {
         self.see(now);
-        let Start { guest, operations, deadline } = start;
+        let NewRun { guest, operations, deadline } = start;
         let max = self.limits.runs_max.min(u32::MAX as usize);
         if self.table.len() >= max {
             return Err(NotStarted { refused: StartRefused::TooManyRuns { max }, guest });
@@ -81,8 +81,16 @@ impl<G: Guest> Runs<G> {
         let timers = &mut self.timers;
         let id = self.table.insert(|id| {
             let call = CallId { run: id, step: 0 };
-            let deadline = deadline.map(|at| timers.set(at, Timer { call, kind: TimerKind::Deadline }));
-            Run { id, guest, operations, step: 0, state: RunState::Starting, wakes: Vec::new(), deadline }
+            let deadline = deadline.map(|at| timers.set(at, RunTimer { call, kind: TimerKind::Deadline }));
+            EffectRun {
+                id,
+                guest,
+                operations,
+                step: 0,
+                state: RunState::Starting,
+                wakes: Vec::new(),
+                deadline,
+            }
         });
         self.counters.started += 1;
         self.push_ready(id);
@@ -148,7 +156,7 @@ impl<G: Guest> Runs<G> {
     }
 
     fn cancel(&mut self, id: RunId, reason: Option<G::Value>) -> Disposition {
-        if self.sabotaged(Sabotage::IgnoreCancel) && self.table.get(id).is_some_and(Run::is_ready) {
+        if self.sabotaged(Sabotage::IgnoreCancel) && self.table.get(id).is_some_and(EffectRun::is_ready) {
             return Disposition::Dropped;
         }
         self.finish(id, RunOutcome::Cancelled { reason })
@@ -188,7 +196,7 @@ impl<G: Guest> Runs<G> {
         if self.timers.len() >= max {
             return Err(InputRefused::TooManyTimers { max });
         }
-        let timer = self.timers.set(at, Timer { call, kind: TimerKind::Answer });
+        let timer = self.timers.set(at, RunTimer { call, kind: TimerKind::Answer });
         run.state = RunState::Answered { op, answer, timer: Some(timer) };
         clear_wakes(run, &mut self.timers);
         Ok(Disposition::Accepted)
@@ -204,7 +212,7 @@ impl<G: Guest> Runs<G> {
         if run.wakes.len() >= max {
             return Err(InputRefused::TooManyRunTimers { max });
         }
-        run.wakes.push(self.timers.set(at, Timer { call, kind: TimerKind::Wake { token } }));
+        run.wakes.push(self.timers.set(at, RunTimer { call, kind: TimerKind::Wake { token } }));
         Ok(Disposition::Accepted)
     }
 
@@ -215,7 +223,7 @@ impl<G: Guest> Runs<G> {
 }
 
 /// Returns the run of this call and the call's operation, if the call still waits for its answer.
-pub(crate) fn waiting<G: Guest>(table: &mut RunTable<G>, call: CallId) -> Option<(&mut Run<G>, u32)> {
+pub(crate) fn waiting<G: Guest>(table: &mut RunTable<G>, call: CallId) -> Option<(&mut EffectRun<G>, u32)> {
     let run = table.get_mut(call.run).filter(|run| run.step == call.step)?;
     match run.state {
         RunState::Waiting { op } => Some((run, op)),
@@ -223,6 +231,6 @@ pub(crate) fn waiting<G: Guest>(table: &mut RunTable<G>, call: CallId) -> Option
     }
 }
 
-fn clear_wakes<G: Guest>(run: &mut Run<G>, timers: &mut Timers) {
+fn clear_wakes<G: Guest>(run: &mut EffectRun<G>, timers: &mut RunTimers) {
     run.wakes.drain(..).for_each(|key: TimerKey| timers.cancel(key));
 }

@@ -12,7 +12,7 @@ use crate::ids::{CallId, RunId};
 use crate::input::Answer;
 use crate::operation::ResumeKind;
 use crate::outcome::RunOutcome;
-use crate::run::{Run, RunState};
+use crate::run::{EffectRun, RunState};
 use crate::runs::{Runs, waiting};
 use crate::sabotage::Sabotage;
 use crate::timers::TimerKind;
@@ -151,7 +151,7 @@ impl<G: Guest> Runs<G> {
     }
 }
 
-impl<G: Guest> Run<G> {
+impl<G: Guest> EffectRun<G> {
     fn advance(&mut self, host: &mut G::Host) -> Stepped<G> {
         let stepped = match std::mem::replace(&mut self.state, RunState::Stepping) {
             RunState::Starting => self.guest.start(host),

@@ -7,8 +7,8 @@ use millrace_model::Mono;
 use crate::ids::CallId;
 
 #[derive(Debug, Default)]
-pub(crate) struct Timers {
-    queue: BTreeMap<TimerKey, Timer>,
+pub(crate) struct RunTimers {
+    queue: BTreeMap<TimerKey, RunTimer>,
     set: u64,
 }
 
@@ -19,7 +19,7 @@ pub(crate) struct TimerKey {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Timer {
+pub(crate) struct RunTimer {
     /// For [`TimerKind::Deadline`] only the run in it is used.
     pub(crate) call: CallId,
     pub(crate) kind: TimerKind,
@@ -36,8 +36,8 @@ pub(crate) enum TimerKind {
     Deadline,
 }
 
-impl Timers {
-    pub(crate) fn set(&mut self, at: Mono, timer: Timer) -> TimerKey {
+impl RunTimers {
+    pub(crate) fn set(&mut self, at: Mono, timer: RunTimer) -> TimerKey {
         self.set += 1;
         let key = TimerKey { at, order: self.set };
         self.queue.insert(key, timer);
@@ -52,7 +52,7 @@ impl Timers {
         self.queue.first_key_value().map(|(key, _)| key.at)
     }
 
-    pub(crate) fn pop_due(&mut self, now: Mono) -> Option<(TimerKey, Timer)> {
+    pub(crate) fn pop_due(&mut self, now: Mono) -> Option<(TimerKey, RunTimer)> {
         let first = self.queue.first_entry()?;
         if first.key().at > now {
             return None;
@@ -64,7 +64,7 @@ impl Timers {
         self.queue.len()
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&TimerKey, &Timer)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&TimerKey, &RunTimer)> {
         self.queue.iter()
     }
 }

@@ -136,7 +136,7 @@ fn a_million_virtual_sleeps_in_random_order_fire_in_order() {
     let mut due: BTreeMap<millrace_runs::RunId, u64> = BTreeMap::new();
     for ms in numbers(SLEEPS, 100_000_000) {
         let start =
-            millrace_runs::Start { guest: guest.clone(), operations: operations.clone(), deadline: None };
+            millrace_runs::NewRun { guest: guest.clone(), operations: operations.clone(), deadline: None };
         let run = harness.runs.start(Mono(0), start).expect("room");
         due.insert(run, ms);
     }

@@ -27,10 +27,7 @@ pub(crate) fn secrets(effective: &Effective) -> Vec<String> {
 
 /// Returns a warning for an existing store: older versions created it readable for everybody.
 pub(crate) fn store(url: &StoreUrl) -> Option<String> {
-    match url {
-        StoreUrl::Sqlite(path) => warning(path, OTHERS, "every event"),
-        StoreUrl::Memory => None,
-    }
+    warning(url.file()?, OTHERS, "every event")
 }
 
 fn warning(path: &Path, who: u32, what: &str) -> Option<String> {

@@ -48,7 +48,7 @@ impl Http {
 
     /// Sends a request and returns the body of the response. An error response becomes a failure that quotes it. Names
     /// need no escaping in a path.
-    pub(crate) fn ask(&self, method: Method, path: &str, body: &str) -> Result<String, Failure> {
+    pub(crate) fn request(&self, method: Method, path: &str, body: &str) -> Result<String, Failure> {
         let (status, body) = self.exchange(method, path, body)?;
         if status.is_success() { Ok(body) } else { Err(self.refusal(status, &body)) }
     }
@@ -69,7 +69,7 @@ impl Http {
         let mut after = String::new();
         let mut document = None;
         loop {
-            let mut page: Value = read(&self.ask(Method::GET, &format!("{path}{after}"), "")?)?;
+            let mut page: Value = read(&self.request(Method::GET, &format!("{path}{after}"), "")?)?;
             if let Some(Value::Array(more)) = page.get_mut(name).map(Value::take) {
                 elements.extend(more);
             }

@@ -10,11 +10,11 @@ use tokio::sync::{mpsc, oneshot};
 use crate::command::Command;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
-use crate::inbox::Inbox;
 use crate::message::NewMessage;
+use crate::message_queue::MessageQueue;
 use crate::options::{ClientOptions, SubscribeOptions};
 use crate::receipt::{BatchReceipt, Receipt};
-use crate::room::Room;
+use crate::room::PublishRoom;
 use crate::subscription::Subscription;
 use crate::task;
 
@@ -23,7 +23,7 @@ use crate::task;
 #[derive(Clone, Debug)]
 pub struct Client {
     requests: Requests,
-    room: Room,
+    room: PublishRoom,
     attach_ids: bool,
 }
 
@@ -40,7 +40,7 @@ impl Requests {
     }
 
     pub(crate) async fn send(&self, command: Command) -> Result<(), ClientError> {
-        self.sender.send(command).await.map_err(|_| self.end())
+        self.sender.send(command).await.map_err(|_| self.end_reason())
     }
 
     /// Sends without waiting, for `drop`; the command is lost if the queue is full.
@@ -52,10 +52,10 @@ impl Requests {
         &self,
         answer: oneshot::Receiver<Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        answer.await.unwrap_or_else(|_| Err(self.end()))
+        answer.await.unwrap_or_else(|_| Err(self.end_reason()))
     }
 
-    fn end(&self) -> ClientError {
+    fn end_reason(&self) -> ClientError {
         self.ended.get().cloned().unwrap_or(ClientError::Closed)
     }
 }
@@ -68,7 +68,7 @@ impl Client {
         let ended = Arc::new(OnceLock::new());
         let client = Client {
             requests: Requests::new(sender, ended.clone()),
-            room: Room::new(&options),
+            room: PublishRoom::new(&options),
             attach_ids: options.resend,
         };
         task::start(endpoint, options, receiver, ended).await?;
@@ -85,7 +85,7 @@ impl Client {
         let topic = TopicName::new(topic)?;
         let deliver_at = message.deliver_at;
         let event = message.into_event(self.new_id());
-        let room = self.room.take(event.body.bytes()).await?;
+        let room = self.room.reserve(event.body.bytes()).await?;
         let (reply, answer) = oneshot::channel();
         self.requests
             .send(Command::Publish { publish: Publish { topic, event, deliver_at }, reply, room })
@@ -110,7 +110,7 @@ impl Client {
     ) -> Result<BatchReceipt, ClientError> {
         let topic = TopicName::new(topic)?;
         let events: Vec<_> = messages.into_iter().map(|message| message.into_event(self.new_id())).collect();
-        let room = self.room.take(events.iter().map(|event| event.body.bytes()).sum()).await?;
+        let room = self.room.reserve(events.iter().map(|event| event.body.bytes()).sum()).await?;
         let (reply, answer) = oneshot::channel();
         self.requests
             .send(Command::PublishBatch { batch: PublishBatch { topic, events }, reply, room })
@@ -120,12 +120,12 @@ impl Client {
 
     /// Resolves when the server has confirmed the subscription.
     pub async fn subscribe(&self, options: SubscribeOptions) -> Result<Subscription, ClientError> {
-        let inbox = Arc::new(Inbox::new(options.max_inflight));
+        let queue = Arc::new(MessageQueue::new(options.max_inflight));
         let (reply, answer) = oneshot::channel();
         let subscribe = options.request();
         // Created before the answer arrives, so that a caller who stops waiting drops it, which unsubscribes.
-        let mut subscription = Subscription::new(options, inbox.clone(), self.requests.clone());
-        self.requests.send(Command::Subscribe { subscribe, inbox, reply }).await?;
+        let mut subscription = Subscription::new(options, queue.clone(), self.requests.clone());
+        self.requests.send(Command::Subscribe { subscribe, queue, reply }).await?;
         match self.requests.answer(answer).await {
             Ok(positions) => {
                 subscription.start = positions;

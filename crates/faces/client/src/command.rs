@@ -8,7 +8,7 @@ use millrace_wire::{
 use tokio::sync::oneshot;
 
 use crate::error::ClientError;
-use crate::inbox::Inbox;
+use crate::message_queue::MessageQueue;
 use crate::room::RoomTaken;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ClientError>>;
@@ -27,7 +27,7 @@ pub(crate) enum Command {
     },
     Subscribe {
         subscribe: Subscribe,
-        inbox: Arc<Inbox>,
+        queue: Arc<MessageQueue>,
         reply: Reply<Vec<Position>>,
     },
     Unsubscribe {

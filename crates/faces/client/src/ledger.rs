@@ -10,7 +10,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::command::{Command, Reply};
 use crate::error::ClientError;
-use crate::pending::Pending;
+use crate::pending::PendingReply;
 use crate::subscriptions::{Key, Subscriptions};
 
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Ledger {
     /// Deliveries the server may still make; `None` before the first FLOW.
     credits: Option<u64>,
     /// Requests by their id (`rid`), so in the order in which they were made, which is the order of sending again.
-    pending: BTreeMap<u64, Pending>,
+    pending: BTreeMap<u64, PendingReply>,
     /// SUBSCRIBE requests under way on this connection, by request id.
     subscribing: BTreeMap<u64, Key>,
     /// Confirmed subscriptions that the server refused on this connection for a passing reason.
@@ -68,7 +68,7 @@ impl Ledger {
         for key in self.subscriptions.keys() {
             self.subscribe(key);
         }
-        self.outgoing.extend(self.pending.values().filter_map(Pending::publish_frame).cloned());
+        self.outgoing.extend(self.pending.values().filter_map(PendingReply::publish_frame).cloned());
     }
 
     pub(crate) fn lost(&mut self, reason: &str) {
@@ -97,7 +97,7 @@ impl Ledger {
     /// Fails the largest publish. The server cannot say which frame was too large, because it refused to read it, but
     /// it must have been the largest. Sent again, that frame would end the next connection, too.
     fn fail_largest(&mut self) {
-        let length = |pending: &Pending| pending.publish_frame().map_or(0, |frame| frame.len());
+        let length = |pending: &PendingReply| pending.publish_frame().map_or(0, |frame| frame.len());
         let largest = self.pending.iter().max_by_key(|(_, pending)| length(pending)).map(|(rid, _)| *rid);
         if let Some(pending) = largest.and_then(|rid| self.pending.remove(&rid)) {
             let bytes = length(&pending);
@@ -118,14 +118,14 @@ impl Ledger {
         match command {
             Command::Publish { publish, reply, room } => {
                 let (rid, frame) = self.frame(ClientRequest::Publish(publish));
-                self.publish(rid, frame.clone(), Pending::Publish { frame, reply, _room: room });
+                self.publish(rid, frame.clone(), PendingReply::Publish { frame, reply, _room: room });
             }
             Command::PublishBatch { batch, reply, room } => {
                 let (rid, frame) = self.frame(ClientRequest::PublishBatch(batch));
-                self.publish(rid, frame.clone(), Pending::PublishBatch { frame, reply, _room: room });
+                self.publish(rid, frame.clone(), PendingReply::PublishBatch { frame, reply, _room: room });
             }
-            Command::Subscribe { subscribe, inbox, reply } => {
-                if let Some(key) = self.subscriptions.add(subscribe, inbox, reply) {
+            Command::Subscribe { subscribe, queue, reply } => {
+                if let Some(key) = self.subscriptions.add(subscribe, queue, reply) {
                     self.subscribe(key);
                 }
             }
@@ -218,7 +218,7 @@ impl Ledger {
         }
     }
 
-    fn publish(&mut self, rid: u64, frame: Utf8Bytes, pending: Pending) {
+    fn publish(&mut self, rid: u64, frame: Utf8Bytes, pending: PendingReply) {
         if frame.len() > self.frame_bytes_max {
             let max = format!("at most {}", self.frame_bytes_max);
             return pending.fail(ClientError::TooLarge { bytes: frame.len(), max });
@@ -262,7 +262,7 @@ impl Ledger {
             Some(reply) if self.connected => {
                 let (rid, frame) = self.frame(request);
                 self.send(frame);
-                self.pending.insert(rid, Pending::Plain { reply });
+                self.pending.insert(rid, PendingReply::Plain { reply });
             }
             Some(reply) => drop(reply.send(Err(ClientError::Disconnected("not connected just now".into())))),
         }

@@ -35,9 +35,9 @@ mod command;
 mod delivery;
 mod endpoint;
 mod error;
-mod inbox;
 mod ledger;
 mod message;
+mod message_queue;
 mod options;
 mod os;
 mod pending;
@@ -66,5 +66,5 @@ pub use millrace_model::{
     OsMessage, OsMetadata, OsType, Partition, Timestamp, TopicName,
 };
 pub use millrace_wire::{
-    ErrorCode, FrameError, Message, Place, Position, Published, PublishedBatch, StartFrom,
+    ErrorCode, FrameError, Message, Position, Published, PublishedBatch, PublishedPlace, StartFrom,
 };

@@ -10,7 +10,7 @@ use crate::room::RoomTaken;
 /// A request that waits for its answer. The frame of a publish is kept, shared with the queue of outgoing frames, so
 /// that it can be sent again.
 #[derive(Debug)]
-pub(crate) enum Pending {
+pub(crate) enum PendingReply {
     Publish {
         frame: Utf8Bytes,
         reply: Reply<Published>,
@@ -27,34 +27,36 @@ pub(crate) enum Pending {
     },
 }
 
-impl Pending {
+impl PendingReply {
     /// Returns the frame of a publish, which outlives a connection.
     pub(crate) fn publish_frame(&self) -> Option<&Utf8Bytes> {
         match self {
-            Pending::Publish { frame, .. } | Pending::PublishBatch { frame, .. } => Some(frame),
-            Pending::Plain { .. } => None,
+            PendingReply::Publish { frame, .. } | PendingReply::PublishBatch { frame, .. } => Some(frame),
+            PendingReply::Plain { .. } => None,
         }
     }
 
     /// Sends an error to the requester. A requester that is gone by now is ignored.
     pub(crate) fn fail(self, error: ClientError) {
         match self {
-            Pending::Publish { reply, .. } => drop(reply.send(Err(error))),
-            Pending::PublishBatch { reply, .. } => drop(reply.send(Err(error))),
-            Pending::Plain { reply } => drop(reply.send(Err(error))),
+            PendingReply::Publish { reply, .. } => drop(reply.send(Err(error))),
+            PendingReply::PublishBatch { reply, .. } => drop(reply.send(Err(error))),
+            PendingReply::Plain { reply } => drop(reply.send(Err(error))),
         }
     }
 
     pub(crate) fn settle(self, answer: ServerFrame) {
         match (self, answer) {
             (pending, ServerFrame::Error(error)) => pending.fail(ClientError::Refused(error)),
-            (Pending::Publish { reply, .. }, ServerFrame::Published(published)) => {
+            (PendingReply::Publish { reply, .. }, ServerFrame::Published(published)) => {
                 drop(reply.send(Ok(published)));
             }
-            (Pending::PublishBatch { reply, .. }, ServerFrame::PublishedBatch(published)) => {
+            (PendingReply::PublishBatch { reply, .. }, ServerFrame::PublishedBatch(published)) => {
                 drop(reply.send(Ok(published)));
             }
-            (Pending::Plain { reply }, ServerFrame::Ok(_) | ServerFrame::Pong(_)) => drop(reply.send(Ok(()))),
+            (PendingReply::Plain { reply }, ServerFrame::Ok(_) | ServerFrame::Pong(_)) => {
+                drop(reply.send(Ok(())))
+            }
             (pending, other) => pending.fail(ClientError::Protocol(format!("{other:?}"))),
         }
     }

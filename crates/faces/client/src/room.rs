@@ -8,7 +8,7 @@ use crate::error::ClientError;
 use crate::options::ClientOptions;
 
 #[derive(Clone, Debug)]
-pub(crate) struct Room {
+pub(crate) struct PublishRoom {
     count: Arc<Semaphore>,
     kibibytes: Arc<Semaphore>,
     kibibytes_max: u32,
@@ -21,11 +21,11 @@ pub(crate) struct RoomTaken {
     _kibibytes: OwnedSemaphorePermit,
 }
 
-impl Room {
-    pub(crate) fn new(options: &ClientOptions) -> Room {
+impl PublishRoom {
+    pub(crate) fn new(options: &ClientOptions) -> PublishRoom {
         let kibibytes_max =
             (options.publish_bytes_inflight_max / 1024).clamp(1, Semaphore::MAX_PERMITS.min(1 << 30));
-        Room {
+        PublishRoom {
             count: Arc::new(Semaphore::new(options.publishes_inflight_max.clamp(1, Semaphore::MAX_PERMITS))),
             kibibytes: Arc::new(Semaphore::new(kibibytes_max)),
             kibibytes_max: kibibytes_max as u32,
@@ -34,7 +34,7 @@ impl Room {
 
     /// Waits for room: first for a permit of the number, then for permits of the bytes, always in this order. Both
     /// semaphores are fair, so waiting publishes are served in turn.
-    pub(crate) async fn take(&self, bytes: usize) -> Result<RoomTaken, ClientError> {
+    pub(crate) async fn reserve(&self, bytes: usize) -> Result<RoomTaken, ClientError> {
         let kibibytes = (bytes / 1024).clamp(1, self.kibibytes_max as usize) as u32;
         let count = self.count.clone().acquire_owned().await;
         let kibibytes = self.kibibytes.clone().acquire_many_owned(kibibytes).await;

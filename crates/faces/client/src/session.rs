@@ -26,7 +26,7 @@ const TURN_COMMANDS_MAX: usize = 256;
 /// How long closing the connection may take.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
-pub(crate) enum End {
+pub(crate) enum SessionEnd {
     /// Closed on request, or because every handle is gone.
     Closed(Option<oneshot::Sender<()>>),
     Lost(String),
@@ -39,7 +39,7 @@ pub(crate) async fn run(
     commands: &mut mpsc::Receiver<Command>,
     ledger: &mut Ledger,
     idle_timeout: Duration,
-) -> End {
+) -> SessionEnd {
     let (mut writer, mut reader) = socket.split();
     let mut unflushed = false;
     let mut heard = Instant::now();
@@ -53,28 +53,28 @@ pub(crate) async fn run(
             frame = reader.next() => {
                 heard = Instant::now();
                 match frame {
-                    Some(Ok(Message::Text(text))) => take(ledger, &text),
-                    Some(Ok(Message::Close(close))) => return End::Lost(said_goodbye(close, ledger)),
+                    Some(Ok(Message::Text(text))) => on_frame(ledger, &text),
+                    Some(Ok(Message::Close(close))) => return SessionEnd::Lost(said_goodbye(close, ledger)),
                     // tungstenite queues the pong itself; it leaves with the next flush.
                     Some(Ok(Message::Ping(_))) => unflushed = true,
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => return End::Lost(error.to_string()),
-                    None => return End::Lost("the server closed the connection".into()),
+                    Some(Err(error)) => return SessionEnd::Lost(error.to_string()),
+                    None => return SessionEnd::Lost("the server closed the connection".into()),
                 }
             }
             written = write_all(&mut writer, ledger.outgoing()), if unflushed => match written {
                 Ok(()) => unflushed = false,
-                Err(error) => return End::Lost(error.to_string()),
+                Err(error) => return SessionEnd::Lost(error.to_string()),
             },
             command = commands.recv(), if room => {
                 if let Some(done) = take_commands(command, commands, ledger) {
                     close(writer, reader, ledger).await;
-                    return End::Closed(done);
+                    return SessionEnd::Closed(done);
                 }
             }
             now = ticks.tick() => {
                 if now.duration_since(heard) >= idle_timeout {
-                    return End::Lost(format!("nothing was heard for {} s", idle_timeout.as_secs_f32()));
+                    return SessionEnd::Lost(format!("nothing was heard for {} s", idle_timeout.as_secs_f32()));
                 }
                 ledger.subscribe_again();
                 // Any frame proves that the server is alive; a PING is needed only when nothing was received.
@@ -86,7 +86,7 @@ pub(crate) async fn run(
     }
 }
 
-fn take(ledger: &mut Ledger, text: &str) {
+fn on_frame(ledger: &mut Ledger, text: &str) {
     match ServerFrame::parse(text) {
         Ok(frame) => ledger.answer(frame),
         // A newer server may send frames that this client does not know.
@@ -152,7 +152,7 @@ async fn close(mut writer: Writer, mut reader: SplitStream<Socket>, ledger: &mut
         writer.send(Message::Close(None)).await?;
         while let Some(Ok(frame)) = reader.next().await {
             match frame {
-                Message::Text(text) => take(ledger, &text),
+                Message::Text(text) => on_frame(ledger, &text),
                 Message::Close(_) => break,
                 _ => {}
             }

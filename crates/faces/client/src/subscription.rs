@@ -9,7 +9,7 @@ use crate::client::Requests;
 use crate::command::Command;
 use crate::delivery::Delivery;
 use crate::error::ClientError;
-use crate::inbox::Inbox;
+use crate::message_queue::MessageQueue;
 use crate::options::SubscribeOptions;
 
 /// Membership in a group. Dropping it leaves the group; events that were delivered and not acknowledged go to other
@@ -19,26 +19,30 @@ pub struct Subscription {
     /// The positions of the group when the subscription was confirmed.
     pub start: Vec<Position>,
     options: SubscribeOptions,
-    inbox: Arc<Inbox>,
+    queue: Arc<MessageQueue>,
     requests: Requests,
     left: bool,
 }
 
 impl Subscription {
-    pub(crate) fn new(options: SubscribeOptions, inbox: Arc<Inbox>, requests: Requests) -> Subscription {
-        Subscription { start: Vec::new(), options, inbox, requests, left: false }
+    pub(crate) fn new(
+        options: SubscribeOptions,
+        queue: Arc<MessageQueue>,
+        requests: Requests,
+    ) -> Subscription {
+        Subscription { start: Vec::new(), options, queue, requests, left: false }
     }
 
     /// Returns the next delivery. An error is the end of the subscription: the server ended it, or the client is
     /// closed. A lost connection is not an end.
     pub async fn next(&mut self) -> Result<Delivery, ClientError> {
-        let (message, epoch) = self.inbox.take().await?;
+        let (message, epoch) = self.queue.receive().await?;
         Ok(Delivery::new(*message, epoch, self.requests.clone()))
     }
 
     /// Returns a delivery that has already arrived, without waiting.
     pub fn try_next(&mut self) -> Result<Option<Delivery>, ClientError> {
-        let taken = self.inbox.try_take()?;
+        let taken = self.queue.try_take()?;
         Ok(taken.map(|(message, epoch)| Delivery::new(*message, epoch, self.requests.clone())))
     }
 
@@ -65,7 +69,7 @@ impl Drop for Subscription {
     /// task unsubscribe.
     fn drop(&mut self) {
         if !self.left {
-            self.inbox.abandon();
+            self.queue.abandon();
             self.requests.try_send(Command::Unsubscribe { unsubscribe: self.request(), reply: None });
         }
     }

@@ -8,26 +8,26 @@ use millrace_wire::{ErrorCode, FrameError, Message, OkFrame, Position, Subscribe
 
 use crate::command::Reply;
 use crate::error::ClientError;
-use crate::inbox::Inbox;
+use crate::message_queue::MessageQueue;
 
 pub(crate) type Key = (TopicName, Group);
 
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<Key, SubscriptionEntry>,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SubscriptionEntry {
     subscribe: Subscribe,
-    inbox: Arc<Inbox>,
+    queue: Arc<MessageQueue>,
     /// The caller that waits for the first answer; `None` once the subscription was confirmed.
     asker: Option<Reply<Vec<Position>>>,
 }
 
-impl Entry {
-    fn end(self, error: &ClientError) {
-        self.inbox.end(error.clone());
+impl SubscriptionEntry {
+    fn close(self, error: &ClientError) {
+        self.queue.close(error.clone());
         if let Some(asker) = self.asker {
             drop(asker.send(Err(error.clone())));
         }
@@ -39,7 +39,7 @@ impl Subscriptions {
     pub(crate) fn add(
         &mut self,
         subscribe: Subscribe,
-        inbox: Arc<Inbox>,
+        queue: Arc<MessageQueue>,
         asker: Reply<Vec<Position>>,
     ) -> Option<Key> {
         let key = (subscribe.topic.clone(), subscribe.group.clone());
@@ -48,13 +48,13 @@ impl Subscriptions {
             drop(asker.send(Err(ClientError::AlreadySubscribed { topic, group })));
             return None;
         }
-        self.entries.insert(key.clone(), Entry { subscribe, inbox, asker: Some(asker) });
+        self.entries.insert(key.clone(), SubscriptionEntry { subscribe, queue, asker: Some(asker) });
         Some(key)
     }
 
     pub(crate) fn remove(&mut self, key: &Key) {
         if let Some(entry) = self.entries.remove(key) {
-            entry.end(&ClientError::Closed);
+            entry.close(&ClientError::Closed);
         }
     }
 
@@ -74,7 +74,7 @@ impl Subscriptions {
     /// Passes a message to its subscription. Returns false when that subscription was dropped.
     pub(crate) fn deliver(&self, message: Box<Message>, epoch: u64) -> bool {
         let key = (message.topic.clone(), message.group.clone());
-        self.entries.get(&key).is_none_or(|entry| entry.inbox.put(message, epoch))
+        self.entries.get(&key).is_none_or(|entry| entry.queue.put(message, epoch))
     }
 
     pub(crate) fn subscribed(&mut self, key: &Key, answer: OkFrame) {
@@ -89,13 +89,13 @@ impl Subscriptions {
 
     pub(crate) fn refused(&mut self, key: &Key, error: FrameError) {
         if let Some(entry) = self.entries.remove(key) {
-            entry.end(&ClientError::Refused(error));
+            entry.close(&ClientError::Refused(error));
         }
     }
 
     /// Drops all deliveries that were not taken, because their connection is gone. Returns how many they were.
     pub(crate) fn lost(&self) -> usize {
-        self.entries.values().map(|entry| entry.inbox.clear()).sum()
+        self.entries.values().map(|entry| entry.queue.clear()).sum()
     }
 
     /// Handles an error that answers no request. If it says that a topic or group is gone or forbidden, its
@@ -113,7 +113,7 @@ impl Subscriptions {
 
     pub(crate) fn fail_all(&mut self, error: &ClientError) {
         for (_, entry) in std::mem::take(&mut self.entries) {
-            entry.end(error);
+            entry.close(error);
         }
     }
 }

@@ -18,7 +18,7 @@ use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::options::ClientOptions;
-use crate::session::{self, End};
+use crate::session::{self, SessionEnd};
 use crate::tls;
 
 pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
@@ -73,8 +73,8 @@ impl Task {
             let idle_timeout = self.options.idle_timeout;
             let reason = match session::run(socket, &mut self.commands, &mut self.ledger, idle_timeout).await
             {
-                End::Closed(done) => return Stop::Closed(done),
-                End::Lost(reason) => reason,
+                SessionEnd::Closed(done) => return Stop::Closed(done),
+                SessionEnd::Lost(reason) => reason,
             };
             self.ledger.lost(&reason);
             if !self.options.reconnect {

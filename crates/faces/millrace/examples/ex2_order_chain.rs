@@ -67,7 +67,7 @@ fn ship(ctx: &mut HandlerContext<OrderFulfilled>) -> Result<()> {
 
 /// Returns the status of the payment and the hops of the shipment.
 pub(crate) fn run(store: &str) -> Result<(Option<String>, Option<u32>)> {
-    let session = Session::open(store)?.namespace("orders")?;
+    let session = Session::builder(store).namespace("orders").open()?;
     session.publish(OrderPlaced { order_id: "o1".into(), user_id: "u1".into(), total: 99.99 })?;
     session.run_until_idle(handlers![process_payment, fulfill_order, ship], vec![])?;
     let payment = session.get::<Payment>("o1")?.map(|payment| payment.value.status);

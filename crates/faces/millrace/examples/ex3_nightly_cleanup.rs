@@ -5,7 +5,9 @@
 
 use std::time::Duration;
 
-use millrace::{Entity, Event, HandlerContext, Result, Schedule, Session, handlers, on_event, schedules};
+use millrace::{
+    Entity, Event, HandlerContext, Result, Schedule, Session, Simulation, handlers, on_event, schedules,
+};
 use serde::{Deserialize, Serialize};
 
 #[derive(Event, Serialize, Deserialize)]
@@ -39,7 +41,7 @@ fn nightly() -> Result<Vec<Schedule>> {
 
 /// Returns how many records are left after each of three nights.
 pub(crate) fn run() -> Result<Vec<u64>> {
-    let sim = Session::open_simulated(1).namespace("system-tasks")?;
+    let sim = Simulation::builder(1).namespace("system-tasks").open().unwrap();
     let hour = 3_600_000;
     sim.ensure((0..48).map(|n| Record { id: n, created_at: sim.now().0 + n * hour }))?;
     sim.commit()?;
@@ -55,9 +57,10 @@ pub(crate) fn run() -> Result<Vec<u64>> {
 #[allow(dead_code)]
 fn main() -> Result<()> {
     match std::env::args().nth(1) {
-        Some(store) => {
-            Session::open(&store)?.namespace("system-tasks")?.run(handlers![cleanup_old_data], nightly()?)
-        }
+        Some(store) => Session::builder(&store)
+            .namespace("system-tasks")
+            .open()?
+            .run(handlers![cleanup_old_data], nightly()?),
         None => {
             println!("left after each night: {:?}", run()?);
             Ok(())

@@ -39,7 +39,7 @@ fn setup_user_workspace(ctx: &mut HandlerContext<UserCreated>) -> Result<()> {
 
 /// Returns the title of the workspace.
 pub(crate) fn run(store: &str) -> Result<Option<String>> {
-    let session = Session::open(store)?.namespace("users")?;
+    let session = Session::builder(store).namespace("users").open()?;
     session.ensure(User { id: "u1".into(), email: "user@example.com".into() })?;
     let commit = session.commit_with(UserCreated { user_id: "u1".into() })?;
     println!("committed as number {commit:?}");

@@ -45,10 +45,10 @@ async fn in_background(session: Session, handlers: Vec<Handler>) -> std::result:
 
 /// Returns how many events were handled in each namespace.
 pub(crate) async fn run(store: &str) -> std::result::Result<(u64, u64), HandlerError> {
-    let orders = Session::open(store)?.namespace("orders")?;
+    let orders = Session::builder(store).namespace("orders").open()?;
     // A second session on the same file. `orders.namespace("payments")` would be an alternative; it would also share
     // its commits.
-    let payments = Session::open(store)?.namespace("payments")?;
+    let payments = Session::builder(store).namespace("payments").open()?;
     orders.publish_all((0..20).map(|order_id| OrderPlaced { order_id }))?;
     payments.publish_all((0..30).map(|amount| PaymentReceived { amount }))?;
 

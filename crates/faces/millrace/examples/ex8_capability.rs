@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace::os::{Capability, LoopHandle, LoopParts, SocketFile};
+use millrace::os::{Capability, KernelHandle, KernelParts, SocketFile};
 use serde::Deserialize;
 use serde_json::json;
 
@@ -48,8 +48,8 @@ pub(crate) async fn run(
     socket: &Path,
     done: impl Future<Output = ()>,
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let (handle, _asked) = LoopHandle::start(LoopParts::volatile(), vec![greeter()]).await?;
-    let (mut place, listener) = SocketFile::take(socket)?;
+    let (handle, _asked) = KernelHandle::start(KernelParts::volatile(), vec![greeter()]).await?;
+    let (mut place, listener) = SocketFile::bind(socket)?;
     handle.listen(listener).await?;
     // The socket appears under its name only now, when it is served.
     place.open()?;

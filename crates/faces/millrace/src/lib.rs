@@ -43,8 +43,8 @@
 //!
 //! Not in this crate: the server and its protocol (`millrace serve`), and the server's client (`millrace-client`).
 //!
-//! This crate only re-exports names. They are defined in `millrace-session` and `millrace-macros`; the CQRS loop in
-//! [`os`] is in `millrace-kernel`, sandboxed programs (feature `wasm`) are in `millrace-wasm`.
+//! This crate only re-exports names. They are defined in `millrace-session`, `millrace-state` and `millrace-macros`; the
+//! CQRS loop in [`os`] is in `millrace-kernel` and `millrace-child`, sandboxed programs (feature `wasm`) are in `millrace-wasm`.
 
 /// ```
 /// use millrace::{Event, IntoOutgoing};
@@ -178,27 +178,30 @@ pub use millrace_session::model::{
     DeadLetterRow, EventId, HangingRow, Identity, Intent, Namespace, Offset, Operation, Partition, Priority,
     RunCounts, ScheduleRow, SessionId, SessionRow, StateChange, StateCommit, StateKind, Timestamp,
 };
-pub use millrace_session::state::{
-    CommitRecord, Drift, Edge, Edges, Grouped, Migrated, Migration, MigrationError, Pages, Plan, Query,
-    State, Stored, TypeHistory, TypePlan, TypeVersion, Version,
-};
 pub use millrace_session::{
-    Called, CatchUp, Config, DeadLettered, Entity, Event, EventError, EventMeta, EventName, EventOptions,
-    Field, Filter, Handler, HandlerContext, HandlerError, HandlerOrder, HandlerResult, HandlerSettings,
-    HandlerSpec, IntoHandlerResult, IntoIntents, IntoOutgoing, Key, LocalFuture, NumberField, Operand, Order,
-    OrderedField, OutcomeExt, Outgoing, Published, Relation, Result, Running, Schedule, Schema, SchemaField,
-    Session, SessionError, Simulation, SpecError, Start, StateError, Stateful, StopHandle, TextField,
+    Called, CatchUp, Config, DeadLettered, Event, EventError, EventMeta, EventName, EventOptions, Handler,
+    HandlerContext, HandlerError, HandlerOrder, HandlerResult, HandlerSettings, HandlerSpec,
+    IntoHandlerResult, IntoOutgoing, LocalFuture, OutcomeExt, Outgoing, Published, Result, Running, Schedule,
+    Session, SessionBuilder, SessionError, Simulation, SimulationBuilder, SpecError, Start, StopHandle,
     Transaction, VirtualClock, WithOptions, handlers, schedules,
+};
+pub use millrace_state::{
+    CommitRecord, Drift, Edge, Edges, Entity, Field, Filter, Grouped, IntoIntents, Key, Migrated, Migration,
+    MigrationError, MigrationPlan, NumberField, Operand, Order, OrderedField, Pages, Query, Relation, Schema,
+    SchemaField, State, StateError, Stateful, Stored, TextField, TypeHistory, TypePlan, TypeVersion, Version,
 };
 
 /// The CQRS loop and its capabilities (`docs/capabilities.md`, `examples/ex8_capability.rs`). Requires the feature
 /// `os`, which is on by default.
 #[cfg(feature = "os")]
 pub mod os {
+    pub use millrace_child::{
+        Child, ChildError, ChildLimits, ChildSettings, Children, Guard, become_guarded,
+    };
     pub use millrace_kernel::{
-        BusTopic, Capability, CapabilityError, ChangeError, Child, ChildError, ChildLimits, ChildSettings,
-        Children, Context, Guard, JsonText, LoopError, LoopHandle, LoopParts, LoopSettings, OsFault,
-        OsMessage, OsReceiver, OsSender, Place, PlaceError, SocketFile, become_guarded, default_path,
+        BusTopic, Capability, CapabilityError, ChangeError, Context, HandlerPlace, JsonText, KernelError,
+        KernelHandle, KernelParts, KernelSettings, OsFault, OsMessage, OsReceiver, OsSender, SocketFile,
+        SocketPathError, default_path,
     };
 }
 
@@ -211,8 +214,8 @@ pub mod sandbox {
         BusPort, Environment, Folder, Grant, Grants, Input, Output, PortError, RandomSource, StorePort,
     };
     pub use millrace_wasm::{
-        Call, Clock, Continuation, EffectOutcome, Generation, Handled, Handler, Handlers, Host, HostOptions,
-        Instance, InstanceLimits, Module, NoValue, OpKey, RunHandle, RunLimits, RunNumber, RunStart, Value,
-        async_handler_fn, handler_fn, typed_async_handler_fn, typed_handler_fn,
+        Clock, Continuation, EffectHandler, EffectOutcome, Generation, Handled, HandlerCall, Handlers, Host,
+        HostOptions, Instance, InstanceLimits, Module, NoValue, OpKey, RunHandle, RunLimits, RunNumber,
+        RunStart, Value, async_handler_fn, handler_fn, typed_async_handler_fn, typed_handler_fn,
     };
 }

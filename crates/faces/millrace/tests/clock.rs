@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use millrace::{Config, Event, Handler, Session};
 use millrace_model::{ClaimRow, ClaimState, Space};
-use millrace_store::{KeyRange, Row, Store};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_store::{KeyRange, Row};
+use millrace_stores::{StoreOptions, open_shared};
 use serde::{Deserialize, Serialize};
 use shifted::{HOUR_MS, ShiftedClock};
 
@@ -43,7 +43,7 @@ fn config() -> Config {
 #[test]
 fn child() {
     let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
-    let session = Session::open(&url(&folder)).unwrap().config(config());
+    let session = Session::builder(&url(&folder)).config(config()).open().unwrap();
     let handler = Handler::from_fn::<Task>("tasks", move |ctx| {
         let path = diary(&folder);
         let attempt = std::fs::read_to_string(&path).unwrap_or_default().lines().count() + 1;
@@ -110,10 +110,10 @@ fn set_back_after_the_first_attempt(hangs: bool, dies: bool) {
     session.publish(Task { hangs }).unwrap();
     eventually("the first attempt", || attempts(folder) == 1);
     if !hangs {
-        let store = SqliteStore::open(&folder.join("app.db"), SqliteOptions::default()).unwrap();
+        let opened = open_shared(&url(folder).parse().unwrap(), &StoreOptions::default()).unwrap();
         let waits = |row: &Row| ClaimRow::decode(&row.key, &row.value).unwrap().state == ClaimState::Waiting;
         eventually("it waits for its retry", || {
-            store.scan(Space::Claims, &KeyRange::all(), 1).unwrap().iter().any(waits)
+            opened.store.scan(Space::Claims, &KeyRange::all(), 1).unwrap().iter().any(waits)
         });
     }
     if dies {

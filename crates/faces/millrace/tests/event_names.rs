@@ -84,7 +84,7 @@ fn what_is_published_is_compared_with_what_is_handled_and_nothing_is_written() {
     refused(session.publish_all([user(), user()]));
     refused(session.commit_with(user()));
     // Sessions of other namespaces refuse too, because they belong to the same store.
-    refused(session.namespace("other").unwrap().publish(user()));
+    refused(session.to_builder().namespace("other").open().unwrap().publish(user()));
     let first_free = session.publish(orders::Created { order: 3 }).unwrap().offset;
     assert_eq!(first_free.0, 3, "the refused ones took no place");
     // Another program, with another store, may use the same name.

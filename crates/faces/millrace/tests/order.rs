@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace::{
     Config, Event, Handler, HandlerContext, HandlerOrder, HandlerOutcome, HandlerResult, HandlerSettings,
-    Session, handlers, on_event,
+    Session, Simulation, handlers, on_event,
 };
 use serde::{Deserialize, Serialize};
 
@@ -84,7 +84,7 @@ fn keys_stay_in_order_on_eight_threads() {
     let accounts = Accounts::default();
     let config = Config { handler_concurrency: 8, ..Config::default() };
     let url = format!("sqlite:///{}", folder.path().join("app.db").display());
-    let session = Session::open(&url).unwrap().config(config).with(accounts.clone());
+    let session = Session::builder(&url).config(config).with(accounts.clone()).open().unwrap();
     let running = session.spawn(handlers![in_order], vec![]).unwrap();
     session.publish_all(moves()).unwrap();
     for _ in 0..3000 {
@@ -102,9 +102,9 @@ fn keys_stay_in_order_on_eight_threads() {
 #[test]
 fn keys_stay_in_order_over_two_sessions() {
     let accounts = Accounts::default();
-    let sim = Session::open_simulated(3).with(accounts.clone());
+    let sim = Simulation::builder(3).with(accounts.clone()).open().unwrap();
     sim.start(handlers![in_order], vec![]).unwrap();
-    let other = sim.beside().with(accounts.clone());
+    let other = sim.beside();
     other.start(handlers![in_order], vec![]).unwrap();
     sim.publish_all(moves()).unwrap();
     sim.advance(Duration::from_secs(60)).unwrap();
@@ -135,7 +135,7 @@ fn an_event_that_waits_holds_back_only_its_key() {
     });
     let by_key = HandlerSettings { order: Some(HandlerOrder::Key), ..HandlerSettings::default() };
     let handlers = BTreeMap::from([("patient".to_owned(), by_key)]);
-    let sim = Session::open_simulated(5).config(Config { handlers, ..Config::default() });
+    let sim = Simulation::builder(5).config(Config { handlers, ..Config::default() }).open().unwrap();
     sim.start(vec![handler], vec![]).unwrap();
     for (account, n) in [(0, 1), (1, 1), (0, 2), (1, 2)] {
         sim.publish(Moved { account, n }.with_key(account.to_string())).unwrap();

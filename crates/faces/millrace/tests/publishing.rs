@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace::{
     Entity, Event, EventError, Handler, HandlerContext, IntoOutgoing, Result, Schedule, Session,
-    SessionError, Timestamp, handlers, on_event,
+    SessionError, Simulation, Timestamp, handlers, on_event,
 };
 use serde::{Deserialize, Serialize};
 
@@ -97,7 +97,11 @@ fn a_commit_carries_any_number_of_events() {
     assert!(!sim.get::<Order>(1u64).unwrap().unwrap().value.paid);
 
     // Too many events: neither the state nor any event is written, and the state stays queued.
-    let small = sim.config(millrace::Config { max_batch_size: 2, ..sim.settings().clone() });
+    let small = sim
+        .to_builder()
+        .config(millrace::Config { max_batch_size: 2, ..sim.settings().clone() })
+        .open()
+        .unwrap();
     small.ensure(Order { order: 2, paid: false }).unwrap();
     let refused = small.commit_with_all((0..3).map(|order| OrderPlaced { order })).unwrap_err();
     assert!(matches!(refused, SessionError::BatchSizeExceeded { count: 3, limit: 2 }), "{refused}");
@@ -122,20 +126,23 @@ fn send(ctx: &mut HandlerContext<MailWanted>) -> Result<()> {
 
 #[test]
 fn handlers_get_what_the_program_gave_the_session() {
-    let sim = Session::open_simulated(4).with(Mailer { sent: AtomicU64::new(0) }).namespace("mail").unwrap();
+    let sim =
+        Simulation::builder(4).with(Mailer { sent: AtomicU64::new(0) }).namespace("mail").open().unwrap();
     sim.start(handlers![send], vec![]).unwrap();
     sim.publish(MailWanted { to: "a".into() }).unwrap();
     sim.run_until_idle().unwrap();
     assert_eq!(sim.data::<Mailer>().unwrap().sent.load(Ordering::SeqCst), 1);
 
     // This session has no `Mailer`: the error says how to provide one.
-    let bare =
-        Session::open_simulated(5).config(millrace::Config { event_max_attempts: 1, ..Default::default() });
+    let bare = Simulation::builder(5)
+        .config(millrace::Config { event_max_attempts: 1, ..Default::default() })
+        .open()
+        .unwrap();
     bare.start(handlers![send], vec![]).unwrap();
     bare.publish(MailWanted { to: "a".into() }).unwrap();
     bare.run_until_idle().unwrap();
     let letters = bare.dead_letters().unwrap();
-    assert!(letters[0].error.contains("Mailer") && letters[0].error.contains("session.with("), "{letters:?}");
+    assert!(letters[0].error.contains("Mailer") && letters[0].error.contains(".with(value)"), "{letters:?}");
 }
 
 #[test]

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use harness::Harness;
 use millrace::{Entity, Filter, StateCommit, Stateful, Stored};
-use millrace_session::Declared;
+use millrace_state::Declared;
+use millrace_stores::{StoreOptions, StoreUrl, open_shared};
 use proptest::prelude::*;
 use serde::{Deserialize, Serialize};
 
@@ -152,9 +153,8 @@ fn act() -> impl Strategy<Value = Act> {
 #[test]
 fn the_past_is_the_same_on_sqlite() {
     let folder = tempfile::tempdir().unwrap();
-    let options = millrace_store_sqlite::SqliteOptions::default();
-    let store = millrace_store_sqlite::SqliteStore::open(&folder.path().join("state.db"), options).unwrap();
-    let mut harness = Harness::on(std::sync::Arc::new(store));
+    let url = StoreUrl::Sqlite(folder.path().join("state.db"));
+    let mut harness = Harness::on(open_shared(&url, &StoreOptions::default()).unwrap().store);
     let item = |id: String, n| Act::Ensure(Item { id, n, x: 0.5, tag: None, on: true });
     let mut groups: Vec<Vec<Act>> = Vec::new();
     for round in 0..4 {

@@ -94,7 +94,8 @@ fn handle(
 #[test]
 fn five_hundred_increments_at_concurrency_eight_are_five_hundred() {
     let session = Session::open("memory:").unwrap();
-    let session = session.config(Config { handler_concurrency: 8, ..Config::default() });
+    let session =
+        session.to_builder().config(Config { handler_concurrency: 8, ..Config::default() }).open().unwrap();
     session.publish_all((0..500).map(|n| Visit { n })).unwrap();
     let handler = Handler::from_fn::<Visit>("count", |ctx| {
         let old = ctx.get::<Counter>("c")?.map(Stored::into_inner);

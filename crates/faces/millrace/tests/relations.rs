@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use harness::Harness;
 use millrace::{Entity, Query, Relation, StateError, Stored};
-use millrace_session::Declared;
 use millrace_session::model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
+use millrace_state::Declared;
 use millrace_store::{
     Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
     StoreError, StreamBounds,
@@ -298,5 +298,13 @@ impl Store for Counting {
 
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.store.maintain(rows_max)
+    }
+
+    fn claim_serving(&self) -> Result<(), StoreError> {
+        self.store.claim_serving()
+    }
+
+    fn is_served_elsewhere(&self) -> bool {
+        self.store.is_served_elsewhere()
     }
 }

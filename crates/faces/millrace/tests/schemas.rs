@@ -201,7 +201,7 @@ fn a_commit_between_plan_and_lock_makes_the_token_stale() {
 #[test]
 fn of_two_migrations_at_once_one_is_told_to_look_again() {
     let mut harness = stocked(1);
-    harness.declare(millrace_session::Declared::without_entity::<v1::Payment>("00000").unwrap());
+    harness.declare(millrace_state::Declared::without_entity::<v1::Payment>("00000").unwrap());
     harness.commit().unwrap();
     let (mine, theirs) = (migration(&harness), migration(&harness));
     let plan = mine.plan().unwrap();
@@ -296,7 +296,7 @@ fn a_migration_that_died_is_finished_by_running_it_again() {
 #[test]
 fn a_type_without_rows_needs_no_upgrader_and_old_schemas_are_kept() {
     let mut harness = stocked(1);
-    harness.declare(millrace_session::Declared::without_entity::<v1::Payment>("00000").unwrap());
+    harness.declare(millrace_state::Declared::without_entity::<v1::Payment>("00000").unwrap());
     harness.commit().unwrap();
     let migration = Migration::new(harness.state.clone()).adopt::<v2::Payment>();
     let plan = migration.plan().unwrap();

@@ -4,8 +4,8 @@ mod harness;
 
 use harness::Harness;
 use millrace::{Entity, Identity, Operation, Relation, StateCommit, StateError};
-use millrace_session::Declared;
-use millrace_session::state::Pending;
+use millrace_state::Declared;
+use millrace_state::Pending;
 use serde::{Deserialize, Serialize};
 
 #[derive(Entity, Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,5 +1,5 @@
-//! Accepts connections. Each one has a place (`crowd/places.rs`) and limits on how long a request may take to arrive
-//! and a response to be read. Accepting never waits for a place: when all are taken, `crowd/places.rs` chooses the
+//! Accepts connections. Each one has a place (`fairness/places.rs`) and limits on how long a request may take to arrive
+//! and a response to be read. Accepting never waits for a place: when all are taken, `fairness/places.rs` chooses the
 //! connection to close.
 
 use std::net::SocketAddr;
@@ -19,7 +19,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Peer, PresentedNames};
 use crate::app::App;
-use crate::crowd::{CallerKey, Pace, Place, PlaceBounds, Places, share_of};
+use crate::fairness::{BodyPace, CallerKey, ConnectionPlace, PlaceBounds, Places, share_of};
 use crate::settings::ServerSettings;
 use crate::socket::{PatientSocket, Stream};
 use crate::tls::Certificate;
@@ -53,7 +53,7 @@ impl Accept {
             max,
             waiting_max,
             caller_max: share_of(max, settings.caller_share_percent),
-            pace: Pace {
+            pace: BodyPace {
                 patience_ms: settings.crowd_patience_ms,
                 bytes_per_second: settings.crowd_bytes_per_second,
             },
@@ -89,7 +89,7 @@ pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: wat
                 tokio::spawn(async move {
                     connection(&each, socket, addr, place.clone(), stopping).await;
                     // Explicitly, not when `place` is dropped: a WebSocket that came of this connection keeps its
-                    // `Peer`, which holds the place, and has a seat of its own (`crowd/seats.rs`).
+                    // `Peer`, which holds the place, and has a seat of its own (`fairness/seats.rs`).
                     place.leave();
                     drop(permit);
                 });
@@ -109,7 +109,7 @@ async fn connection(
     each: &Accept,
     socket: TcpStream,
     addr: SocketAddr,
-    place: Arc<Place>,
+    place: Arc<ConnectionPlace>,
     stopping: watch::Receiver<bool>,
 ) {
     // Responses are written whole; without TCP_NODELAY they would wait for the peer's delayed acknowledgement.
@@ -141,7 +141,7 @@ async fn serve(
     each: &Accept,
     stream: Stream,
     peer: Peer,
-    place: Arc<Place>,
+    place: Arc<ConnectionPlace>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let patience = Duration::from_millis(each.settings.response_write_ms_max);
@@ -182,7 +182,7 @@ async fn serve(
 struct WithPeer {
     peer: Peer,
     router: TowerToHyperService<Router>,
-    place: Arc<Place>,
+    place: Arc<ConnectionPlace>,
 }
 
 type Inner = TowerToHyperService<Router>;

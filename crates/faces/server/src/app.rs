@@ -3,18 +3,18 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use millrace_broker::Handle;
+use millrace_broker::BrokerHandle;
 use millrace_bus::{BusError, By, Reply, Request};
-use millrace_kernel::LoopHandle;
+use millrace_kernel::KernelHandle;
 use millrace_store::{Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::TopicDefaults;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Audit, Tokens};
-use crate::crowd::{Evictions, Frames, Room, SeatRule, Seats, share_of};
-use crate::http::handlers::Figures;
-use crate::observe::{Asker, Done, Trail, publish_trace};
+use crate::fairness::{Evictions, Frames, Room, SeatRule, Seats, share_of};
+use crate::http::durable_handlers::Figures;
+use crate::observe::{AuditLog, HttpRequester, RequestParty, publish_trace};
 use crate::refusal::Refusal;
 use crate::settings::ServerSettings;
 use crate::to_wire;
@@ -26,14 +26,14 @@ pub(crate) struct App {
     /// The settings of topics that do not set their own.
     pub(crate) topic_defaults: TopicDefaults,
     pub(crate) listen: SocketAddr,
-    pub(crate) broker: Handle,
+    pub(crate) broker: BrokerHandle,
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) os: LoopHandle,
+    pub(crate) kernel: KernelHandle,
     pub(crate) tokens: Arc<Tokens>,
     pub(crate) audit: Audit,
     /// Changes when tokens were replaced, so that connections check whether theirs is still valid.
     pub(crate) reloads: watch::Sender<u64>,
-    pub(crate) trail: Trail,
+    pub(crate) audit_log: AuditLog,
     /// Seats of WebSockets whose caller is known, or need not be known.
     pub(crate) seats: Arc<Seats>,
     /// Seats of WebSockets that have not shown a token yet.
@@ -54,8 +54,8 @@ pub(crate) struct App {
 
 /// The parts of the server that exist before its edges: bus, CQRS loop, store.
 pub(crate) struct Engines {
-    pub(crate) broker: Handle,
-    pub(crate) os: LoopHandle,
+    pub(crate) broker: BrokerHandle,
+    pub(crate) kernel: KernelHandle,
     pub(crate) store: Arc<dyn Store>,
     pub(crate) topic_defaults: TopicDefaults,
 }
@@ -66,10 +66,10 @@ impl App {
         listen: SocketAddr,
         engines: Engines,
         tokens: Arc<Tokens>,
-        trail: Trail,
+        audit_log: AuditLog,
         closing: watch::Receiver<bool>,
     ) -> App {
-        let Engines { broker, os, store, topic_defaults } = engines;
+        let Engines { broker, kernel, store, topic_defaults } = engines;
         let evictions = Arc::new(Evictions::default());
         let room = |bytes_max| Room::new(bytes_max, share_of(bytes_max, settings.caller_share_percent));
         let seats = |max, rule| Seats::new(max, rule, evictions.clone());
@@ -82,11 +82,11 @@ impl App {
             handlers: Figures::default(),
             reads: Semaphore::new(settings.reads_max),
             evictions: evictions.clone(),
-            os,
+            kernel,
             tokens,
             audit: Audit::default(),
             reloads: watch::Sender::new(0),
-            trail,
+            audit_log,
             settings,
             topic_defaults,
             listen,
@@ -97,18 +97,18 @@ impl App {
     }
 
     /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem.
-    pub(crate) async fn ask(&self, by: By, request: Request) -> Result<Reply, Refusal> {
+    pub(crate) async fn request(&self, by: By, request: Request) -> Result<Reply, Refusal> {
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
         match self.broker.call_as(by, request).await {
             Ok(Reply::Refused(error)) => Err(Refusal::of(&error)),
             Ok(reply) => {
-                let asker = Asker::current();
-                let asker = asker.as_deref();
-                let by = Done {
-                    agent: asker.and_then(Asker::agent),
-                    peer: asker.and_then(|asker| asker.peer),
-                    trace: trace.as_ref().or_else(|| asker?.trace.as_ref()),
+                let http_requester = HttpRequester::current();
+                let http_requester = http_requester.as_deref();
+                let by = RequestParty {
+                    agent: http_requester.and_then(HttpRequester::agent),
+                    peer: http_requester.and_then(|http_requester| http_requester.peer),
+                    trace: trace.as_ref().or_else(|| http_requester?.trace.as_ref()),
                 };
                 match &reply {
                     Reply::Topic { created, topic } if writes_topic => {
@@ -127,7 +127,7 @@ impl App {
         &self,
         read: impl FnOnce(&dyn Store) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, Refusal> {
-        let _turn = Asker::wait_for(self.reads.acquire()).await?;
+        let _turn = HttpRequester::wait_for(self.reads.acquire()).await?;
         let store = self.store.clone();
         let failed = |reason: String| Refusal::new(ErrorCode::StorageFailed, reason);
         match tokio::task::spawn_blocking(move || read(&*store)).await {

@@ -10,9 +10,9 @@ use http_body_util::{BodyExt, LengthLimitError, Limited};
 use millrace_wire::{ErrorCode, FrameError, http::body_text};
 
 use crate::app::App;
-use crate::crowd::RoomShare;
-use crate::observe::Asker;
-use crate::refusal::{Refusal, crowded};
+use crate::fairness::RoomShare;
+use crate::observe::HttpRequester;
+use crate::refusal::{Refusal, overloaded};
 
 /// The body of a request and its share of the memory for bodies. Keep it until the request is answered.
 pub(crate) struct BodyText {
@@ -39,17 +39,19 @@ pub(crate) async fn read_bytes(app: &App, body: Body, bytes_max: usize) -> Resul
         return Err(too_large(bytes_max));
     }
     let limit = Duration::from_millis(app.settings.request_read_ms_max);
-    let asker = Asker::current();
-    let place = asker.as_ref().and_then(|asker| asker.place.clone());
-    let Some(caller) = asker.as_ref().and_then(|asker| asker.caller.get().cloned()) else {
+    let http_requester = HttpRequester::current();
+    let place = http_requester.as_ref().and_then(|http_requester| http_requester.place.clone());
+    let Some(caller) =
+        http_requester.as_ref().and_then(|http_requester| http_requester.caller.get().cloned())
+    else {
         return Err(Refusal::new(ErrorCode::Unauthorized, "the request was not checked"));
     };
-    let room = Asker::wait_for(app.bodies.reserve(caller, place.clone(), expected as usize));
+    let room = HttpRequester::wait_for(app.bodies.reserve(caller, place.clone(), expected as usize));
     let share = match tokio::time::timeout(limit, room).await {
         Ok(share) => share?,
         Err(_) => {
             let detail = format!("other bodies left no room for this one within {} ms", limit.as_millis());
-            return Err(crowded(detail));
+            return Err(overloaded(detail));
         }
     };
     let sent_away = async {
@@ -82,12 +84,12 @@ async fn collect(body: Body, bytes_max: usize, share: &RoomShare) -> Result<Byte
         let Ok(data) = frame.into_data() else { continue };
         if whole.is_empty() && body.is_end_stream() {
             // The body came in one piece: nothing is copied.
-            Asker::wait_for(share.fill(data.len())).await?;
+            HttpRequester::wait_for(share.fill(data.len())).await?;
             share.settle(data.len());
             return Ok(data);
         }
         whole.extend_from_slice(&data);
-        Asker::wait_for(share.fill(whole.len())).await?;
+        HttpRequester::wait_for(share.fill(whole.len())).await?;
     }
     share.settle(whole.len());
     Ok(whole.freeze())

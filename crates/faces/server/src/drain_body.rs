@@ -16,7 +16,7 @@ use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
 
 use crate::access::Peer;
-use crate::crowd::Place;
+use crate::fairness::ConnectionPlace;
 
 /// How long and up to which size the rest of a body is read: most bodies are on their way already.
 const DISCARD_MS: u64 = 500;
@@ -30,7 +30,7 @@ pub(crate) async fn finish(request: Request, next: Next) -> Response {
     let asks_first = asks_first(request.headers());
     let place = request.extensions().get::<Peer>().map(|peer| peer.place.clone());
     let (parts, body) = request.into_parts();
-    let shared = Shared(Arc::new(Mutex::new(Half { body, begun: false, ended: false, place })));
+    let shared = SharedBody(Arc::new(Mutex::new(Half { body, begun: false, ended: false, place })));
     let request = Request::from_parts(parts, Body::new(shared.clone()));
     let mut response = next.run(request).await;
     if !shared.is_passed(asks_first, response.status()).await {
@@ -46,17 +46,17 @@ fn asks_first(headers: &HeaderMap) -> bool {
 
 /// A body that remains accessible after a handler has dropped it.
 #[derive(Clone)]
-struct Shared(Arc<Mutex<Half>>);
+struct SharedBody(Arc<Mutex<Half>>);
 
 struct Half {
     body: Body,
     begun: bool,
     ended: bool,
     /// Is told how much of the body has arrived.
-    place: Option<Arc<Place>>,
+    place: Option<Arc<ConnectionPlace>>,
 }
 
-impl Shared {
+impl SharedBody {
     fn lock(&self) -> MutexGuard<'_, Half> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -90,7 +90,7 @@ impl Shared {
     }
 }
 
-impl HttpBody for Shared {
+impl HttpBody for SharedBody {
     type Data = Bytes;
     type Error = Error;
 

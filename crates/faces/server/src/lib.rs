@@ -13,14 +13,14 @@ mod accept;
 mod access;
 mod app;
 mod body;
-mod crowd;
 mod drain_body;
+mod fairness;
 mod from_wire;
 mod host;
 mod http;
+mod kernel;
 mod observe;
 mod origin;
-mod os;
 mod params;
 mod refusal;
 mod reload;
@@ -36,11 +36,11 @@ pub use access::{
     CertificateName, NamespaceRule, Proof, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings,
 };
 pub use http::openapi::document as openapi;
+pub use millrace_child::{Changed, ChildLimits, ChildSettings};
 pub use millrace_kernel::{
-    Capability, Changed, ChildLimits, ChildSettings, FeedLimits, Guard, LoopHandle, LoopSettings,
-    MemoryLimits, PlaceError, SocketFile, become_guarded, default_path,
+    Capability, FeedLimits, KernelHandle, KernelSettings, MemoryLimits, NotReloaded, SocketFile,
+    SocketPathError, default_path,
 };
-pub use millrace_store_sqlite::SqliteOptions;
 pub use observe::{AuditKind, AuditKinds};
 pub use reload::{Reload, ReloadError, Reloaded, Reloader};
 pub use server::{ServeError, Server};

@@ -8,7 +8,7 @@ use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
 use millrace_wire::{ErrorCode, FrameError};
 
 use crate::access::{Reason, TooSoon};
-use crate::crowd::SentAway;
+use crate::fairness::SentAway;
 use crate::to_wire;
 
 /// When to retry if the server is overloaded; nobody knows how long that lasts.
@@ -16,10 +16,10 @@ const RETRY_AFTER_SECONDS: u64 = 1;
 
 /// A refusal as a response. Boxed, because it is the error type of every handler's result.
 #[derive(Debug)]
-pub(crate) struct Refusal(Box<Answer>);
+pub(crate) struct Refusal(Box<RefusalAnswer>);
 
 #[derive(Debug)]
-struct Answer {
+struct RefusalAnswer {
     problem: Problem,
     header: Option<(HeaderName, HeaderValue)>,
     /// The reason for the audit, if it differs from what the caller is told.
@@ -93,7 +93,7 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        Refusal(Box::new(Answer { problem, header: None, why: None, mismatch: None }))
+        Refusal(Box::new(RefusalAnswer { problem, header: None, why: None, mismatch: None }))
     }
 }
 
@@ -113,12 +113,12 @@ impl From<TooSoon> for Refusal {
 
 impl From<SentAway> for Refusal {
     fn from(_: SentAway) -> Refusal {
-        crowded("others need the place of this connection, which kept the server waiting: try again")
+        overloaded("others need the place of this connection, which kept the server waiting: try again")
     }
 }
 
 /// A refusal because the server is short of something. A retry later may succeed.
-pub(crate) fn crowded(detail: impl Into<String>) -> Refusal {
+pub(crate) fn overloaded(detail: impl Into<String>) -> Refusal {
     Refusal::new(ErrorCode::LimitReached, detail)
         .status(StatusCode::SERVICE_UNAVAILABLE)
         .header(header::RETRY_AFTER, HeaderValue::from(RETRY_AFTER_SECONDS))
@@ -126,7 +126,7 @@ pub(crate) fn crowded(detail: impl Into<String>) -> Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let Answer { problem, header, why, .. } = *self.0;
+        let RefusalAnswer { problem, header, why, .. } = *self.0;
         let mut text = String::new();
         problem.write(&mut text);
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

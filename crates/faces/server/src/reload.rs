@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use millrace_kernel::{Changed, ChildSettings, Children};
+use millrace_child::{Changed, ChildSettings, Children};
 use tokio::sync::Mutex;
 
 use crate::access::{TokenSettings, warn_of_expired};
@@ -21,7 +21,7 @@ pub enum ReloadError {
     #[error("there were no tokens before: restart the server to ask everybody for one")]
     Closes,
     #[error(transparent)]
-    Capability(#[from] millrace_kernel::ReloadError),
+    Capability(#[from] millrace_child::ReloadError),
     #[error("TLS cannot be switched on or off: restart the server")]
     Switches,
 }

@@ -7,7 +7,7 @@ use axum::routing::{delete, get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
-use crate::http::{dead_letters, events, groups, metrics, openapi, schemas, topics, watch};
+use crate::http::{dead_letters, events, groups, metrics, openapi, schemas, status, topics};
 use crate::refusal::Refusal;
 use crate::{access, drain_body, origin, ws};
 
@@ -26,10 +26,10 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/topics/{topic}/groups/{group}/seek", post(groups::seek))
         .route("/dead-letters", get(dead_letters::list))
         .route("/dead-letters/{topic}/replay", post(dead_letters::replay))
-        .route("/stats", get(watch::stats))
+        .route("/stats", get(status::stats))
         .route("/metrics", get(metrics::metrics))
-        .route("/healthz", get(watch::healthz))
-        .route("/readyz", get(watch::readyz))
+        .route("/healthz", get(status::healthz))
+        .route("/readyz", get(status::readyz))
         .route("/openapi.json", get(openapi::openapi))
         .route("/asyncapi.json", get(openapi::asyncapi));
     checked(routes, app)
@@ -39,8 +39,8 @@ pub(crate) fn router(app: SharedApp) -> Router {
 pub(crate) fn probes(app: SharedApp) -> Router {
     let routes = Router::new()
         .route("/metrics", get(metrics::metrics))
-        .route("/healthz", get(watch::healthz))
-        .route("/readyz", get(watch::readyz));
+        .route("/healthz", get(status::healthz))
+        .route("/readyz", get(status::readyz));
     checked(routes, app)
 }
 

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::{BoxFuture, join_all};
-use millrace_broker::{Broker, Handle, StartError, StopOutcome};
+use millrace_broker::{Broker, BrokerHandle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
+use millrace_child::Children;
 use millrace_kernel::{
-    Asked, ChangeError, Children, Ended as LoopEnded, LoopError, LoopHandle, PlaceError, SocketFile,
+    ChangeError, HostRequest, KernelEnded, KernelError, KernelHandle, NotReloaded, SocketFile,
+    SocketPathError,
 };
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
@@ -20,12 +22,12 @@ use tokio::time::{Instant, timeout, timeout_at};
 use crate::accept::Accept;
 use crate::access::{Tokens, warn_of_expired};
 use crate::app::{App, Engines, SharedApp};
-use crate::observe::{AuditKind, Trail};
+use crate::observe::{AuditKind, AuditLog};
 use crate::reload::Reloader;
 use crate::settings::ServerSettings;
 use crate::tls::{Certificate, TlsError};
 use crate::to_wire;
-use crate::{accept, observe, os, routes};
+use crate::{accept, kernel, observe, routes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -35,12 +37,12 @@ pub enum ServeError {
     #[error(transparent)]
     Store(StoreError),
     #[error(transparent)]
-    Loop(#[from] LoopError),
+    Kernel(#[from] KernelError),
     #[error(transparent)]
-    Place(#[from] PlaceError),
+    Place(#[from] SocketPathError),
     /// A child process could not be started; the error names it.
     #[error(transparent)]
-    Capability(millrace_kernel::ReloadError),
+    Capability(millrace_child::ReloadError),
     #[error("tls: {0}")]
     Tls(#[from] TlsError),
     #[error("the listener has no address: {0}")]
@@ -77,14 +79,14 @@ pub struct Server {
     stop_accepting: watch::Sender<bool>,
     accepting: Vec<JoinHandle<()>>,
     /// Requests of the loop's own commands: `Syscall.Shutdown`, `Syscall.Reload`.
-    asked: mpsc::Receiver<Asked>,
+    asked: mpsc::Receiver<HostRequest>,
     on_reload: Option<OnReload>,
     socket: Option<SocketFile>,
     children: Arc<tokio::sync::Mutex<Children>>,
 }
 
 /// Reads the configuration again. Returns a text about what changed, or why nothing did.
-type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, String>> + Send>;
+type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, NotReloaded>> + Send>;
 
 impl std::fmt::Debug for Server {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -108,24 +110,24 @@ impl Server {
         let (broker_settings, boot_store) = (settings.broker.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Broker::start(broker_settings, &boot_store, limits));
         let broker = boot.await.map_err(|error| StartError::Thread(io::Error::other(error)))??;
-        let handle = broker.handle().from_anywhere();
+        let handle = broker.handle().without_inline_commits();
         if settings.tokens.is_empty() {
             warn_of_idle_lists(&handle).await;
         }
         observe::make_topics(&handle).await;
         warn_of_expired(&settings.tokens, handle.clock());
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate, handle.clock().clone()));
-        let hears = os::Hears::default();
-        let (os, asked) = os::start(&settings, &store, &handle, &tokens, &hears).await?;
-        let children = Arc::new(tokio::sync::Mutex::new(os::children(&settings, &os).await?));
+        let audit_target = kernel::AuditTarget::default();
+        let (kernel, asked) = kernel::start(&settings, &store, &handle, &tokens, &audit_target).await?;
+        let children = Arc::new(tokio::sync::Mutex::new(kernel::children(&settings, &kernel).await?));
         let (closing, is_closing) = watch::channel(false);
-        let (trail, scribe) = Trail::new(settings.audit, settings.audit_records_max);
-        let engines = Engines { broker: broker.handle(), os, store, topic_defaults };
-        let app = Arc::new(App::new(settings, addr, engines, tokens, trail, is_closing));
-        observe::start(&app, scribe);
+        let (audit_log, audit_writer) = AuditLog::new(settings.audit, settings.audit_records_max);
+        let engines = Engines { broker: broker.handle(), kernel, store, topic_defaults };
+        let app = Arc::new(App::new(settings, addr, engines, tokens, audit_log, is_closing));
+        observe::start(&app, audit_writer);
         // Before timers fire: their refusals are audited, too.
-        let _ = hears.set(Arc::downgrade(&app));
-        app.os.begin().await.map_err(|_| ServeError::Fallen)?;
+        let _ = audit_target.set(Arc::downgrade(&app));
+        app.kernel.begin().await.map_err(|_| ServeError::Fallen)?;
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());
         let accept = Accept::new(&app, router, tls.clone(), app.settings.http_connections_max);
@@ -151,8 +153,8 @@ impl Server {
     }
 
     /// A handle to the bus, for embedders and other edges of the same process.
-    pub fn handle(&self) -> Handle {
-        self.broker.handle().from_anywhere()
+    pub fn handle(&self) -> BrokerHandle {
+        self.broker.handle().without_inline_commits()
     }
 
     /// Returns a function that counts the open WebSockets, also after [`Server::run_until`] has taken the server.
@@ -162,18 +164,18 @@ impl Server {
     }
 
     /// The CQRS loop, for adding capabilities to it.
-    pub fn os(&self) -> &LoopHandle {
-        &self.app.os
+    pub fn kernel(&self) -> &KernelHandle {
+        &self.app.kernel
     }
 
     /// Serves the loop on a Unix socket, which has its name when this returns. The socket is removed with the server.
-    pub async fn listen_os(
+    pub async fn listen_socket(
         &mut self,
         mut place: SocketFile,
         listener: std::os::unix::net::UnixListener,
     ) -> Result<(), ServeError> {
-        let ended = |ended: LoopEnded| LoopError::from(ChangeError::from(ended));
-        self.app.os.listen(listener).await.map_err(ended)?;
+        let ended = |ended: KernelEnded| KernelError::from(ChangeError::from(ended));
+        self.app.kernel.listen(listener).await.map_err(ended)?;
         place.open()?;
         self.socket = Some(place);
         Ok(())
@@ -192,7 +194,7 @@ impl Server {
     /// Sets what `Syscall.Reload` does. Without it the command is refused.
     pub fn on_reload(
         &mut self,
-        reload: impl Fn() -> BoxFuture<'static, Result<String, String>> + Send + 'static,
+        reload: impl Fn() -> BoxFuture<'static, Result<String, NotReloaded>> + Send + 'static,
     ) {
         self.on_reload = Some(Box::new(reload));
     }
@@ -206,13 +208,13 @@ impl Server {
     /// bug or the store has failed for good: this process can write nothing more, and a new one serves everything that
     /// was confirmed.
     pub async fn run_until(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
-        let (handle, os) = (self.handle(), self.app.os.clone());
+        let (handle, kernel) = (self.handle(), self.app.kernel.clone());
         tokio::select! {
             () = shutdown => self.stop().await,
             () = asked_to_stop(&mut self.asked, self.on_reload.as_ref()) => self.stop().await,
             () = handle.health().failure_told() => self.stop().await,
             () = handle.ended() => Err(ServeError::Fallen),
-            () = os.ended() => Err(ServeError::Fallen),
+            () = kernel.ended() => Err(ServeError::Fallen),
         }
     }
 
@@ -224,13 +226,14 @@ impl Server {
         let deadline = begun + Duration::from_millis(grace_ms);
         let _ = self.stop_accepting.send(true);
         // The loop stops first: its capabilities still need the bus.
-        let os_stopped = timeout(os::patience(grace_ms), self.app.os.stop(os::grace(grace_ms))).await.is_ok();
+        let kernel_stopped =
+            timeout(kernel::patience(grace_ms), self.app.kernel.stop(kernel::grace(grace_ms))).await.is_ok();
         drop(self.socket);
         // A capability that never answers uses up the loop's part of the grace. The bus must still be able to write
         // what it has, on a slow disk too.
-        let loop_used_its_part = begun.elapsed() >= os::grace(grace_ms);
+        let kernel_used_its_part = begun.elapsed() >= kernel::grace(grace_ms);
         let extended = Instant::now() + Duration::from_millis(FLUSH_MS);
-        let deadline = if loop_used_its_part { deadline.max(extended) } else { deadline };
+        let deadline = if kernel_used_its_part { deadline.max(extended) } else { deadline };
         let stopped = self.broker.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
         let all_left = async {
@@ -261,7 +264,12 @@ impl Server {
         match health.storage_failed().map(str::to_owned) {
             Some(reason) if health.lost_names().is_some() => Err(ServeError::LostNames(reason)),
             Some(reason) => Err(ServeError::StorageFailed(reason)),
-            None if os_stopped && stopped == StopOutcome::Finished && all_closed && all_answered && ended => {
+            None if kernel_stopped
+                && stopped == StopOutcome::Finished
+                && all_closed
+                && all_answered
+                && ended =>
+            {
                 Ok(())
             }
             None => Err(ServeError::CutShort { after_ms: millis(begun.elapsed()) }),
@@ -274,17 +282,17 @@ fn millis(time: Duration) -> u64 {
 }
 
 /// Returns when the loop is told to stop the server. Runs reloads until then.
-async fn asked_to_stop(asked: &mut mpsc::Receiver<Asked>, on_reload: Option<&OnReload>) {
+async fn asked_to_stop(asked: &mut mpsc::Receiver<HostRequest>, on_reload: Option<&OnReload>) {
     while let Some(asked) = asked.recv().await {
         match (asked, on_reload) {
-            (Asked::Shutdown, _) => {
+            (HostRequest::Shutdown, _) => {
                 tracing::info!("stopping: Syscall.Shutdown");
                 return;
             }
             // The reload is carried out even if its sender has gone.
-            (Asked::Reload { done }, Some(reload)) => drop(done.send(reload().await)),
-            (Asked::Reload { done }, None) => {
-                drop(done.send(Err("this server has no configuration to read again".to_owned())));
+            (HostRequest::Reload { done }, Some(reload)) => drop(done.send(reload().await)),
+            (HostRequest::Reload { done }, None) => {
+                drop(done.send(Err("this server has no configuration to read again".into())));
             }
         }
     }
@@ -293,7 +301,7 @@ async fn asked_to_stop(asked: &mut mpsc::Receiver<Asked>, on_reload: Option<&OnR
 }
 
 /// Warns at the start if topics have access lists and no tokens are configured: such lists protect nothing.
-async fn warn_of_idle_lists(handle: &Handle) {
+async fn warn_of_idle_lists(handle: &BrokerHandle) {
     if let Ok(Reply::Stats(stats)) = handle.call(Request::Stats).await
         && stats.topics_with_access > 0
     {

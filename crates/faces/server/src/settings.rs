@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use millrace_broker::BrokerSettings;
-use millrace_kernel::{ChildLimits, ChildSettings, FeedLimits, LoopSettings, MemoryLimits};
+use millrace_child::{ChildLimits, ChildSettings};
+use millrace_kernel::{FeedLimits, KernelSettings, MemoryLimits};
 
 use crate::accept::http_sockets_max;
 use crate::access::{Rate, TokenSettings};
@@ -55,7 +56,7 @@ pub struct ServerSettings {
     /// without tokens an address.
     pub connections_max: usize,
     /// HTTP connections with a place. To admit one more, a connection that waits for its peer is closed: see
-    /// `crowd/places.rs`. If all are being served, the newcomer's request waits. A connection that becomes a WebSocket
+    /// `fairness/places.rs`. If all are being served, the newcomer's request waits. A connection that becomes a WebSocket
     /// no longer counts here.
     pub http_connections_max: usize,
     /// HTTP connections beyond those, whose requests wait for a place; probes are answered here. To admit one more, the
@@ -123,7 +124,7 @@ pub struct ServerSettings {
     pub grace_ms: u64,
     pub broker: BrokerSettings,
     /// The CQRS loop.
-    pub os: LoopSettings,
+    pub kernel: KernelSettings,
     pub memory: MemoryLimits,
     /// Child processes of the loop.
     pub capabilities: Vec<ChildSettings>,
@@ -138,7 +139,7 @@ impl ServerSettings {
         let strangers = if self.tokens.is_empty() { 0 } else { self.unauthenticated_connections_max };
         let http = http_sockets_max(self.http_connections_max, self.http_connections_waiting_max);
         let probes = http_sockets_max(self.probe_connections_max, self.http_connections_waiting_max);
-        [self.connections_max, strangers, http, probes, self.os.connections_max]
+        [self.connections_max, strangers, http, probes, self.kernel.connections_max]
             .into_iter()
             .fold(0, usize::saturating_add)
     }
@@ -188,7 +189,7 @@ impl Default for ServerSettings {
             trace_records_waiting_max: 65_536,
             grace_ms: 5000,
             broker: BrokerSettings::default(),
-            os: LoopSettings::default(),
+            kernel: KernelSettings::default(),
             memory: MemoryLimits::default(),
             capabilities: Vec::new(),
             child: ChildLimits::default(),

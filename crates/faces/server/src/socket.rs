@@ -11,7 +11,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-use crate::crowd::Place;
+use crate::fairness::ConnectionPlace;
 
 /// A connection below HTTP and WebSocket. An enum and not a type parameter: an upgrade must name the type it gets back.
 #[derive(Debug)]
@@ -70,13 +70,13 @@ pub(crate) struct PatientSocket {
     socket: Stream,
     patience: Duration,
     /// Is told whether the peer reads the response.
-    place: Arc<Place>,
+    place: Arc<ConnectionPlace>,
     /// Runs while a write waits; a socket whose peer reads costs nothing.
     stalled: Option<Pin<Box<Sleep>>>,
 }
 
 impl PatientSocket {
-    pub(crate) fn new(socket: Stream, patience: Duration, place: Arc<Place>) -> PatientSocket {
+    pub(crate) fn new(socket: Stream, patience: Duration, place: Arc<ConnectionPlace>) -> PatientSocket {
         PatientSocket { socket, patience, place, stalled: None }
     }
 

@@ -10,8 +10,8 @@ use millrace_wire::http::{
     Problem, Sought, StatsDoc, StreamDoc, TopicDefaults, TopicDoc, TopicOffsets, TopicStats,
 };
 use millrace_wire::{
-    About, ErrorCode, FrameError, Place, Position, Rid, Shown, write_message, write_ok, write_published,
-    write_published_batch, write_subscribed,
+    About, ErrorCode, FrameError, Position, PublishedPlace, Rid, Shown, write_message, write_ok,
+    write_published, write_published_batch, write_subscribed,
 };
 
 /// A request of a connection that waits for its answer.
@@ -61,8 +61,10 @@ pub(crate) fn answer(out: &mut String, reply: &Reply, rid: Option<&Rid>) {
     match reply {
         Reply::Published { topic, id, at, due, durability } => {
             let place = match (at, due) {
-                (Some((partition, offset)), _) => Place::At { partition: *partition, offset: *offset },
-                (None, due) => Place::Due(due.unwrap_or_default()),
+                (Some((partition, offset)), _) => {
+                    PublishedPlace::At { partition: *partition, offset: *offset }
+                }
+                (None, due) => PublishedPlace::Due(due.unwrap_or_default()),
             };
             out.reserve(192);
             write_published(out, topic.topic(), place, id, *durability, rid);

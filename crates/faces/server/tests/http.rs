@@ -268,4 +268,10 @@ impl Store for Failing {
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.store.maintain(rows_max)
     }
+    fn claim_serving(&self) -> Result<(), StoreError> {
+        self.store.claim_serving()
+    }
+    fn is_served_elsewhere(&self) -> bool {
+        self.store.is_served_elsewhere()
+    }
 }

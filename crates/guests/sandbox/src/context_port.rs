@@ -17,7 +17,7 @@ use millrace_wasm::{EffectOutcome, RunHandle, RunNumber};
 use tokio::sync::mpsc;
 
 use crate::guest_value::GuestValue;
-use crate::request::{Request, answer, ask, guest_value, outgoing, port_error};
+use crate::request::{PortRequest, answer, guest_value, outgoing, port_error, send_request};
 use crate::session_port::unsupported;
 
 /// Connects the runs of a host with the contexts of the handlers that started them. Grant it as bus and store, then
@@ -36,7 +36,7 @@ use crate::session_port::unsupported;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Default)]
-pub struct ContextPort(Arc<Mutex<BTreeMap<RunNumber, mpsc::UnboundedSender<Request>>>>);
+pub struct ContextPort(Arc<Mutex<BTreeMap<RunNumber, mpsc::UnboundedSender<PortRequest>>>>);
 
 impl ContextPort {
     pub fn new() -> ContextPort {
@@ -69,20 +69,20 @@ impl ContextPort {
     }
 
     /// The map is consistent after every statement, so poisoning by a panic can be ignored.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunNumber, mpsc::UnboundedSender<Request>>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunNumber, mpsc::UnboundedSender<PortRequest>>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn ask<T: Send + 'static>(
+    fn send_request<T: Send + 'static>(
         &self,
         run: RunNumber,
-        request: impl FnOnce(super::request::Reply<T>) -> Request,
+        request: impl FnOnce(super::request::Reply<T>) -> PortRequest,
     ) -> PortFuture<T> {
         let Some(requests) = self.lock().get(&run).cloned() else {
             let reason = "this run has no handler around it: start it through ContextPort::run";
             return Box::pin(async move { Err(PortError::Unsupported(reason.to_owned())) });
         };
-        ask(&requests, request)
+        send_request(&requests, request)
     }
 }
 
@@ -101,8 +101,8 @@ impl Drop for ContextRun<'_> {
 /// Serves the run's requests on this thread until the run has ended.
 fn wait(
     run: &RunHandle,
-    inbox: &mut mpsc::UnboundedReceiver<Request>,
-    serve: &mut dyn FnMut(Request),
+    inbox: &mut mpsc::UnboundedReceiver<PortRequest>,
+    serve: &mut dyn FnMut(PortRequest),
 ) -> EffectOutcome {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = Context::from_waker(&waker);
@@ -126,45 +126,45 @@ impl Wake for Unpark {
     }
 }
 
-fn serve<E: Event>(context: &mut HandlerContext<E>, request: Request) {
+fn serve<E: Event>(context: &mut HandlerContext<E>, request: PortRequest) {
     match request {
-        Request::Get { key, reply, .. } => {
+        PortRequest::Get { key, reply, .. } => {
             let found = context.get::<GuestValue>(key).map_err(|error| port_error(&error));
             answer(reply, found.map(|found| found.map(|found| found.value.value.to_string())));
         }
-        Request::Ensure { key, value, reply, .. } => {
+        PortRequest::Ensure { key, value, reply, .. } => {
             let ensured = guest_value(key, &value)
                 .and_then(|value| context.ensure(value).map_err(|error| port_error(&error)));
             answer(reply, ensured);
         }
-        Request::Commit { reply, .. } => {
+        PortRequest::Commit { reply, .. } => {
             answer(reply, context.commit().map_err(|error| port_error(&error)));
         }
-        Request::Emit { event, reply } => {
+        PortRequest::Emit { event, reply } => {
             let emitted =
                 outgoing(event).and_then(|event| context.emit(event).map_err(|error| port_error(&error)));
             answer(reply, emitted);
         }
-        Request::Publish { reply, .. } => {
+        PortRequest::Publish { reply, .. } => {
             let reason = "inside a durable handler events go with its commit: use emit";
             answer(reply, Err(PortError::Unsupported(reason.to_owned())));
         }
         // Nothing to do: [`ContextRun`] removes the run when the wait is over.
-        Request::Release { .. } => {}
+        PortRequest::Release { .. } => {}
     }
 }
 
 impl StorePort for ContextPort {
     fn get(&self, run: RunNumber, key: String) -> PortFuture<Option<String>> {
-        self.ask(run, |reply| Request::Get { run, key, reply })
+        self.send_request(run, |reply| PortRequest::Get { run, key, reply })
     }
 
     fn ensure(&self, run: RunNumber, key: String, value: String) -> PortFuture<()> {
-        self.ask(run, |reply| Request::Ensure { run, key, value, reply })
+        self.send_request(run, |reply| PortRequest::Ensure { run, key, value, reply })
     }
 
     fn commit(&self, run: RunNumber) -> PortFuture<Option<u64>> {
-        self.ask(run, |reply| Request::Commit { run, reply })
+        self.send_request(run, |reply| PortRequest::Commit { run, reply })
     }
 
     fn release(&self, _: RunNumber) {}
@@ -172,11 +172,11 @@ impl StorePort for ContextPort {
 
 impl BusPort for ContextPort {
     fn publish(&self, run: RunNumber, event: GuestEvent) -> PortFuture<GuestPublished> {
-        self.ask(run, |reply| Request::Publish { event, reply })
+        self.send_request(run, |reply| PortRequest::Publish { event, reply })
     }
 
     fn emit(&self, run: RunNumber, event: GuestEvent) -> PortFuture<()> {
-        self.ask(run, |reply| Request::Emit { event, reply })
+        self.send_request(run, |reply| PortRequest::Emit { event, reply })
     }
 
     fn receive(&self, _: RunNumber, _: GuestReceive) -> PortFuture<Option<GuestReceived>> {

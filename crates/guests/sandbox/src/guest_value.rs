@@ -1,7 +1,7 @@
 //! The state that sandboxed programs keep.
 
 use millrace_model::{Identity, StateKind};
-use millrace_session::{Entity, Schema, SchemaField, Stateful};
+use millrace_state::{Entity, Schema, SchemaField, Stateful};
 use serde::{Deserialize, Serialize};
 
 /// A value of `millrace.store`: any JSON under a key. Stored like every entity, so handlers in Rust can read what

@@ -10,7 +10,7 @@ use crate::guest_value::GuestValue;
 
 /// A request with the sender of its answer. A run has at most one at a time, which bounds the queue.
 #[derive(Debug)]
-pub(super) enum Request {
+pub(super) enum PortRequest {
     Get { run: RunNumber, key: String, reply: Reply<Option<String>> },
     Ensure { run: RunNumber, key: String, value: String, reply: Reply<()> },
     Commit { run: RunNumber, reply: Reply<Option<u64>> },
@@ -22,9 +22,9 @@ pub(super) enum Request {
 pub(super) type Reply<T> = oneshot::Sender<Result<T, PortError>>;
 
 /// Sends a request and returns the future of its answer.
-pub(super) fn ask<T: Send + 'static>(
-    to: &mpsc::UnboundedSender<Request>,
-    request: impl FnOnce(Reply<T>) -> Request,
+pub(super) fn send_request<T: Send + 'static>(
+    to: &mpsc::UnboundedSender<PortRequest>,
+    request: impl FnOnce(Reply<T>) -> PortRequest,
 ) -> PortFuture<T> {
     let (reply, answer) = oneshot::channel();
     let sent = to.send(request(reply)).is_ok();
@@ -56,8 +56,8 @@ impl Event for GuestSent {
     const TYPE: &'static str = "millrace.guest.event";
     const NAME_GIVEN: bool = true;
 
-    fn schema() -> millrace_session::Schema {
-        millrace_session::Schema::new(Self::TYPE, &[])
+    fn schema() -> millrace_state::Schema {
+        millrace_state::Schema::new(Self::TYPE, &[])
     }
 }
 

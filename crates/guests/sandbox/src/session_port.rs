@@ -13,14 +13,14 @@ use millrace_wasm::capability::{
 use tokio::sync::mpsc;
 
 use crate::guest_value::GuestValue;
-use crate::request::{Request, answer, ask, guest_value, outgoing, port_error};
+use crate::request::{PortRequest, answer, guest_value, outgoing, port_error, send_request};
 
 /// Serves `millrace.store` and the publishing half of `millrace.bus` with a session. Each run has a transaction of its
 /// own: its commit fails with a conflict if values that the run read have changed.
 ///
 /// The session is used on a thread of its own, because it waits for the disk; the thread ends when the port is dropped.
 #[derive(Clone, Debug)]
-pub struct SessionPort(mpsc::UnboundedSender<Request>);
+pub struct SessionPort(mpsc::UnboundedSender<PortRequest>);
 
 impl SessionPort {
     /// # Errors
@@ -47,20 +47,20 @@ struct Served {
 }
 
 impl Served {
-    fn serve(&mut self, request: Request) {
+    fn serve(&mut self, request: PortRequest) {
         match request {
-            Request::Get { run, key, reply } => answer(reply, self.get(run, &key)),
-            Request::Ensure { run, key, value, reply } => answer(reply, self.ensure(run, key, &value)),
-            Request::Commit { run, reply } => {
+            PortRequest::Get { run, key, reply } => answer(reply, self.get(run, &key)),
+            PortRequest::Ensure { run, key, value, reply } => answer(reply, self.ensure(run, key, &value)),
+            PortRequest::Commit { run, reply } => {
                 let committed = self.transaction(run).commit();
                 answer(reply, committed.map_err(|error| port_error(&error)));
             }
-            Request::Publish { event, reply } => answer(reply, self.publish(event)),
-            Request::Emit { reply, .. } => {
+            PortRequest::Publish { event, reply } => answer(reply, self.publish(event)),
+            PortRequest::Emit { reply, .. } => {
                 let reason = "emit needs a durable handler around the run: use publish here";
                 answer(reply, Err(PortError::Unsupported(reason.to_owned())));
             }
-            Request::Release { run } => drop(self.transactions.remove(&run)),
+            PortRequest::Release { run } => drop(self.transactions.remove(&run)),
         }
     }
 
@@ -90,30 +90,30 @@ impl Served {
 
 impl StorePort for SessionPort {
     fn get(&self, run: RunNumber, key: String) -> PortFuture<Option<String>> {
-        ask(&self.0, |reply| Request::Get { run, key, reply })
+        send_request(&self.0, |reply| PortRequest::Get { run, key, reply })
     }
 
     fn ensure(&self, run: RunNumber, key: String, value: String) -> PortFuture<()> {
-        ask(&self.0, |reply| Request::Ensure { run, key, value, reply })
+        send_request(&self.0, |reply| PortRequest::Ensure { run, key, value, reply })
     }
 
     fn commit(&self, run: RunNumber) -> PortFuture<Option<u64>> {
-        ask(&self.0, |reply| Request::Commit { run, reply })
+        send_request(&self.0, |reply| PortRequest::Commit { run, reply })
     }
 
     fn release(&self, run: RunNumber) {
         // An error means that the thread has ended: it holds nothing.
-        let _ = self.0.send(Request::Release { run });
+        let _ = self.0.send(PortRequest::Release { run });
     }
 }
 
 impl BusPort for SessionPort {
     fn publish(&self, _: RunNumber, event: GuestEvent) -> PortFuture<GuestPublished> {
-        ask(&self.0, |reply| Request::Publish { event, reply })
+        send_request(&self.0, |reply| PortRequest::Publish { event, reply })
     }
 
     fn emit(&self, _: RunNumber, event: GuestEvent) -> PortFuture<()> {
-        ask(&self.0, |reply| Request::Emit { event, reply })
+        send_request(&self.0, |reply| PortRequest::Emit { event, reply })
     }
 
     fn receive(&self, _: RunNumber, _: GuestReceive) -> PortFuture<Option<GuestReceived>> {

@@ -17,7 +17,7 @@ use crate::table::EffectOp;
 use crate::value::{Value, from_value, to_value};
 
 /// An effect request for a handler.
-pub struct Call {
+pub struct HandlerCall {
     pub(crate) id: CallId,
     pub(crate) module: Arc<ModuleInfo>,
     pub(crate) op: u32,
@@ -33,7 +33,7 @@ pub(crate) struct CallTools {
     pub(crate) blocking: BlockingPlaces,
 }
 
-impl Call {
+impl HandlerCall {
     pub fn run(&self) -> RunId {
         self.id.run
     }
@@ -86,7 +86,7 @@ impl Call {
         Continuation::of_kind(self.op().kind, value.into())
     }
 
-    /// Like [`Call::answer`], with any serializable type.
+    /// Like [`HandlerCall::answer`], with any serializable type.
     ///
     /// # Errors
     ///
@@ -121,9 +121,13 @@ impl Call {
     }
 }
 
-impl fmt::Debug for Call {
+impl fmt::Debug for HandlerCall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let label = &self.op().label;
-        f.debug_struct("Call").field("id", &self.id).field("op", label).field("args", &self.args).finish()
+        f.debug_struct("HandlerCall")
+            .field("id", &self.id)
+            .field("op", label)
+            .field("args", &self.args)
+            .finish()
     }
 }

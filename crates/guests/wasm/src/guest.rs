@@ -9,7 +9,7 @@ use wasmtime::{AnyRef, OwnedRooted, RootScope, Store, Val};
 
 use crate::codec::{Generation, ProtocolError};
 use crate::fault::{GuestFault, Transition, TrapEffect};
-use crate::instance::{Entry, Functions, Growth, InstanceState, Resume, StepRef};
+use crate::instance::{EntryFunction, Functions, Growth, InstanceState, Resume, StepRef};
 use crate::limits::RunLimits;
 use crate::module::{ModuleCodec, ModuleInfo};
 use crate::pure;
@@ -105,8 +105,8 @@ impl WasmGuest {
         write(instance, buffer, &payload)?;
         let (at, len, cap) = (buffer.cast_signed(), length(&payload), capacity.cast_signed());
         self.step(instance, Transition::EffectfulEntry, None, |scope| match entry {
-            Entry::A(function) => function.call(scope, (at, cap)),
-            Entry::B(function) => function.call(scope, (at, len, at, cap)),
+            EntryFunction::A(function) => function.call(scope, (at, cap)),
+            EntryFunction::B(function) => function.call(scope, (at, len, at, cap)),
         })
     }
 

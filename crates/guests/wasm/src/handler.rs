@@ -8,7 +8,7 @@ use millrace_runs::{HandlerError, ResumeKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::call::Call;
+use crate::call::HandlerCall;
 use crate::value::{ConvertError, Value, to_value};
 
 /// The continuation call by which a handler answers an effect request.
@@ -76,45 +76,45 @@ impl fmt::Debug for Handled {
 }
 
 /// Answers the requests of an operation. Called on the host's thread, which all runs share: work that blocks belongs in
-/// `tokio::task::spawn_blocking`, awaited under [`Call::hold_clock`].
+/// `tokio::task::spawn_blocking`, awaited under [`HandlerCall::hold_clock`].
 ///
 /// A panic fails the run it happened in.
-pub trait Handler: Send + Sync {
-    fn call(&self, call: Call) -> Handled;
+pub trait EffectHandler: Send + Sync {
+    fn call(&self, call: HandlerCall) -> Handled;
 }
 
 struct SyncHandler<F>(F);
 
-impl<F: Fn(Call) -> HandlerResult + Send + Sync> Handler for SyncHandler<F> {
-    fn call(&self, call: Call) -> Handled {
+impl<F: Fn(HandlerCall) -> HandlerResult + Send + Sync> EffectHandler for SyncHandler<F> {
+    fn call(&self, call: HandlerCall) -> Handled {
         Handled::Now((self.0)(call))
     }
 }
 
 struct AsyncHandler<F>(F);
 
-impl<F, R> Handler for AsyncHandler<F>
+impl<F, R> EffectHandler for AsyncHandler<F>
 where
-    F: Fn(Call) -> R + Send + Sync,
+    F: Fn(HandlerCall) -> R + Send + Sync,
     R: Future<Output = HandlerResult> + Send + 'static,
 {
-    fn call(&self, call: Call) -> Handled {
+    fn call(&self, call: HandlerCall) -> Handled {
         Handled::Later(Box::pin((self.0)(call)))
     }
 }
 
 /// A handler that answers at once.
-pub fn handler_fn<F>(function: F) -> impl Handler + 'static
+pub fn handler_fn<F>(function: F) -> impl EffectHandler + 'static
 where
-    F: Fn(Call) -> HandlerResult + Send + Sync + 'static,
+    F: Fn(HandlerCall) -> HandlerResult + Send + Sync + 'static,
 {
     SyncHandler(function)
 }
 
 /// A handler that answers with a future.
-pub fn async_handler_fn<F, R>(function: F) -> impl Handler + 'static
+pub fn async_handler_fn<F, R>(function: F) -> impl EffectHandler + 'static
 where
-    F: Fn(Call) -> R + Send + Sync + 'static,
+    F: Fn(HandlerCall) -> R + Send + Sync + 'static,
     R: Future<Output = HandlerResult> + Send + 'static,
 {
     AsyncHandler(function)
@@ -122,11 +122,11 @@ where
 
 /// A handler with Rust types: `A` is the tuple of the arguments, such as `(String, i64)`, or `()`. The result continues
 /// the program, by `resume` or `tail` as the operation's kind demands.
-pub fn typed_handler_fn<A, R, F>(function: F) -> impl Handler + 'static
+pub fn typed_handler_fn<A, R, F>(function: F) -> impl EffectHandler + 'static
 where
     A: DeserializeOwned,
     R: Serialize,
-    F: Fn(&Call, A) -> Result<R, HandlerError> + Send + Sync + 'static,
+    F: Fn(&HandlerCall, A) -> Result<R, HandlerError> + Send + Sync + 'static,
 {
     handler_fn(move |mut call| {
         let args = call.parse_args::<A>()?;
@@ -136,11 +136,11 @@ where
 }
 
 /// Like [`typed_handler_fn`], with a future.
-pub fn typed_async_handler_fn<A, R, F, T>(function: F) -> impl Handler + 'static
+pub fn typed_async_handler_fn<A, R, F, T>(function: F) -> impl EffectHandler + 'static
 where
     A: DeserializeOwned,
     R: Serialize,
-    F: Fn(Call, A) -> T + Send + Sync + 'static,
+    F: Fn(HandlerCall, A) -> T + Send + Sync + 'static,
     T: Future<Output = Result<R, HandlerError>> + Send + 'static,
 {
     let function = std::sync::Arc::new(function);

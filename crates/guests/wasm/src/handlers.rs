@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::codec::schema::Signature;
-use crate::handler::Handler;
+use crate::handler::EffectHandler;
 use crate::module::ModuleInfo;
 use crate::table::EffectOp;
 
@@ -82,7 +82,7 @@ pub struct Handlers {
 
 #[derive(Clone, Default)]
 pub(crate) struct HandlerSlot {
-    pub(crate) handler: Option<Arc<dyn Handler>>,
+    pub(crate) handler: Option<Arc<dyn EffectHandler>>,
     pub(crate) declared: Option<Arc<Signature>>,
 }
 
@@ -103,7 +103,7 @@ impl Handlers {
     ///
     /// [`RegisterError::Unknown`] if the module has no such operation, [`RegisterError::Ambiguous`] if the key fits
     /// several.
-    pub fn on(&mut self, key: &OpKey, handler: impl Handler + 'static) -> Result<(), RegisterError> {
+    pub fn on(&mut self, key: &OpKey, handler: impl EffectHandler + 'static) -> Result<(), RegisterError> {
         let index = self.find(key)?;
         self.set(index, Arc::new(handler));
         Ok(())
@@ -128,7 +128,7 @@ impl Handlers {
     /// # Errors
     ///
     /// [`RegisterError::UnknownSuffix`] if no label ends with the suffix.
-    pub fn on_suffix(&mut self, suffix: &str, handler: &Arc<dyn Handler>) -> Result<(), RegisterError> {
+    pub fn on_suffix(&mut self, suffix: &str, handler: &Arc<dyn EffectHandler>) -> Result<(), RegisterError> {
         let fits = |op: &&EffectOp| ends_with(&op.path(), suffix);
         let indexes: Vec<u32> = self.module.table.iter().filter(fits).map(|op| op.index).collect();
         if indexes.is_empty() {
@@ -141,7 +141,7 @@ impl Handlers {
     }
 
     /// Offers handlers to all operations that have none yet.
-    pub fn offer(&mut self, mut pick: impl FnMut(&EffectOp) -> Option<Arc<dyn Handler>>) {
+    pub fn offer(&mut self, mut pick: impl FnMut(&EffectOp) -> Option<Arc<dyn EffectHandler>>) {
         for (slot, op) in self.slots.iter_mut().zip(&self.module.table) {
             if slot.handler.is_none() {
                 slot.handler = pick(op);
@@ -150,7 +150,7 @@ impl Handlers {
     }
 
     /// Registers the handler of the operation at this position of the table; nothing happens if there is none.
-    pub fn set(&mut self, index: u32, handler: Arc<dyn Handler>) {
+    pub fn set(&mut self, index: u32, handler: Arc<dyn EffectHandler>) {
         if let Some(slot) = self.slots.get_mut(index as usize) {
             slot.handler = Some(handler);
         }
@@ -159,7 +159,7 @@ impl Handlers {
     /// Replaces every handler by the result of `wrap`, for recorders and the like.
     pub fn wrap(
         &mut self,
-        mut wrap: impl FnMut(&EffectOp, Option<Arc<dyn Handler>>) -> Option<Arc<dyn Handler>>,
+        mut wrap: impl FnMut(&EffectOp, Option<Arc<dyn EffectHandler>>) -> Option<Arc<dyn EffectHandler>>,
     ) {
         for (slot, op) in self.slots.iter_mut().zip(&self.module.table) {
             slot.handler = wrap(op, slot.handler.take());

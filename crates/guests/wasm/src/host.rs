@@ -17,8 +17,8 @@ use millrace_runs::RunsLimits;
 
 use self::clock::Clock;
 use self::driver::Driver;
-use self::inbox::{Command, Inbox};
-pub use self::launch::{Instance, RunHandle, RunStart, StartError};
+use self::inbox::{Command, CommandInbox};
+pub use self::launch::{Instance, RunHandle, RunStart, RunStartError};
 use self::observe::{ErrorSink, Observer};
 use crate::guest::InstanceId;
 use crate::handlers::Handlers;
@@ -82,7 +82,7 @@ pub struct Host {
 }
 
 pub(crate) struct HostState {
-    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) inbox: Arc<CommandInbox>,
     compiler: Compiler,
 }
 
@@ -97,7 +97,7 @@ impl Host {
             Some(compiler) => compiler,
             None => Compiler::new()?,
         };
-        let inbox = Arc::new(Inbox::new(options.limits.runs_max));
+        let inbox = Arc::new(CommandInbox::new(options.limits.runs_max));
         let driver = Driver::new(options, inbox.clone());
         driver::start(driver).map_err(|error| HostError::Thread(error.to_string()))?;
         Ok(Host { state: Arc::new(HostState { inbox, compiler }) })

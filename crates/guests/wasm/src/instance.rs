@@ -9,7 +9,7 @@ mod growth;
 
 use wasmtime::{AnyRef, Memory, Rooted, Store};
 
-pub(crate) use self::functions::{Entry, Functions, Resume};
+pub(crate) use self::functions::{EntryFunction, Functions, Resume};
 pub(crate) use self::growth::Growth;
 use crate::epoch;
 use crate::fault::{GuestFault, Transition, TrapEffect, TrapReport};

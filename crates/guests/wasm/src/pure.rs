@@ -3,12 +3,12 @@
 use wasmtime::{FuncType, Val, ValType};
 
 use crate::codec::ProtocolError;
-use crate::codec::schema::{Schema, TypeMismatch, TypeNames};
+use crate::codec::schema::{TypeMismatch, TypeNames, ValueSchema};
 use crate::value::Value;
 
 /// Returns the arguments as wasm values, if the function takes and returns only numbers and the arguments fit.
 pub(crate) fn arguments(name: &str, ty: &FuncType, args: Vec<Value>) -> Result<Vec<Val>, ProtocolError> {
-    let schemas: Option<Vec<Schema>> = ty.params().map(|param| schema(&param)).collect();
+    let schemas: Option<Vec<ValueSchema>> = ty.params().map(|param| schema(&param)).collect();
     let plain_result = ty.results().len() <= 1 && ty.results().all(|result| schema(&result).is_some());
     let Some(schemas) = schemas.filter(|_| plain_result) else {
         let problem = "the export has no effectful form, and takes or returns more than plain numbers";
@@ -38,26 +38,26 @@ pub(crate) fn result(results: &[Val]) -> Value {
     }
 }
 
-fn schema(ty: &ValType) -> Option<Schema> {
+fn schema(ty: &ValType) -> Option<ValueSchema> {
     match ty {
-        ValType::I32 => Some(Schema::I32),
-        ValType::I64 => Some(Schema::I64),
-        ValType::F32 => Some(Schema::F32),
-        ValType::F64 => Some(Schema::F64),
+        ValType::I32 => Some(ValueSchema::I32),
+        ValType::I64 => Some(ValueSchema::I64),
+        ValType::F32 => Some(ValueSchema::F32),
+        ValType::F64 => Some(ValueSchema::F64),
         _ => None,
     }
 }
 
 /// Converts a value to a wasm value. The value has been fitted to the schema, so the other cases do not occur.
-fn to_wasm(schema: &Schema, value: &Value) -> Val {
+fn to_wasm(schema: &ValueSchema, value: &Value) -> Val {
     let integer = value.as_i64().unwrap_or_default();
     let float = value.as_f64().unwrap_or_default();
     match schema {
         #[allow(clippy::cast_possible_truncation)]
-        Schema::I32 => Val::I32(integer as i32),
-        Schema::I64 => Val::I64(integer),
+        ValueSchema::I32 => Val::I32(integer as i32),
+        ValueSchema::I64 => Val::I64(integer),
         #[allow(clippy::cast_possible_truncation)]
-        Schema::F32 => Val::from(float as f32),
+        ValueSchema::F32 => Val::from(float as f32),
         _ => Val::from(float),
     }
 }

@@ -185,7 +185,7 @@ impl Replay {
     }
 
     /// The result of the replay, if everything that was recorded has happened again.
-    pub fn end(&self) -> Option<ReplayEnd> {
+    pub fn ended(&self) -> Option<ReplayEnd> {
         if self.at < self.events.len() {
             return None;
         }

@@ -77,9 +77,9 @@ fn calls_are_answered_from_the_recording() {
     assert_eq!(actions(&mut replay), [repeat(start("run_1")), started("run_1")]);
     replay.observe(&call("run_1", 1)).unwrap();
     assert_eq!(actions(&mut replay), [repeat(reply("run_1", 2)), answer("run_1", 2)]);
-    assert_eq!(replay.end(), None);
+    assert_eq!(replay.ended(), None);
     replay.observe(&outcome("run_1", "value", 3)).unwrap();
-    assert_eq!((actions(&mut replay), replay.end()), (vec![], Some(ReplayEnd::Whole)));
+    assert_eq!((actions(&mut replay), replay.ended()), (vec![], Some(ReplayEnd::Whole)));
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn a_recording_that_ends_early_releases_no_further_step() {
     replay.observe(&call("run_1", 1)).unwrap();
     assert_eq!(actions(&mut replay), [repeat(reply("run_1", 2))]);
     let runs = vec!["run_1".to_owned(), "run_2".to_owned()];
-    assert_eq!(replay.end(), Some(ReplayEnd::CutOff { line: 5, runs }));
+    assert_eq!(replay.ended(), Some(ReplayEnd::CutOff { line: 5, runs }));
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_cancellation_happens_at_its_place_with_its_reason() {
     actions(&mut replay);
     replay.observe(&call("run_1", 1)).unwrap();
     assert_eq!(actions(&mut replay), [repeat(cancel("run_1")), ended(cancelled), repeat(late)]);
-    assert_eq!(replay.end(), Some(ReplayEnd::Whole));
+    assert_eq!(replay.ended(), Some(ReplayEnd::Whole));
 }
 
 #[test]
@@ -148,7 +148,7 @@ fn a_run_that_was_cancelled_before_its_first_step_is_not_started() {
     let cancelled = outcome("run_1", "cancelled", Value::Nil);
     let mut replay = replay(&[start("run_1"), cancel("run_1"), cancelled.clone()]);
     assert_eq!(actions(&mut replay), [repeat(start("run_1")), repeat(cancel("run_1")), ended(cancelled)]);
-    assert_eq!(replay.end(), Some(ReplayEnd::Whole));
+    assert_eq!(replay.ended(), Some(ReplayEnd::Whole));
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn a_run_that_the_clock_ended_makes_no_step_for_it() {
             done.extend(actions(&mut replay));
         }
         assert_eq!(done.last(), Some(&ended(late)));
-        assert_eq!(replay.end(), Some(ReplayEnd::Whole));
+        assert_eq!(replay.ended(), Some(ReplayEnd::Whole));
     }
 }
 

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use millrace_runs::HandlerError;
 use tokio::sync::oneshot;
 
-use crate::call::Call;
+use crate::call::HandlerCall;
 use crate::fault::TrapReport;
-use crate::handler::{Continuation, Handled, Handler, HandlerResult};
+use crate::handler::{Continuation, EffectHandler, Handled, HandlerResult};
 use crate::handlers::Handlers;
 use crate::host::observe::{Observer, RunEvent};
 use crate::host::outcome::{EffectOutcome, RunNumber};
-use crate::host::{RunHandle, RunStart, StartError};
+use crate::host::{RunHandle, RunStart, RunStartError};
 use crate::limits::RunLimits;
 use crate::record::Recording;
 use crate::replay::{RecordedReply, Replay, ReplayAction, ReplayEnd};
@@ -26,7 +26,7 @@ use crate::value::Value;
 const STEP_TIME_FACTOR: u64 = 10;
 
 /// Starts a run for a replay, on an instance of the recorded program.
-pub type StartRun = Box<dyn FnMut(RunStart) -> Result<RunHandle, StartError> + Send>;
+pub type StartRun = Box<dyn FnMut(RunStart) -> Result<RunHandle, RunStartError> + Send>;
 
 /// A message of a replay. Messages come in the order of the recording, and the end is the last of them.
 #[derive(Clone, Debug, PartialEq)]
@@ -128,7 +128,7 @@ impl ReplayerState {
         }
     }
 
-    fn end(&mut self, end: ReplayEnd) {
+    fn finish(&mut self, end: ReplayEnd) {
         self.tell(ReplayMessage::End(end));
         self.sink = None;
         self.start = None;
@@ -148,7 +148,7 @@ impl ReplayerState {
                 true
             }
             Err(divergence) => {
-                self.end(ReplayEnd::Diverged(divergence));
+                self.finish(ReplayEnd::Diverged(divergence));
                 false
             }
         }
@@ -162,7 +162,7 @@ impl ReplayerState {
                 ReplayAction::Start { run, export, args } => {
                     if let Err(problem) = self.start_run(&run, export, args) {
                         let divergence = self.replay.differs(format!("{run} cannot be started: {problem}"));
-                        return self.end(ReplayEnd::Diverged(divergence));
+                        return self.finish(ReplayEnd::Diverged(divergence));
                     }
                 }
                 ReplayAction::Answer { run, reply } => {
@@ -177,12 +177,12 @@ impl ReplayerState {
                 }
             }
         }
-        if let Some(end) = self.replay.end() {
-            self.end(end);
+        if let Some(end) = self.replay.ended() {
+            self.finish(end);
         }
     }
 
-    fn start_run(&mut self, run: &str, export: String, args: Vec<Value>) -> Result<(), StartError> {
+    fn start_run(&mut self, run: &str, export: String, args: Vec<Value>) -> Result<(), RunStartError> {
         let start = RunStart { limits: self.limits.clone(), ..RunStart::new(export, args) };
         let Some(start_run) = &mut self.start else { return Ok(()) };
         let handle = start_run(start)?;
@@ -202,8 +202,8 @@ impl ReplayerState {
     }
 }
 
-impl Handler for Replayer {
-    fn call(&self, call: Call) -> Handled {
+impl EffectHandler for Replayer {
+    fn call(&self, call: HandlerCall) -> Handled {
         let mut state = self.lock();
         let Some(run) = state.names.get(&call.run().into()).cloned() else {
             return Handled::Now(Err(HandlerError::new("the replay has ended")));

@@ -4,8 +4,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_runs::HandlerError;
 
-use crate::call::Call;
-use crate::handler::{Continuation, Handled, Handler, HandlerResult};
+use crate::call::HandlerCall;
+use crate::handler::{Continuation, EffectHandler, Handled, HandlerResult};
 use crate::handlers::Handlers;
 use crate::script::{Script, ScriptAction, ScriptReply};
 use crate::value::Value;
@@ -34,8 +34,8 @@ struct ScriptedHandler {
     at: usize,
 }
 
-impl Handler for ScriptedHandler {
-    fn call(&self, call: Call) -> Handled {
+impl EffectHandler for ScriptedHandler {
+    fn call(&self, call: HandlerCall) -> Handled {
         let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(reply) = script.next_reply(self.at).cloned() else {
             return Handled::Now(Err(HandlerError::new("the script has no reply for this operation")));

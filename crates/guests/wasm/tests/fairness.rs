@@ -12,8 +12,8 @@ use std::thread;
 use std::time::Duration;
 
 use millrace_wasm::{
-    Call, Clock, EffectOutcome, Generation, Handled, Handler, Handlers, HostOptions, Instance, RunHandle,
-    RunLimits, RunStart, RunsLimits,
+    Clock, EffectHandler, EffectOutcome, Generation, Handled, HandlerCall, Handlers, HostOptions, Instance,
+    RunHandle, RunLimits, RunStart, RunsLimits,
 };
 
 use support::{Fixture, end, failure, mains, set, sum_module, value};
@@ -36,20 +36,20 @@ fn short_ticks() -> Fixture {
 /// A handler from a function that may answer at once or later.
 struct Either<F>(F);
 
-impl<F: Fn(Call) -> Handled + Send + Sync> Handler for Either<F> {
-    fn call(&self, call: Call) -> Handled {
+impl<F: Fn(HandlerCall) -> Handled + Send + Sync> EffectHandler for Either<F> {
+    fn call(&self, call: HandlerCall) -> Handled {
         (self.0)(call)
     }
 }
 
-fn on_both(handlers: &mut Handlers, function: impl Fn(Call) -> Handled + Send + Sync + 'static) {
-    let handler: Arc<dyn Handler> = Arc::new(Either(function));
+fn on_both(handlers: &mut Handlers, function: impl Fn(HandlerCall) -> Handled + Send + Sync + 'static) {
+    let handler: Arc<dyn EffectHandler> = Arc::new(Either(function));
     for name in ["bump", "tick"] {
         set(handlers, name, &handler);
     }
 }
 
-fn now(call: &Call) -> Handled {
+fn now(call: &HandlerCall) -> Handled {
     Handled::Now(Ok(call.answer(0)))
 }
 

@@ -3,8 +3,8 @@
 mod support;
 
 use millrace_wasm::{
-    Clock, EffectOutcome, Generation, HandlerError, InstanceLimits, OpKey, RegisterError, RunsLimits, Schema,
-    Signature, StartError, Value, typed_async_handler_fn, typed_handler_fn,
+    Clock, EffectOutcome, Generation, HandlerError, InstanceLimits, OpKey, RegisterError, RunStartError,
+    RunsLimits, Signature, Value, ValueSchema, typed_async_handler_fn, typed_handler_fn,
 };
 use serde::{Deserialize, Serialize};
 
@@ -140,19 +140,19 @@ fn replies_and_early_ends_of_generation_b_are_checked_against_the_module() {
 #[test]
 fn declared_types_are_checked_because_generation_a_would_read_zero() {
     let fixture = Fixture::virtual_time();
-    let outcome = |params: Vec<Schema>, reply: fn() -> Value| {
+    let outcome = |params: Vec<ValueSchema>, reply: fn() -> Value| {
         let instance = fixture.instance(&sum_module(Generation::A, 1), |handlers| {
             on(handlers, "bump", move |_| resume(reply()));
             let params = params.into_iter().map(Into::into).collect();
-            let types = Signature { params, result: Some(Schema::I32.into()), ..Signature::default() };
+            let types = Signature { params, result: Some(ValueSchema::I32.into()), ..Signature::default() };
             handlers.declare(&OpKey::named("case.hand", "bump"), types).unwrap();
         });
         run(&instance)
     };
-    assert_eq!(value(outcome(vec![Schema::I32], || Value::Int(7))), 7);
-    let wrong = failure(outcome(vec![Schema::I32], || Value::from("x")));
+    assert_eq!(value(outcome(vec![ValueSchema::I32], || Value::Int(7))), 7);
+    let wrong = failure(outcome(vec![ValueSchema::I32], || Value::from("x")));
     assert_eq!(wrong, "reply to effect hand::Hand.bump expected i32, got string");
-    let wrong = failure(outcome(vec![Schema::Str], || Value::Int(7)));
+    let wrong = failure(outcome(vec![ValueSchema::Str], || Value::Int(7)));
     assert_eq!(wrong, "effect hand::Hand.bump arg0 expected string, got integer");
     let wrong = failure(outcome(vec![], || Value::Int(7)));
     assert_eq!(wrong, "effect hand::Hand.bump expected 0 args, got 1");
@@ -220,7 +220,7 @@ fn registration_is_exact() {
         "{unknown}"
     );
     assert!(register(&mut handlers, &OpKey::named("case.tell", "number")).is_err());
-    let answer: std::sync::Arc<dyn millrace_wasm::Handler> =
+    let answer: std::sync::Arc<dyn millrace_wasm::EffectHandler> =
         std::sync::Arc::new(millrace_wasm::handler_fn(|_| resume(1)));
     let inside_a_name = handlers.on_suffix("sk::number", &answer).unwrap_err().to_string();
     assert!(inside_a_name.starts_with("no operation's label ends with sk::number"), "{inside_a_name}");
@@ -249,7 +249,7 @@ fn a_host_full_of_runs_refuses_the_next() {
         on_async(handlers, "bump", |_| std::future::pending());
     });
     let runs = instance.start_all(mains(2)).unwrap();
-    assert_eq!(instance.start("main", vec![]).unwrap_err(), StartError::TooManyRuns { max: 2 });
+    assert_eq!(instance.start("main", vec![]).unwrap_err(), RunStartError::TooManyRuns { max: 2 });
     assert!(runs[0].cancel(None));
     assert_eq!(runs[0].id().to_string(), "run_1");
 }

@@ -14,7 +14,7 @@ mod workers;
 
 use std::sync::Arc;
 
-use millrace_reactor::{ErrorCode, Readiness};
+use millrace_reactor::{Readiness, ZabiError};
 
 use crate::budget::BudgetShare;
 use crate::handle::{HandleFlags, OpenHandle, WatchSource};
@@ -64,8 +64,8 @@ impl OpenHandle for AioHandle {
         HandleFlags::READ_WRITE
     }
 
-    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
-        self.shared.state().read(to).ok_or(ErrorCode::Again)
+    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
+        self.shared.state().read(to).ok_or(ZabiError::Again)
     }
 
     fn write(
@@ -73,7 +73,7 @@ impl OpenHandle for AioHandle {
         from: &[u8],
         memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         let mut submission = Submission { memory, shared: &self.shared, workers: &self.workers };
         self.requests.write(from, &mut submission)
     }

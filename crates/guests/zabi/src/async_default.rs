@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use millrace_reactor::zcl1::{FieldError, FieldReader, FieldWriter, FrameClass, FrameQueue, Header};
-use millrace_reactor::{ErrorCode, Readiness};
+use millrace_reactor::{Readiness, ZabiError};
 
 use crate::handle::{HandleFlags, OpenHandle, WatchSource};
 use crate::handles::Handles;
@@ -154,8 +154,8 @@ impl OpenHandle for AsyncHandle {
         HandleFlags::READ_WRITE
     }
 
-    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
-        self.output.read(to).ok_or(ErrorCode::Again)
+    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
+        self.output.read(to).ok_or(ZabiError::Again)
     }
 
     fn write(
@@ -163,9 +163,9 @@ impl OpenHandle for AsyncHandle {
         from: &[u8],
         _memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         if !self.output.is_empty() {
-            return Err(ErrorCode::Again);
+            return Err(ZabiError::Again);
         }
         let frame = one_frame(from)?;
         let Header { op, rid, .. } = frame.header;

@@ -4,7 +4,7 @@
 use std::fmt;
 use std::os::fd::RawFd;
 
-use millrace_reactor::{ErrorCode, Readiness};
+use millrace_reactor::{Readiness, ZabiError};
 use thiserror::Error;
 
 use crate::handles::Handles;
@@ -42,16 +42,16 @@ pub(crate) enum HandleOpError {
     #[error("the handle does not support this operation")]
     NotSupported,
     #[error("the operation failed: {0}")]
-    Failed(#[from] ErrorCode),
+    Failed(#[from] ZabiError),
 }
 
 /// An open handle. While one of its methods runs, the handle itself is not in the table that the method is given.
 pub(crate) trait OpenHandle: fmt::Debug + Send {
     fn flags(&self) -> HandleFlags;
 
-    /// Reads into `to`, which is not empty. Returns 0 at the end of a byte stream, [`ErrorCode::Again`] if there is
+    /// Reads into `to`, which is not empty. Returns 0 at the end of a byte stream, [`ZabiError::Again`] if there is
     /// nothing to read yet.
-    fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode>;
+    fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ZabiError>;
 
     /// Writes `from`, which is not empty. Addresses in a request point into `memory`.
     fn write(
@@ -59,7 +59,7 @@ pub(crate) trait OpenHandle: fmt::Debug + Send {
         from: &[u8],
         memory: &dyn GuestMemory,
         handles: &mut Handles,
-    ) -> Result<usize, ErrorCode>;
+    ) -> Result<usize, ZabiError>;
 
     /// Returns `None` if the handle cannot be watched.
     fn watch_source(&self) -> Option<WatchSource> {

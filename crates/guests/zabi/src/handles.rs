@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_reactor::{ErrorCode, HandleLimits, HandleNumber, HandleTable};
+use millrace_reactor::{HandleLimits, HandleNumber, HandleTable, ZabiError};
 
 use crate::handle::{OpenHandle, WatchSource};
 use crate::limits::Limits;
@@ -10,7 +10,7 @@ use crate::sys_loop::GuestLoop;
 
 /// The thing that a number stands for.
 #[derive(Debug)]
-enum Slot {
+enum HandleSlot {
     /// The loop is in `loops`.
     Loop,
     Handle(Box<dyn OpenHandle>),
@@ -20,7 +20,7 @@ enum Slot {
 
 #[derive(Debug)]
 pub(crate) struct Handles {
-    table: HandleTable<Slot>,
+    table: HandleTable<HandleSlot>,
     /// `None` while a call of the loop runs.
     loops: BTreeMap<HandleNumber, Option<Box<GuestLoop>>>,
     sockets: usize,
@@ -41,20 +41,20 @@ impl Handles {
         }
     }
 
-    pub(crate) fn open(&mut self, handle: Box<dyn OpenHandle>) -> Result<HandleNumber, ErrorCode> {
-        self.insert(Slot::Handle(handle))
+    pub(crate) fn open(&mut self, handle: Box<dyn OpenHandle>) -> Result<HandleNumber, ZabiError> {
+        self.insert(HandleSlot::Handle(handle))
     }
 
     /// `make` is called if there is room for one more loop.
     pub(crate) fn open_loop(
         &mut self,
-        make: impl FnOnce() -> Result<GuestLoop, ErrorCode>,
-    ) -> Result<HandleNumber, ErrorCode> {
+        make: impl FnOnce() -> Result<GuestLoop, ZabiError>,
+    ) -> Result<HandleNumber, ZabiError> {
         if self.loops.len() >= self.loops_max || !self.has_room() {
-            return Err(ErrorCode::OutOfMemory);
+            return Err(ZabiError::OutOfMemory);
         }
         let guest_loop = make()?;
-        let number = self.insert(Slot::Loop)?;
+        let number = self.insert(HandleSlot::Loop)?;
         self.loops.insert(number, Some(Box::new(guest_loop)));
         Ok(number)
     }
@@ -65,9 +65,9 @@ impl Handles {
     }
 
     /// Counts a socket against its limit.
-    pub(crate) fn reserve_socket(&mut self) -> Result<(), ErrorCode> {
+    pub(crate) fn reserve_socket(&mut self) -> Result<(), ZabiError> {
         if self.sockets >= self.sockets_max || !self.has_room() {
-            return Err(ErrorCode::OutOfMemory);
+            return Err(ZabiError::OutOfMemory);
         }
         self.sockets += 1;
         Ok(())
@@ -83,8 +83,8 @@ impl Handles {
 
     pub(crate) fn get(&self, number: HandleNumber) -> Option<&dyn OpenHandle> {
         match self.table.get(number)? {
-            Slot::Handle(handle) => Some(&**handle),
-            Slot::Loop | Slot::InUse => None,
+            HandleSlot::Handle(handle) => Some(&**handle),
+            HandleSlot::Loop | HandleSlot::InUse => None,
         }
     }
 
@@ -123,13 +123,13 @@ impl Handles {
         call: impl FnOnce(&mut dyn OpenHandle, &mut Handles) -> R,
     ) -> Option<R> {
         let slot = self.table.get_mut(number)?;
-        if !matches!(slot, Slot::Handle(_)) {
+        if !matches!(slot, HandleSlot::Handle(_)) {
             return None;
         }
-        let Slot::Handle(mut handle) = std::mem::replace(slot, Slot::InUse) else { return None };
+        let HandleSlot::Handle(mut handle) = std::mem::replace(slot, HandleSlot::InUse) else { return None };
         let result = call(&mut *handle, self);
         if let Some(slot) = self.table.get_mut(number) {
-            *slot = Slot::Handle(handle);
+            *slot = HandleSlot::Handle(handle);
         }
         Some(result)
     }
@@ -146,7 +146,7 @@ impl Handles {
         }
         self.loops = loops;
         match self.table.close(number) {
-            Some(Slot::Handle(handle)) => {
+            Some(HandleSlot::Handle(handle)) => {
                 if matches!(handle.watch_source(), Some(WatchSource::Descriptor(_))) {
                     self.release_socket();
                 }
@@ -173,10 +173,10 @@ impl Handles {
         self.table.len()
     }
 
-    fn insert(&mut self, slot: Slot) -> Result<HandleNumber, ErrorCode> {
+    fn insert(&mut self, slot: HandleSlot) -> Result<HandleNumber, ZabiError> {
         let loops = &self.loops;
         let is_watched =
             |number| loops.values().flatten().any(|guest_loop| guest_loop.watches_handle(number));
-        self.table.open(slot, is_watched).map_err(|_| ErrorCode::OutOfMemory)
+        self.table.open(slot, is_watched).map_err(|_| ZabiError::OutOfMemory)
     }
 }

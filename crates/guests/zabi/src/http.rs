@@ -16,7 +16,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use millrace_reactor::zcl1::{FieldWriter, HEADER_BYTES, Header};
-use millrace_reactor::{ErrorCode, Readiness};
+use millrace_reactor::{Readiness, ZabiError};
 use tokio::task::AbortHandle;
 
 use crate::budget::BudgetShare;
@@ -25,7 +25,7 @@ use crate::handles::Handles;
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
 use crate::requests::header_fault;
-use crate::signals::Signals;
+use crate::signals::ProcessSignals;
 use crate::tcp::{NetAllowList, OpenParams, bind_listener};
 
 use body::{BodyHandle, body_stream};
@@ -51,7 +51,7 @@ const HEAD_BYTES_MAX: usize = 65_536 + 4096;
 pub(crate) struct HttpHandle {
     exchange: Arc<Exchange>,
     runtime: Arc<HttpRuntime>,
-    signals: Arc<Signals>,
+    signals: Arc<ProcessSignals>,
     allowed: NetAllowList,
     limits: HttpLimits,
     tcp_limits: Limits,
@@ -64,7 +64,7 @@ impl HttpHandle {
         allowed: NetAllowList,
         all_limits: &Limits,
         share: BudgetShare,
-        signals: &Arc<Signals>,
+        signals: &Arc<ProcessSignals>,
         runtime: &Arc<HttpRuntime>,
     ) -> HttpHandle {
         let limits = all_limits.http();
@@ -109,7 +109,7 @@ impl HttpHandle {
         if self.listeners.len() >= self.limits.listeners_max {
             return Err(HttpError::OutOfMemory("too many listeners"));
         }
-        let failed = |_: ErrorCode| HttpError::Io("listen failed");
+        let failed = |_: ZabiError| HttpError::Io("listen failed");
         let listener = bind_listener(&params, &self.tcp_limits).map_err(failed)?;
         let bound = listener.local_addr().map_err(|_| HttpError::Io("listen failed"))?;
         let id = self.last_listener + 1;
@@ -157,7 +157,7 @@ impl OpenHandle for HttpHandle {
         HandleFlags::READ_WRITE
     }
 
-    fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode> {
+    fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ZabiError> {
         self.exchange.read(to, handles)
     }
 
@@ -168,10 +168,10 @@ impl OpenHandle for HttpHandle {
         from: &[u8],
         _memory: &dyn GuestMemory,
         handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         let (header, payload) = self.frame(from)?;
         if !self.exchange.has_room_for_reply() {
-            return Err(ErrorCode::Again);
+            return Err(ZabiError::Again);
         }
         let result = match header_fault(&header) {
             Some(message) => Err(HttpError::Invalid(message)),
@@ -191,16 +191,16 @@ impl OpenHandle for HttpHandle {
 
 impl HttpHandle {
     /// Splits a frame. A response may be longer than other frames, because it contains its body.
-    fn frame<'a>(&self, from: &'a [u8]) -> Result<(Header, &'a [u8]), ErrorCode> {
-        let (head, payload) = from.split_first_chunk::<HEADER_BYTES>().ok_or(ErrorCode::Invalid)?;
-        let header = Header::decode(head).ok_or(ErrorCode::Invalid)?;
+    fn frame<'a>(&self, from: &'a [u8]) -> Result<(Header, &'a [u8]), ZabiError> {
+        let (head, payload) = from.split_first_chunk::<HEADER_BYTES>().ok_or(ZabiError::Invalid)?;
+        let header = Header::decode(head).ok_or(ZabiError::Invalid)?;
         if header.payload_bytes as usize > self.limits.body_bytes_max.saturating_add(HEAD_BYTES_MAX) {
-            return Err(ErrorCode::Bounds);
+            return Err(ZabiError::Bounds);
         }
         if payload.len() == header.payload_bytes as usize {
             Ok((header, payload))
         } else {
-            Err(ErrorCode::Invalid)
+            Err(ZabiError::Invalid)
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The guest's memory as the host sees it: bytes by address, with bounds.
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 use thiserror::Error;
 
 /// A range that is not inside the guest's memory.
@@ -8,9 +8,9 @@ use thiserror::Error;
 #[error("the range is outside the guest's memory")]
 pub struct OutOfBounds;
 
-impl From<OutOfBounds> for ErrorCode {
-    fn from(OutOfBounds: OutOfBounds) -> ErrorCode {
-        ErrorCode::Bounds
+impl From<OutOfBounds> for ZabiError {
+    fn from(OutOfBounds: OutOfBounds) -> ZabiError {
+        ZabiError::Bounds
     }
 }
 

@@ -12,7 +12,7 @@ use std::io;
 use std::os::fd::RawFd;
 use std::time::Duration;
 
-use millrace_reactor::{HandleNumber, MonoNs, OsReadiness, Readiness, Report, SourceToken, Trigger};
+use millrace_reactor::{HandleNumber, MonoNs, OsReadiness, Readiness, SourceReport, SourceToken, Trigger};
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -140,7 +140,7 @@ impl OsPoller {
         &mut self,
         now: MonoNs,
         deadline: Option<MonoNs>,
-        reports: &mut Vec<Report>,
+        reports: &mut Vec<SourceReport>,
     ) -> io::Result<()> {
         self.register_unsure();
         let timeout = match deadline {
@@ -156,7 +156,7 @@ impl OsPoller {
         }
         for handle in &self.ready {
             if let Some(source) = self.sources.get(handle) {
-                reports.push(Report { token: source.token, state: source.state });
+                reports.push(SourceReport { token: source.token, state: source.state });
             }
         }
         Ok(())
@@ -164,7 +164,7 @@ impl OsPoller {
 
     /// Reads the events. A full buffer means that there may be more; each further call finds events that the calls
     /// before did not.
-    fn read_events(&mut self, reports: &mut Vec<Report>) -> io::Result<()> {
+    fn read_events(&mut self, reports: &mut Vec<SourceReport>) -> io::Result<()> {
         let calls_max = self.sources.len() / self.events.capacity() + 2;
         for _ in 0..calls_max {
             let mut count = 0;
@@ -178,7 +178,7 @@ impl OsPoller {
                     self.ready.insert(handle);
                 } else {
                     self.ready.remove(&handle);
-                    reports.push(Report { token: source.token, state: source.state });
+                    reports.push(SourceReport { token: source.token, state: source.state });
                 }
             }
             if count < self.events.capacity() {

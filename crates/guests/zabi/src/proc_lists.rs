@@ -1,6 +1,6 @@
 //! `proc/argv` and `proc/env`: lists of texts that a guest reads once, from beginning to end.
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 use millrace_reactor::zcl1::FieldWriter;
 
 use crate::handle::{HandleFlags, OpenHandle};
@@ -31,7 +31,7 @@ impl OpenHandle for ListHandle {
         HandleFlags::READ
     }
 
-    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
+    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
         let rest = self.bytes.get(self.read..).unwrap_or_default();
         let count = rest.len().min(to.len());
         to[..count].copy_from_slice(&rest[..count]);
@@ -44,7 +44,7 @@ impl OpenHandle for ListHandle {
         _from: &[u8],
         _memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
-        Err(ErrorCode::Denied)
+    ) -> Result<usize, ZabiError> {
+        Err(ZabiError::Denied)
     }
 }

@@ -6,7 +6,7 @@ mod transfer;
 
 use std::sync::Arc;
 
-use millrace_reactor::{ErrorCode, HandleNumber};
+use millrace_reactor::{HandleNumber, ZabiError};
 
 use crate::aio::WorkerPool;
 use crate::budget::ByteBudget;
@@ -18,7 +18,7 @@ use crate::heap::GuestHeap;
 use crate::http::HttpRuntime;
 use crate::limits::Limits;
 use crate::memory::GuestMemory;
-use crate::signals::{Interrupter, Signals};
+use crate::signals::{Interrupter, ProcessSignals};
 use crate::streams::{StandardOutput, StandardStreams};
 
 /// The result of `zi_abi_version`: 2.5.
@@ -78,7 +78,7 @@ pub struct Process {
     handles: Handles,
     heap: Option<GuestHeap>,
     caps_list: CapsListForm,
-    signals: Arc<Signals>,
+    signals: Arc<ProcessSignals>,
     budget: Arc<ByteBudget>,
     /// Started by the first request of `file/aio`.
     file_workers: Arc<WorkerPool>,
@@ -87,7 +87,7 @@ pub struct Process {
 }
 
 /// The thing that the number of a handle stands for.
-enum Target {
+enum HandleTarget {
     Input,
     Output(StandardOutput),
     Loop(HandleNumber),
@@ -150,9 +150,9 @@ impl Process {
     /// Ends a handle. Ending 0, 1 or 2 does nothing.
     pub fn zi_end(&mut self, handle: i32) -> i32 {
         let ended = self.target(handle).and_then(|target| match target {
-            Target::Input | Target::Output(_) => Ok(0),
-            Target::Loop(number) | Target::Handle(number) => {
-                self.handles.close(number).then_some(0).ok_or(ErrorCode::NotSupported)
+            HandleTarget::Input | HandleTarget::Output(_) => Ok(0),
+            HandleTarget::Loop(number) | HandleTarget::Handle(number) => {
+                self.handles.close(number).then_some(0).ok_or(ZabiError::NotSupported)
             }
         });
         returned(ended)
@@ -165,8 +165,8 @@ impl Process {
 
     pub fn zi_free(&mut self, address: u64) -> i32 {
         returned(match &mut self.heap {
-            None => Err(ErrorCode::NotSupported),
-            Some(heap) => heap.free(address).then_some(0).ok_or(ErrorCode::Invalid),
+            None => Err(ZabiError::NotSupported),
+            Some(heap) => heap.free(address).then_some(0).ok_or(ZabiError::Invalid),
         })
     }
 
@@ -181,7 +181,7 @@ impl Process {
         message_bytes: u32,
     ) -> i32 {
         let max = self.limits.telemetry_bytes_max;
-        let text = |address, length: u32| -> Result<String, ErrorCode> {
+        let text = |address, length: u32| -> Result<String, ZabiError> {
             memory.bytes(address, length)?;
             Ok(one_line(&String::from_utf8_lossy(memory.bytes(address, length.min(max))?)))
         };
@@ -195,10 +195,10 @@ impl Process {
     pub fn zi_handle_hflags(&mut self, handle: i32) -> u32 {
         let flags = match self.target(handle) {
             Err(_) => HandleFlags::NONE,
-            Ok(Target::Input) => HandleFlags::READ,
-            Ok(Target::Output(_)) => HandleFlags::WRITE,
-            Ok(Target::Loop(_)) => HandleFlags::READ_WRITE,
-            Ok(Target::Handle(number)) => {
+            Ok(HandleTarget::Input) => HandleFlags::READ,
+            Ok(HandleTarget::Output(_)) => HandleFlags::WRITE,
+            Ok(HandleTarget::Loop(_)) => HandleFlags::READ_WRITE,
+            Ok(HandleTarget::Handle(number)) => {
                 self.handles.get(number).map_or(HandleFlags::NONE, |handle| handle.flags())
             }
         };
@@ -206,22 +206,22 @@ impl Process {
     }
 
     /// Finds the target of a call. Every call with a handle begins here.
-    fn target(&self, handle: i32) -> Result<Target, ErrorCode> {
+    fn target(&self, handle: i32) -> Result<HandleTarget, ZabiError> {
         if self.signals.is_ended() {
-            return Err(ErrorCode::Closed);
+            return Err(ZabiError::Closed);
         }
         match handle {
-            0 => Ok(Target::Input),
-            1 => Ok(Target::Output(StandardOutput::Output)),
-            2 => Ok(Target::Output(StandardOutput::Error)),
+            0 => Ok(HandleTarget::Input),
+            1 => Ok(HandleTarget::Output(StandardOutput::Output)),
+            2 => Ok(HandleTarget::Output(StandardOutput::Error)),
             _ => {
                 let number = u32::try_from(handle).ok().and_then(HandleNumber::new);
                 // The reference's error for a handle number that was never open, or is no longer.
-                let number = number.ok_or(ErrorCode::NotSupported)?;
+                let number = number.ok_or(ZabiError::NotSupported)?;
                 match self.handles.is_loop(number) {
-                    true => Ok(Target::Loop(number)),
-                    false if self.handles.contains(number) => Ok(Target::Handle(number)),
-                    false => Err(ErrorCode::NotSupported),
+                    true => Ok(HandleTarget::Loop(number)),
+                    false if self.handles.contains(number) => Ok(HandleTarget::Handle(number)),
+                    false => Err(ZabiError::NotSupported),
                 }
             }
         }
@@ -249,7 +249,7 @@ fn one_line(text: &str) -> String {
 }
 
 /// Returns the number for the guest.
-fn returned(result: Result<usize, ErrorCode>) -> i32 {
+fn returned(result: Result<usize, ZabiError>) -> i32 {
     match result {
         Ok(count) => i32::try_from(count).unwrap_or(i32::MAX),
         Err(error) => error.code(),

@@ -5,7 +5,7 @@
 //! Both follow the rules of `sys/loop` for wrong input: an error frame where op and rid are readable, a negative code
 //! otherwise, and the next good frame works.
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 use millrace_reactor::zcl1::{
     ErrorPayload, FRAME_BYTES_MAX, Frame, FrameError, FrameReader, HEADER_BYTES, Header, HeaderFault,
     NotAFrame,
@@ -39,10 +39,10 @@ pub(crate) struct RequestStream {
 }
 
 /// The result of processing the next bytes of a write.
-enum Step {
+enum WriteStep {
     Consumed(usize),
     NoRoom,
-    NotAFrame(ErrorCode),
+    NotAFrame(ZabiError),
 }
 
 impl RequestStream {
@@ -56,20 +56,20 @@ impl RequestStream {
         &mut self,
         input: &[u8],
         handler: &mut dyn RequestHandler,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         if input.len() > FRAME_BYTES_MAX {
-            return Err(ErrorCode::Bounds);
+            return Err(ZabiError::Bounds);
         }
         if self.starts_over(input, handler) && !self.abandon_frame(handler) {
-            return Err(ErrorCode::Again);
+            return Err(ZabiError::Again);
         }
         let mut consumed = 0;
         while let Some(rest) = input.get(consumed..).filter(|rest| !rest.is_empty()) {
             match self.step(rest, handler) {
-                Step::Consumed(bytes) => consumed += bytes,
-                Step::NoRoom if consumed > 0 => break,
-                Step::NoRoom => return Err(ErrorCode::Again),
-                Step::NotAFrame(code) => {
+                WriteStep::Consumed(bytes) => consumed += bytes,
+                WriteStep::NoRoom if consumed > 0 => break,
+                WriteStep::NoRoom => return Err(ZabiError::Again),
+                WriteStep::NotAFrame(code) => {
                     self.reader.clear();
                     return Err(code);
                 }
@@ -78,15 +78,15 @@ impl RequestStream {
         Ok(consumed)
     }
 
-    fn step(&mut self, input: &[u8], handler: &mut dyn RequestHandler) -> Step {
+    fn step(&mut self, input: &[u8], handler: &mut dyn RequestHandler) -> WriteStep {
         if self.reader.discard_bytes() > 0 {
-            return Step::Consumed(self.reader.discard(input));
+            return WriteStep::Consumed(self.reader.discard(input));
         }
         let header = match self.reader.header(input) {
             Ok(Some(header)) => header,
             Ok(None) => return self.hold(input),
-            Err(NotAFrame::BadMagic) => return Step::NotAFrame(ErrorCode::Invalid),
-            Err(NotAFrame::TooLong { .. }) => return Step::NotAFrame(ErrorCode::Bounds),
+            Err(NotAFrame::BadMagic) => return WriteStep::NotAFrame(ZabiError::Invalid),
+            Err(NotAFrame::TooLong { .. }) => return WriteStep::NotAFrame(ZabiError::Bounds),
         };
         let checked = check(&header, handler);
         let end = self.reader.bytes_to_finish(&header);
@@ -96,20 +96,20 @@ impl RequestStream {
             return self.hold(input);
         }
         if !handler.has_room(header.op) {
-            return Step::NoRoom;
+            return WriteStep::NoRoom;
         }
         if let Err(message) = checked {
             self.reader.refuse(&header);
             handler.refuse(header.op, header.rid, message);
-            return Step::Consumed(self.reader.discard(input));
+            return WriteStep::Consumed(self.reader.discard(input));
         }
         self.reader.finish(&input[..end], |payload| handler.execute(header.op, header.rid, payload));
-        Step::Consumed(end)
+        WriteStep::Consumed(end)
     }
 
-    fn hold(&mut self, input: &[u8]) -> Step {
+    fn hold(&mut self, input: &[u8]) -> WriteStep {
         self.reader.hold(input);
-        Step::Consumed(input.len())
+        WriteStep::Consumed(input.len())
     }
 
     /// Whether a new write begins with a request of its own although the frame before it is incomplete: a guest that
@@ -141,11 +141,11 @@ impl RequestStream {
 ///
 /// # Errors
 ///
-/// [`ErrorCode::Bounds`] for a length above the limit, else [`ErrorCode::Invalid`].
-pub(crate) fn one_frame(input: &[u8]) -> Result<Frame<'_>, ErrorCode> {
+/// [`ZabiError::Bounds`] for a length above the limit, else [`ZabiError::Invalid`].
+pub(crate) fn one_frame(input: &[u8]) -> Result<Frame<'_>, ZabiError> {
     Frame::decode(input).map_err(|error| match error {
-        FrameError::TooLong { .. } => ErrorCode::Bounds,
-        _ => ErrorCode::Invalid,
+        FrameError::TooLong { .. } => ZabiError::Bounds,
+        _ => ZabiError::Invalid,
     })
 }
 

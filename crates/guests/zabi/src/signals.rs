@@ -14,7 +14,7 @@ pub(crate) struct SignalId(u64);
 
 /// The signals of a process, shared with its loops, the threads of its capabilities and its interrupters.
 #[derive(Debug, Default)]
-pub(crate) struct Signals {
+pub(crate) struct ProcessSignals {
     next_id: AtomicU64,
     is_poll_interrupted: AtomicBool,
     is_ended: AtomicBool,
@@ -26,7 +26,7 @@ pub(crate) struct Signals {
 
 /// Removes the thread again when dropped.
 #[derive(Debug)]
-pub(crate) struct UnparkAtEnd<'a>(&'a Signals);
+pub(crate) struct UnparkAtEnd<'a>(&'a ProcessSignals);
 
 /// The part of a loop that other threads may touch.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ pub(crate) struct LoopSignal {
 #[derive(Clone, Debug)]
 pub(crate) struct ReadySignal {
     id: SignalId,
-    signals: Arc<Signals>,
+    signals: Arc<ProcessSignals>,
 }
 
 /// Ends a wait or a guest from outside. Clones act on the same process, also after it has ended.
 #[derive(Clone, Debug)]
-pub struct Interrupter(pub(crate) Arc<Signals>);
+pub struct Interrupter(pub(crate) Arc<ProcessSignals>);
 
 impl Interrupter {
     /// Ends the POLL that is waiting, or the next one that would wait, with the events that are pending.
@@ -59,7 +59,7 @@ impl Interrupter {
 
     /// Ends the guest: a call that waits, as POLL does, returns at once, and every call of the guest returns -5 from
     /// now on. The binding checks [`crate::Process::is_ended`] after each call and stops the guest's code.
-    pub fn end(&self) {
+    pub fn end_process(&self) {
         self.0.is_ended.store(true, SeqCst);
         self.0.wake_all();
         if let Some(thread) = self.0.waiting().as_ref() {
@@ -68,7 +68,7 @@ impl Interrupter {
     }
 }
 
-impl Signals {
+impl ProcessSignals {
     pub(crate) fn is_ended(&self) -> bool {
         self.is_ended.load(SeqCst)
     }
@@ -78,7 +78,7 @@ impl Signals {
         self.is_poll_interrupted.load(SeqCst) && self.is_poll_interrupted.swap(false, SeqCst)
     }
 
-    pub(crate) fn new_source(self: &Arc<Signals>) -> ReadySignal {
+    pub(crate) fn new_source(self: &Arc<ProcessSignals>) -> ReadySignal {
         ReadySignal { id: SignalId(self.next_id.fetch_add(1, SeqCst)), signals: Arc::clone(self) }
     }
 

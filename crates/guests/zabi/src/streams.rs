@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 
 /// Standard input, output and error of a guest. Reads and writes block as the streams do; a stream that blocks for long
 /// delays the guest, and an [`crate::Interrupter`] does not end such a wait.
@@ -24,11 +24,11 @@ impl StandardStreams {
     }
 
     /// Returns the number of bytes read; 0 at the end of the input.
-    pub(crate) fn read(&mut self, to: &mut [u8]) -> Result<usize, ErrorCode> {
+    pub(crate) fn read(&mut self, to: &mut [u8]) -> Result<usize, ZabiError> {
         retry(|| self.input.read(to))
     }
 
-    pub(crate) fn write(&mut self, number: StandardOutput, from: &[u8]) -> Result<usize, ErrorCode> {
+    pub(crate) fn write(&mut self, number: StandardOutput, from: &[u8]) -> Result<usize, ZabiError> {
         let stream = self.stream(number);
         let count = retry(|| stream.write(from))?;
         // Guests have no call that flushes.
@@ -50,14 +50,14 @@ pub(crate) enum StandardOutput {
     Error,
 }
 
-fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> Result<T, ErrorCode> {
+fn retry<T>(mut call: impl FnMut() -> io::Result<T>) -> Result<T, ZabiError> {
     loop {
         match call() {
             Ok(value) => return Ok(value),
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ErrorCode::Again),
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(ErrorCode::Closed),
-            Err(_) => return Err(ErrorCode::Io),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Err(ZabiError::Again),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(ZabiError::Closed),
+            Err(_) => return Err(ZabiError::Io),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 mod machine;
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 use millrace_reactor::zcl1::{FRAME_BYTES_MAX, FieldWriter, FrameClass, FrameQueue, Header};
 use rand::TryRngCore;
 use rand::rngs::OsRng;
@@ -45,8 +45,8 @@ impl OpenHandle for InfoHandle {
         HandleFlags::READ_WRITE
     }
 
-    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
-        self.replies.0.read(to).ok_or(ErrorCode::Again)
+    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
+        self.replies.0.read(to).ok_or(ZabiError::Again)
     }
 
     fn write(
@@ -54,7 +54,7 @@ impl OpenHandle for InfoHandle {
         from: &[u8],
         _memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         self.requests.write(from, &mut self.replies)
     }
 }

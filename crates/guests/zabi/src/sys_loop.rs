@@ -5,8 +5,8 @@ use std::io;
 use std::sync::Arc;
 
 use millrace_reactor::{
-    Coverage, ErrorCode, HandleNumber, NotWatchable, Poller, Readiness, Registration, Report, SourceToken,
-    SysLoop, Trigger, Written,
+    Coverage, HandleNumber, NotWatchable, Poller, Readiness, Registration, SourceReport, SourceToken,
+    SysLoop, Trigger, Written, ZabiError,
 };
 
 use crate::clock::mono_now;
@@ -14,16 +14,16 @@ use crate::handle::WatchSource;
 use crate::handles::Handles;
 use crate::limits::Limits;
 use crate::os_poller::{IoEffect, OsPoller};
-use crate::signals::{LoopSignal, SignalId, Signals};
+use crate::signals::{LoopSignal, ProcessSignals, SignalId};
 
 /// An open handle of `sys/loop`.
 #[derive(Debug)]
 pub(crate) struct GuestLoop {
     engine: SysLoop,
     sources: LoopSources,
-    signals: Arc<Signals>,
+    signals: Arc<ProcessSignals>,
     /// Scratch for the reports of one round.
-    reports: Vec<Report>,
+    reports: Vec<SourceReport>,
 }
 
 /// The registrations of the watched handles: with the operating system, or with the signals of their capabilities.
@@ -36,7 +36,7 @@ struct LoopSources {
 }
 
 impl GuestLoop {
-    pub(crate) fn open(limits: &Limits, signals: &Arc<Signals>) -> io::Result<GuestLoop> {
+    pub(crate) fn open(limits: &Limits, signals: &Arc<ProcessSignals>) -> io::Result<GuestLoop> {
         let (os, waker) = OsPoller::new(limits.os_events_max)?;
         let signal = Arc::new(LoopSignal::new(waker));
         signals.add_loop(&signal);
@@ -45,13 +45,13 @@ impl GuestLoop {
         Ok(GuestLoop { engine, sources, signals: Arc::clone(signals), reports: Vec::new() })
     }
 
-    pub(crate) fn read(&mut self, to: &mut [u8]) -> Result<usize, ErrorCode> {
+    pub(crate) fn read(&mut self, to: &mut [u8]) -> Result<usize, ZabiError> {
         self.engine.read(to)
     }
 
     /// Executes the requests in `input`. A POLL blocks here, until it has events, its timeout is over, or an
     /// [`crate::Interrupter`] ends it.
-    pub(crate) fn write(&mut self, input: &[u8], handles: &Handles) -> Result<usize, ErrorCode> {
+    pub(crate) fn write(&mut self, input: &[u8], handles: &Handles) -> Result<usize, ZabiError> {
         self.take_changes(handles);
         let sources = &mut Watching { sources: &mut self.sources, handles };
         let mut written = self.engine.write(mono_now(), input, sources);

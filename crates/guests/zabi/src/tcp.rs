@@ -6,7 +6,7 @@ mod policy;
 mod socket;
 mod stream;
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 
 use crate::handle::OpenHandle;
 use crate::limits::Limits;
@@ -22,7 +22,7 @@ pub(crate) fn open(
     params: &OpenParams,
     memory: &mut dyn GuestMemory,
     limits: &Limits,
-) -> Result<Box<dyn OpenHandle>, ErrorCode> {
+) -> Result<Box<dyn OpenHandle>, ZabiError> {
     if !params.is_listener {
         return Ok(Box::new(socket::connect(params, limits)?));
     }

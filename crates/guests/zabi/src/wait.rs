@@ -9,12 +9,12 @@ use std::time::Duration;
 use thiserror::Error;
 
 use crate::clock::mono_now;
-use crate::signals::Signals;
+use crate::signals::ProcessSignals;
 
 /// Waits for answers. Held by a capability whose requests another thread answers; only the guest's own thread uses it.
 #[derive(Clone, Debug)]
 pub struct Waiter {
-    signals: Arc<Signals>,
+    signals: Arc<ProcessSignals>,
     wait_ms_max: u64,
 }
 
@@ -31,13 +31,13 @@ pub enum WaitError {
 
 /// Sends the answer to a thread that waits. If it is dropped unused, the wait ends with [`WaitError::Abandoned`].
 #[derive(Debug)]
-pub struct Answer<T> {
+pub struct WaitAnswer<T> {
     sender: Option<SyncSender<T>>,
     waiting: Thread,
 }
 
 impl Waiter {
-    pub(crate) fn new(signals: Arc<Signals>, wait_ms_max: u64) -> Waiter {
+    pub(crate) fn new(signals: Arc<ProcessSignals>, wait_ms_max: u64) -> Waiter {
         Waiter { signals, wait_ms_max }
     }
 
@@ -46,11 +46,11 @@ impl Waiter {
     /// # Errors
     ///
     /// [`WaitError`]; the question may still be answered later, to nobody.
-    pub fn wait<T>(&self, ask: impl FnOnce(Answer<T>)) -> Result<T, WaitError> {
+    pub fn wait<T>(&self, ask: impl FnOnce(WaitAnswer<T>)) -> Result<T, WaitError> {
         let (sender, receiver) = sync_channel(1);
         // From here on the end of the guest unparks this thread, and so does the answer.
         let _unpark_at_end = self.signals.unpark_at_end(thread::current());
-        ask(Answer { sender: Some(sender), waiting: thread::current() });
+        ask(WaitAnswer { sender: Some(sender), waiting: thread::current() });
         self.receive(&receiver)
     }
 
@@ -73,7 +73,7 @@ impl Waiter {
     }
 }
 
-impl<T> Answer<T> {
+impl<T> WaitAnswer<T> {
     /// Sends the answer. Returns false if nobody waits for it any more.
     pub fn send(mut self, answer: T) -> bool {
         // There is room for one answer, and this is the only one.
@@ -81,7 +81,7 @@ impl<T> Answer<T> {
     }
 }
 
-impl<T> Drop for Answer<T> {
+impl<T> Drop for WaitAnswer<T> {
     fn drop(&mut self) {
         // The channel must end before the thread looks at it.
         self.sender = None;
@@ -110,9 +110,12 @@ mod tests {
 
     #[test]
     fn a_wait_without_an_answer_ends() {
-        assert_eq!(waiter(u64::MAX).wait(drop::<Answer<u32>>), Err(WaitError::Abandoned));
+        assert_eq!(waiter(u64::MAX).wait(drop::<WaitAnswer<u32>>), Err(WaitError::Abandoned));
         let mut kept = None;
-        assert_eq!(waiter(1).wait(|answer: Answer<u32>| kept = Some(answer)), Err(WaitError::TimedOut(1)));
+        assert_eq!(
+            waiter(1).wait(|answer: WaitAnswer<u32>| kept = Some(answer)),
+            Err(WaitError::TimedOut(1))
+        );
         assert!(!kept.unwrap().send(1), "nobody waits any more");
     }
 
@@ -121,13 +124,13 @@ mod tests {
         let waiter = waiter(u64::MAX);
         let end = Interrupter(Arc::clone(&waiter.signals));
         let mut kept = None;
-        let waited = waiter.wait(|answer: Answer<u32>| {
+        let waited = waiter.wait(|answer: WaitAnswer<u32>| {
             kept = Some(answer);
-            thread::spawn(move || end.end());
+            thread::spawn(move || end.end_process());
         });
         assert_eq!(waited, Err(WaitError::Ended));
         assert_eq!(
-            waiter.wait(|answer: Answer<u32>| kept = Some(answer)),
+            waiter.wait(|answer: WaitAnswer<u32>| kept = Some(answer)),
             Err(WaitError::Ended),
             "later, too"
         );

@@ -4,7 +4,7 @@
 mod harness;
 
 use harness::{FOREVER, Guest, everything_here};
-use millrace_reactor::Event;
+use millrace_reactor::PollEvent;
 use millrace_reactor::zcl1::FieldReader;
 use millrace_zabi::Grants;
 
@@ -46,7 +46,7 @@ fn the_clock_of_the_guest_is_the_clock_of_its_timers() {
     let before = mono(&mut guest);
     guest.arm(sys_loop, 1, 1000, 0);
     let events = guest.poll(sys_loop, 1, FOREVER);
-    let [Event::Timer { at, .. }] = events[..] else { panic!("{events:?}") };
+    let [PollEvent::Timer { at, .. }] = events[..] else { panic!("{events:?}") };
     assert!(before + 1000 <= at.0 && at.0 <= mono(&mut guest));
 }
 

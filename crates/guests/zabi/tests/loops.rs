@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Instant;
 
 use harness::{FOREVER, Guest, READABLE, WRITABLE, everything_here};
-use millrace_reactor::Event;
+use millrace_reactor::PollEvent;
 
 /// A stream of the guest and its peer in the test.
 fn pair(guest: &mut Guest) -> (i32, TcpStream) {
@@ -29,7 +29,10 @@ fn a_timer_ends_a_wait_and_is_never_early() {
         let begun = Instant::now();
         guest.arm(sys_loop, 7, delay_ns, 0);
         let events = guest.poll(sys_loop, 8, FOREVER);
-        assert!(matches!(events[..], [Event::Timer { timer_id, .. }] if timer_id.0.get() == 7), "{events:?}");
+        assert!(
+            matches!(events[..], [PollEvent::Timer { timer_id, .. }] if timer_id.0.get() == 7),
+            "{events:?}"
+        );
         assert!(begun.elapsed().as_nanos() >= u128::from(delay_ns), "early");
     }
     let begun = Instant::now();
@@ -114,7 +117,7 @@ fn a_hup_that_nobody_asked_for_does_not_end_a_poll() {
     shut_down_writing(&mut guest, stream);
     guest.arm(sys_loop, 9, 2_000_000, 0);
     let events = guest.poll(sys_loop, 8, FOREVER);
-    assert!(matches!(events[..], [Event::Timer { .. }]), "{events:?}");
+    assert!(matches!(events[..], [PollEvent::Timer { .. }]), "{events:?}");
     const HUP: u32 = 4;
     assert!(guest.watch(sys_loop, stream, HUP | READABLE, 2).is_ok);
     assert_eq!(guest.ready(sys_loop, FOREVER), [(2, HUP | READABLE)]);
@@ -174,7 +177,7 @@ fn a_guest_is_ended_inside_poll_and_every_call_is_closed_afterwards() {
     let mut guest = Guest::new(everything_here());
     let sys_loop = guest.open_ok("sys", "loop");
     let interrupter = guest.process.interrupter();
-    let thread = thread::spawn(move || interrupter.end());
+    let thread = thread::spawn(move || interrupter.end_process());
     let frame = guest.frame(5, &[1, 0, 0, 0, 0xFF, 0xFF, 0xFF, 0xFF]);
     let code = guest.write(sys_loop, &frame);
     assert!(code == frame.len() as i32 || code == -5, "{code}: it may have come before the call");

@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 
 use harness::{FOREVER, Guest, READABLE, REQUEST, RESPONSE, WRITABLE, everything_here};
-use millrace_reactor::Event;
+use millrace_reactor::PollEvent;
 use millrace_reactor::zcl1::FieldWriter;
 use millrace_zabi::{Grants, NetAllowList, ProcessOptions, TcpPolicy};
 
@@ -46,7 +46,7 @@ fn echo(guest: &mut Guest, sys_loop: i32, listener: i32, count: usize) {
     let mut unsent: std::collections::BTreeMap<i32, Vec<u8>> = std::collections::BTreeMap::new();
     while ended < count {
         for event in guest.poll(sys_loop, 4, FOREVER) {
-            let Event::Ready { handle, .. } = event else { panic!("{event:?}") };
+            let PollEvent::Ready { handle, .. } = event else { panic!("{event:?}") };
             let handle = handle as i32;
             if handle == listener {
                 while let Ok(records) = guest.read_max(listener, 64) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use millrace_zabi::{ErrorCode, Limits};
+use millrace_zabi::{Limits, ZabiError};
 
 use crate::c_calls::Block;
 
@@ -26,7 +26,7 @@ pub(crate) fn alloc(bytes: u32) -> u64 {
 
 pub(crate) fn free(address: u64) -> i32 {
     let removed = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
-    if removed.is_some() { 0 } else { ErrorCode::Invalid.code() }
+    if removed.is_some() { 0 } else { ZabiError::Invalid.code() }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use millrace_zabi::{ErrorCode, GuestMemory, Limits};
+use millrace_zabi::{GuestMemory, Limits, ZabiError};
 use serde_json::json;
 
 use crate::host;
@@ -37,7 +37,7 @@ pub(crate) fn end(handle: i32) -> i32 {
 /// Writes one line of JSON to standard error, as the reference does. Long texts are cut.
 pub(crate) fn telemetry(memory: &dyn GuestMemory, topic: Range, message: Range) -> i32 {
     let bytes_max = Limits::default().telemetry_bytes_max;
-    let text = |(address, length): Range| -> Result<String, ErrorCode> {
+    let text = |(address, length): Range| -> Result<String, ZabiError> {
         let bytes = memory.bytes(address, length.min(bytes_max))?;
         Ok(String::from_utf8_lossy(bytes).into_owned())
     };
@@ -74,11 +74,11 @@ fn standard_read(
     memory: &mut dyn GuestMemory,
     stream: StandardHandle,
     to: Range,
-) -> Result<usize, ErrorCode> {
+) -> Result<usize, ZabiError> {
     stream.read(memory.bytes_mut(to.0, transfer_bytes(to.1))?)
 }
 
-fn standard_write(memory: &dyn GuestMemory, stream: StandardHandle, from: Range) -> Result<usize, ErrorCode> {
+fn standard_write(memory: &dyn GuestMemory, stream: StandardHandle, from: Range) -> Result<usize, ZabiError> {
     stream.write(memory.bytes(from.0, transfer_bytes(from.1))?)
 }
 
@@ -87,7 +87,7 @@ fn transfer_bytes(bytes: u32) -> u32 {
     bytes.min(Limits::default().transfer_bytes_max)
 }
 
-fn returned(result: Result<usize, ErrorCode>) -> i32 {
+fn returned(result: Result<usize, ZabiError>) -> i32 {
     match result {
         Ok(count) => i32::try_from(count).unwrap_or(i32::MAX),
         Err(error) => error.code(),

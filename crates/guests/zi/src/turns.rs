@@ -8,12 +8,12 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    queue: Mutex<Queue>,
+    queue: Mutex<TicketQueue>,
     turn_ended: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Queue {
+struct TicketQueue {
     /// The ticket of the next thread that arrives.
     next_ticket: u64,
     /// The ticket whose turn it is.
@@ -22,34 +22,34 @@ struct Queue {
 
 /// The turn ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Turn<'a>(&'a Turns);
+pub(crate) struct TurnGuard<'a>(&'a Turns);
 
 impl Turns {
     /// Waits for the caller's turn. `hurry` asks the thread whose turn it is to end its call soon, if that call waits;
     /// it may be called more often than needed.
-    pub(crate) fn wait(&self, hurry: impl Fn()) -> Turn<'_> {
+    pub(crate) fn wait(&self, hurry: impl Fn()) -> TurnGuard<'_> {
         let mut queue = self.queue();
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
         if queue.current_ticket != ticket {
             hurry();
-            let is_waiting = |queue: &mut Queue| queue.current_ticket != ticket;
+            let is_waiting = |queue: &mut TicketQueue| queue.current_ticket != ticket;
             queue = self.turn_ended.wait_while(queue, is_waiting).unwrap_or_else(PoisonError::into_inner);
         }
         // The threads behind have hurried an earlier holder, perhaps not this thread.
         if queue.next_ticket > ticket + 1 {
             hurry();
         }
-        Turn(self)
+        TurnGuard(self)
     }
 
-    fn queue(&self) -> MutexGuard<'_, Queue> {
+    fn queue(&self) -> MutexGuard<'_, TicketQueue> {
         // No code under this lock panics half-way.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
         self.0.queue().current_ticket += 1;
         self.0.turn_ended.notify_all();

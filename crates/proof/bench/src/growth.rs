@@ -5,13 +5,13 @@ use std::path::Path;
 
 use crate::BenchOptions;
 use crate::aim::GROWN_TO_FRESH;
-use crate::bus::link::{Link, ack_frame, payload};
-use crate::bus::server::Server;
-use crate::bus::stage::Stage;
+use crate::bus::link::{WsLink, ack_frame, payload};
+use crate::bus::server::BenchServer;
+use crate::bus::stage::BusStage;
 use crate::bus::{EVERY_ROUND, Scenario};
 use crate::error::BenchError;
 use crate::probe::Probe;
-use crate::report::{Collector, Report};
+use crate::report::{BenchReport, Collector};
 
 /// The content of the grown server before it is measured.
 #[derive(Clone, Copy, Debug)]
@@ -42,10 +42,10 @@ pub fn bench_growth(
     options: &BenchOptions,
     growth: GrowthOptions,
     progress: &mut dyn FnMut(&str),
-) -> Result<Report, BenchError> {
+) -> Result<BenchReport, BenchError> {
     let (old_folder, new_folder) = (options.scratch()?, options.scratch()?);
-    let mut grown = Server::start(&options.program, old_folder.path())?;
-    let mut fresh = Server::start(&options.program, new_folder.path())?;
+    let mut grown = BenchServer::start(&options.program, old_folder.path())?;
+    let mut fresh = BenchServer::start(&options.program, new_folder.path())?;
     fill(&grown, options, growth, progress)?;
     progress(&format!("{} groups read and acknowledge", growth.groups));
     groups(&grown, options, growth)?;
@@ -54,7 +54,7 @@ pub fn bench_growth(
         for (name, run) in EVERY_ROUND {
             progress(&format!("round {round} of {}: {name}", options.rounds));
             let suffix = format!(".{round}");
-            let on = |server: &mut Server, folder: &Path, out: &mut Collector| {
+            let on = |server: &mut BenchServer, folder: &Path, out: &mut Collector| {
                 one(options, server, folder, (name, *run), &suffix, out)
             };
             // The order alternates with the round: the second server finds a disk that the first has used.
@@ -87,7 +87,7 @@ pub fn bench_growth(
 /// Runs the load on one server and returns its figures.
 fn one(
     options: &BenchOptions,
-    server: &mut Server,
+    server: &mut BenchServer,
     folder: &Path,
     (name, run): (&str, Scenario),
     suffix: &str,
@@ -95,7 +95,7 @@ fn one(
 ) -> Result<Collector, BenchError> {
     let mut probe = Probe::open(folder)?;
     let mut figures = Collector::default();
-    run(&mut Stage { server, options, probe: &mut probe, out: &mut figures, suffix })?;
+    run(&mut BusStage { server, options, probe: &mut probe, out: &mut figures, suffix })?;
     out.add_probe("growth", probe.median_ms());
     out.add_probe(name, probe.median_ms());
     Ok(figures)
@@ -130,7 +130,7 @@ fn topic(number: u64) -> String {
 
 /// Publishes frame by frame over all topics, so that topics are as mixed in the log as after a long life.
 fn fill(
-    server: &Server,
+    server: &BenchServer,
     options: &BenchOptions,
     growth: GrowthOptions,
     progress: &mut dyn FnMut(&str),
@@ -140,7 +140,7 @@ fn fill(
     let per_frame = PER_FRAME.min(growth.events / growth.topics).max(1);
     let list = vec![event.as_str(); per_frame as usize].join(",");
     let frames = growth.events.div_ceil(per_frame);
-    let mut link = Link::open(server.ws())?;
+    let mut link = WsLink::open(server.ws())?;
     let mut waiting = 0;
     for frame in 0..frames {
         if frame % FRAMES_PER_WORD == 0 {
@@ -163,14 +163,14 @@ fn fill(
 }
 
 /// Every group reads a little of its share of the topics and leaves; the groups' shares cover all topics.
-fn groups(server: &Server, options: &BenchOptions, growth: GrowthOptions) -> Result<(), BenchError> {
+fn groups(server: &BenchServer, options: &BenchOptions, growth: GrowthOptions) -> Result<(), BenchError> {
     let share = growth.topics.div_ceil(growth.groups.max(1));
     for number in 0..growth.groups {
         options.go_on()?;
         let group = format!("reader-{number}");
         for at in (number * share)..((number + 1) * share).min(growth.topics) {
             let topic = topic(at);
-            let mut link = Link::open(server.ws())?;
+            let mut link = WsLink::open(server.ws())?;
             link.subscribe(&topic, &group, "earliest", READ_PER_TOPIC)?;
             let message = link.message()?;
             link.feed(ack_frame(&topic, &group, message.envelope.offset.0))?;

@@ -32,10 +32,10 @@ pub use growth::{GrowthOptions, bench_growth};
 pub use guest_loop::{LOOP_SCENARIOS, bench_loop};
 pub use handlers::{HANDLER_SCENARIOS, bench_handlers, bench_handlers_worker};
 pub use probe::Probe;
-pub use report::{Report, Row};
+pub use report::{BenchReport, Row};
 pub use router::{ROUTER_SCENARIOS, bench_router};
 pub use runs::{RUNS_SCENARIOS, bench_runs};
-pub use soak::{Check, SoakOptions, SoakReport, bench_soak};
+pub use soak::{SoakCheck, SoakOptions, SoakReport, bench_soak};
 pub use store::{STORE_SCENARIOS, bench_store};
 
 use std::path::{Path, PathBuf};

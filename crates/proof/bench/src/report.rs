@@ -28,7 +28,7 @@ pub struct Row {
 }
 
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Report {
+pub struct BenchReport {
     pub title: String,
     pub rows: Vec<Row>,
 }
@@ -70,7 +70,7 @@ impl Collector {
         })
     }
 
-    pub(crate) fn report(self, title: &str) -> Report {
+    pub(crate) fn report(self, title: &str) -> BenchReport {
         let mut order = self.order.clone();
         let first_seen = |scenario: &str| self.order.iter().position(|(known, ..)| known == scenario);
         order.sort_by_key(|(scenario, ..)| first_seen(scenario));
@@ -98,11 +98,11 @@ impl Collector {
                 verdict,
             })
         });
-        Report { title: title.to_owned(), rows: rows.collect() }
+        BenchReport { title: title.to_owned(), rows: rows.collect() }
     }
 }
 
-impl fmt::Display for Report {
+impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
         writeln!(

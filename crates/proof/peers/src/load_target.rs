@@ -39,7 +39,7 @@ pub(crate) trait LoadTarget: Clone + Send + Sync + Sized + 'static {
 pub(crate) trait Consumer: Send + 'static {
     /// Waits for an event, takes further ones that are there, up to `max`, passes each payload to `each`, acknowledges
     /// them together and returns their number. 0 means that nothing came for a while.
-    fn take(
+    fn receive(
         &mut self,
         max: usize,
         each: &mut (dyn FnMut(&[u8]) + Send),

@@ -26,7 +26,7 @@ const ACK_EVERY: usize = 100;
 const CONSUMERS: usize = 10;
 const FANOUT_PER_SECOND: f64 = 1000.0;
 
-pub(crate) struct Stage<'a> {
+pub(crate) struct LoadStage<'a> {
     pub(crate) system: System,
     pub(crate) round: usize,
     pub(crate) url: &'a str,
@@ -41,7 +41,7 @@ struct Yield {
     latencies: Latencies,
 }
 
-impl Stage<'_> {
+impl LoadStage<'_> {
     pub(crate) async fn run<B: LoadTarget>(mut self, load: Load) -> Result<Sample, PeerError> {
         let broker = B::connect(self.url).await?;
         broker.create_topic(load.name()).await?;
@@ -124,7 +124,7 @@ impl Stage<'_> {
         let mut consumer = broker.subscribe(topic, "g").await?;
         let (begun, mut taken) = (Instant::now(), 0);
         while taken < filled {
-            match consumer.take(ACK_EVERY, &mut |_| ()).await? {
+            match consumer.receive(ACK_EVERY, &mut |_| ()).await? {
                 0 => return Err(stalled("the consumer", taken, filled)),
                 more => taken += more,
             }
@@ -146,7 +146,7 @@ impl Stage<'_> {
                 let (mut ages, mut got) = (Latencies::default(), 0);
                 while got < wanted {
                     let mut each = |payload: &[u8]| ages.push(age(epoch, payload));
-                    match consumer.take(ACK_EVERY, &mut each).await? {
+                    match consumer.receive(ACK_EVERY, &mut each).await? {
                         0 => return Err(stalled("a consumer", got, wanted)),
                         more => got += more,
                     }

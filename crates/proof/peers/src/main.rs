@@ -29,8 +29,8 @@ use crate::error::PeerError;
 use crate::install::Programs;
 use crate::loads::PAYLOAD_BYTES;
 use crate::options::Options;
-use crate::report::{Report, Summary};
-use crate::rounds::Plan;
+use crate::report::{PeersReport, Summary};
+use crate::rounds::RoundsPlan;
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -48,7 +48,7 @@ async fn main() -> ExitCode {
 async fn run(options: &Options) -> Result<(), PeerError> {
     let mut say = |text: &str| eprintln!("{text}");
     let programs = Programs::ensure(&options.millrace, &options.scratch, &mut say)?;
-    let plan = Plan {
+    let plan = RoundsPlan {
         programs: &programs,
         scratch: &options.scratch,
         systems: &options.systems,
@@ -67,7 +67,7 @@ async fn run(options: &Options) -> Result<(), PeerError> {
         _ = tokio::signal::ctrl_c() => Err(PeerError::Interrupted),
         _ = terminated.recv() => Err(PeerError::Interrupted),
     }?;
-    let report = Report {
+    let report = PeersReport {
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         load_before,
         versions: programs.versions(),
@@ -86,7 +86,7 @@ fn load_average() -> String {
     text.split(' ').next().filter(|first| !first.is_empty()).unwrap_or("unknown").to_owned()
 }
 
-fn write(out: &Path, report: &Report, json: bool) -> Result<(), PeerError> {
+fn write(out: &Path, report: &PeersReport, json: bool) -> Result<(), PeerError> {
     let doing = "writing the report";
     let no_text =
         |_| PeerError::Io { doing: doing.to_owned(), source: std::io::ErrorKind::OutOfMemory.into() };

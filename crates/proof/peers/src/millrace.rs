@@ -85,7 +85,7 @@ impl LoadTarget for Millrace {
 }
 
 impl Consumer for MillraceConsumer {
-    async fn take(&mut self, max: usize, each: &mut (dyn FnMut(&[u8]) + Send)) -> Result<u64, PeerError> {
+    async fn receive(&mut self, max: usize, each: &mut (dyn FnMut(&[u8]) + Send)) -> Result<u64, PeerError> {
         let doing = "consuming from Millrace";
         let Ok(first) = tokio::time::timeout(PATIENCE, self.subscription.next()).await else { return Ok(0) };
         let mut last = first.map_err(PeerError::client(doing))?;

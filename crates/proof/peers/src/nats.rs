@@ -89,7 +89,7 @@ impl LoadTarget for Nats {
 }
 
 impl Consumer for NatsConsumer {
-    async fn take(&mut self, max: usize, each: &mut (dyn FnMut(&[u8]) + Send)) -> Result<u64, PeerError> {
+    async fn receive(&mut self, max: usize, each: &mut (dyn FnMut(&[u8]) + Send)) -> Result<u64, PeerError> {
         let doing = "consuming from NATS";
         let Ok(first) = tokio::time::timeout(PATIENCE, self.0.next()).await else { return Ok(0) };
         let (mut next, mut last, mut taken) = (first, None, 0);

@@ -65,10 +65,14 @@ fn command() -> Command {
         )
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+#[derive(Debug, thiserror::Error)]
+#[error("a number from 0.1 to 600 is wanted")]
+struct BadSeconds;
+
+fn seconds(text: &str) -> Result<f64, BadSeconds> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.1..=600.0).contains(&seconds) => Ok(seconds),
-        _ => Err("a number from 0.1 to 600 is wanted".to_owned()),
+        _ => Err(BadSeconds),
     }
 }
 

@@ -3,7 +3,7 @@
 
 use std::fmt::{Error, Write};
 
-use crate::report::{Report, Spread, Summary};
+use crate::report::{PeersReport, Spread, Summary};
 use crate::system::{Load, System};
 use crate::table::count;
 
@@ -38,7 +38,7 @@ struct Mark {
     spread: Spread,
 }
 
-pub(crate) fn draw(report: &Report) -> Result<String, Error> {
+pub(crate) fn draw(report: &PeersReport) -> Result<String, Error> {
     let summary = Summary::of(&report.samples);
     let panels: Vec<Panel> = panels(&summary).into_iter().filter(|panel| !panel.marks.is_empty()).collect();
     let height = TOP + panels.iter().map(Panel::height).sum::<f64>();
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn an_empty_report_is_still_a_picture() {
-        let svg = draw(&Report { samples: Vec::new(), ..report() }).expect("drawn");
+        let svg = draw(&PeersReport { samples: Vec::new(), ..report() }).expect("drawn");
         assert!(svg.ends_with("</svg>\n"));
     }
 }

@@ -94,7 +94,7 @@ impl LoadTarget for Redis {
 }
 
 impl Consumer for RedisConsumer {
-    async fn take(&mut self, max: usize, each: &mut (dyn FnMut(&[u8]) + Send)) -> Result<u64, PeerError> {
+    async fn receive(&mut self, max: usize, each: &mut (dyn FnMut(&[u8]) + Send)) -> Result<u64, PeerError> {
         let doing = "consuming from Redis";
         let mut read = redis::cmd("XREADGROUP");
         read.arg("GROUP").arg(&self.group).arg("one").arg("COUNT").arg(max);

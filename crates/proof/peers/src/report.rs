@@ -35,7 +35,7 @@ pub(crate) struct Syncs {
 
 /// The whole report, as it is written to `peers.json`.
 #[derive(Debug, Serialize)]
-pub(crate) struct Report {
+pub(crate) struct PeersReport {
     pub(crate) cores: usize,
     /// Load average of one minute before the run: servers should not be compared on a busy machine.
     pub(crate) load_before: String,

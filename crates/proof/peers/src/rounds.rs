@@ -8,15 +8,15 @@ use millrace_bench::Probe;
 
 use crate::error::PeerError;
 use crate::install::Programs;
-use crate::loads::Stage;
+use crate::loads::LoadStage;
 use crate::millrace::Millrace;
 use crate::nats::Nats;
 use crate::redis_streams::Redis;
 use crate::report::{Sample, Syncs};
-use crate::server::Server;
+use crate::server::PeerServer;
 use crate::system::{Load, System};
 
-pub(crate) struct Plan<'a> {
+pub(crate) struct RoundsPlan<'a> {
     pub(crate) programs: &'a Programs,
     pub(crate) scratch: &'a Path,
     pub(crate) systems: &'a [System],
@@ -28,7 +28,7 @@ pub(crate) struct Plan<'a> {
 const COUNTED: [Load; 3] = [Load::Serial, Load::Inflight, Load::Clients];
 const COUNTED_SECONDS: f64 = 1.0;
 
-impl Plan<'_> {
+impl RoundsPlan<'_> {
     pub(crate) async fn measure(&self, say: &mut dyn FnMut(&str)) -> Result<Vec<Sample>, PeerError> {
         let mut samples = Vec::new();
         for round in 1..=self.rounds {
@@ -38,7 +38,7 @@ impl Plan<'_> {
             for system in systems {
                 say(&format!("round {round} of {}: {}", self.rounds, system.label()));
                 let folder = self.folder()?;
-                let server = Server::start(system, self.programs, folder.path(), false)?;
+                let server = PeerServer::start(system, self.programs, folder.path(), false)?;
                 for load in Load::ALL {
                     let sample = self.one(system, load, round, self.seconds, &server, folder.path()).await?;
                     say(&format!("  {}: {:.0}/s", load.name(), sample.rate));
@@ -57,7 +57,7 @@ impl Plan<'_> {
         for system in self.systems.iter().copied() {
             say(&format!("counting syncs: {}", system.label()));
             let folder = self.folder()?;
-            let server = Server::start(system, self.programs, folder.path(), true)?;
+            let server = PeerServer::start(system, self.programs, folder.path(), true)?;
             for load in COUNTED {
                 let before = server.syncs()?;
                 let sample = self.one(system, load, 0, COUNTED_SECONDS, &server, folder.path()).await?;
@@ -76,11 +76,11 @@ impl Plan<'_> {
         load: Load,
         round: usize,
         seconds: f64,
-        server: &Server,
+        server: &PeerServer,
         folder: &Path,
     ) -> Result<Sample, PeerError> {
         let probe = Probe::open(folder)?;
-        let stage = Stage { system, round, url: &server.url, seconds, probe };
+        let stage = LoadStage { system, round, url: &server.url, seconds, probe };
         match system {
             System::Millrace => stage.run::<Millrace>(load).await,
             System::NatsAlways | System::NatsDefault => stage.run::<Nats>(load).await,

@@ -16,20 +16,20 @@ const START_POLL: Duration = Duration::from_millis(20);
 /// The system calls that sync. None of the servers opens its files with O_SYNC or O_DSYNC.
 const SYNC_CALLS: &str = "fsync,fdatasync,sync_file_range,msync";
 
-pub(crate) struct Server {
+pub(crate) struct PeerServer {
     child: Child,
     pub(crate) url: String,
     /// Where strace writes a line per sync.
     trace: Option<PathBuf>,
 }
 
-impl Server {
+impl PeerServer {
     pub(crate) fn start(
         system: System,
         programs: &Programs,
         folder: &Path,
         traced: bool,
-    ) -> Result<Server, PeerError> {
+    ) -> Result<PeerServer, PeerError> {
         let port = free_port()?;
         let log = folder.join("server.log");
         let trace = traced.then(|| folder.join("syncs.log"));
@@ -57,7 +57,7 @@ impl Server {
             .spawn()
             .map_err(PeerError::io(format!("starting {}", system.label())))?;
         // From here on an error drops `server`, which ends the process.
-        let mut server = Server { child, url: String::new(), trace };
+        let mut server = PeerServer { child, url: String::new(), trace };
         server.url = match system {
             System::Millrace => server.ready_line(),
             System::NatsAlways | System::NatsDefault => server.accepting(port, "nats"),
@@ -93,7 +93,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for PeerServer {
     fn drop(&mut self) {
         // Both fail only if the process has already ended, which is the goal.
         let _ = self.child.kill();

@@ -4,13 +4,13 @@ use std::fmt::{Result, Write};
 
 use millrace_bench::Verdict;
 
-use crate::report::{Cell, Report, Spread, Summary, Syncs};
+use crate::report::{Cell, PeersReport, Spread, Summary, Syncs};
 use crate::system::{Load, System};
 
-pub(crate) fn write(report: &Report) -> std::result::Result<String, std::fmt::Error> {
+pub(crate) fn write(report: &PeersReport) -> std::result::Result<String, std::fmt::Error> {
     let summary = Summary::of(&report.samples);
     let mut out = String::new();
-    let Report { rounds, seconds, cores, payload_bytes, load_before, .. } = report;
+    let PeersReport { rounds, seconds, cores, payload_bytes, load_before, .. } = report;
     writeln!(out, "# Millrace beside NATS and Redis\n")?;
     writeln!(
         out,
@@ -108,7 +108,7 @@ fn probes(out: &mut String, summary: &Summary) -> Result {
     })
 }
 
-fn aims(out: &mut String, report: &Report) -> Result {
+fn aims(out: &mut String, report: &PeersReport) -> Result {
     writeln!(out, "## Aims\n")?;
     head(out, "aim", &["wanted", "this run", ""])?;
     for one in &report.aims {
@@ -156,7 +156,7 @@ pub(crate) mod tests {
     use crate::aims::judge;
     use crate::report::tests::samples;
 
-    pub(crate) fn report() -> Report {
+    pub(crate) fn report() -> PeersReport {
         let samples = samples();
         let aims = judge(&Summary::of(&samples));
         let syncs = vec![
@@ -164,7 +164,7 @@ pub(crate) mod tests {
             Syncs { system: System::NatsDefault, load: Load::Serial, events: 500, syncs: 0 },
         ];
         let versions = vec!["one 1.0".to_owned()];
-        Report {
+        PeersReport {
             cores: 2,
             load_before: "0.10".to_owned(),
             versions,

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{Mono, Op, OsKind, OsMessage};
-use millrace_router::{CapabilityId, ConnId, Effect, Input, Note, Router, RouterLimits, Sabotage, Token};
+use millrace_router::{
+    CapabilityId, CommitToken, ConnId, Effect, Input, Note, Router, RouterLimits, Sabotage,
+};
 
 use self::actor::{Actor, MANNERS};
 use self::client::Client;
@@ -46,7 +48,7 @@ enum Happening {
     },
     Stored {
         life: u64,
-        token: Token,
+        token: CommitToken,
         ops: Vec<Op>,
         fails: bool,
     },
@@ -296,7 +298,7 @@ impl RouterWorld {
         self.record.answered(conn, message)
     }
 
-    fn store(&mut self, token: Token, ops: Vec<Op>) {
+    fn store(&mut self, token: CommitToken, ops: Vec<Op>) {
         let fails = !self.calm && self.dice.chance(40);
         if fails {
             self.faults.add(Fault::CommitFailed);
@@ -314,8 +316,8 @@ impl RouterWorld {
         self.schedule.at(at_ms, Happening::Stored { life: self.life, token, ops, fails });
     }
 
-    fn stored(&mut self, token: Token, ops: Vec<Op>, fails: bool) {
-        let result = if fails { Err("the disk says no".to_owned()) } else { Ok(()) };
+    fn stored(&mut self, token: CommitToken, ops: Vec<Op>, fails: bool) {
+        let result = if fails { Err("the disk says no".into()) } else { Ok(()) };
         if !fails {
             self.apply(ops);
         }

@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use millrace_model::Mono;
 use millrace_runs::{
-    Answer, CallId, Disposition, Effect, Guest, GuestLog, Input, Operation, ResumeKind, RunId, Runs,
-    RunsLimits, Sabotage, ScriptLine, ScriptedGuest, Start,
+    Answer, CallId, Disposition, Effect, Guest, GuestLog, Input, NewRun, Operation, ResumeKind, RunId, Runs,
+    RunsLimits, Sabotage, ScriptLine, ScriptedGuest,
 };
 
 use self::handler::{Manner, TELL};
@@ -192,7 +192,7 @@ impl RunsWorld {
         let deadline = self.dice.chance(200).then(|| self.now() + self.dice.between(5, 200));
         let guest = ScriptedGuest::new(self.next_name, lines);
         let operations = Arc::clone(&self.operations);
-        match self.runs.start(self.now(), Start { guest, operations, deadline }) {
+        match self.runs.start(self.now(), NewRun { guest, operations, deadline }) {
             Ok(run) => {
                 self.note(&format!("{run} starts"));
                 self.record.started(run, self.next_name, deadline, self.runs.gauges().ready);

@@ -9,7 +9,7 @@ mod shell;
 use std::collections::BTreeMap;
 
 use millrace_bus::{ConnId, Effect, Input, Sabotage};
-use millrace_store::CommitNumber;
+use millrace_shell::Watcher;
 
 use self::shell::Shell;
 use crate::actor::admin::Admin;
@@ -82,7 +82,7 @@ pub(crate) struct World {
     shell: Option<Shell>,
     life: u64,
     /// The last commit that the writer has seen when looking around.
-    watched: CommitNumber,
+    watcher: Option<Watcher>,
     desk: Desk,
     admin: Admin,
     publishers: Vec<Publisher>,
@@ -118,7 +118,7 @@ impl World {
             disk: Disk::new(),
             shell: None,
             life: 0,
-            watched: CommitNumber(0),
+            watcher: None,
             desk: Desk::new(),
             admin: Admin::new(
                 Dice::new(seed, "admin"),

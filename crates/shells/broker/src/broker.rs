@@ -1,8 +1,8 @@
 //! The lifecycle: start the threads, stop the engine, end the threads.
 
 use std::io;
-use std::sync::atomic::{AtomicU32, AtomicU64};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, OnceLock};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -10,22 +10,26 @@ use millrace_bus::{Bus, BusLimits};
 use millrace_model::RowError;
 use millrace_shell::SystemClock;
 use millrace_store::{Pace, Store, StoreError};
+use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
+use crate::connection::Command;
 use crate::dispatch::Dispatch;
-use crate::handle::{Handle, Shared};
+use crate::handle::{BrokerHandle, BrokerShared};
 use crate::health::Health;
 use crate::inbox::Inbox;
-use crate::link::Asked;
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor};
 use crate::owner::Owner;
-use crate::readers::{Jobs, Reader};
+use crate::readers::{ReadQueue, StoreReader};
 use crate::settings::BrokerSettings;
-use crate::watcher::Watcher;
+use crate::watcher::NewsWatcher;
 use crate::workers::{self, Workers};
-use crate::writer::{Maintenance, Writer};
+use crate::writer::{CommitWriter, Receiver};
 use crate::{boot, notes};
+
+/// How often a stop checks whether the last rows are written.
+const WRITTEN_POLL: Duration = Duration::from_millis(5);
 
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
@@ -52,8 +56,8 @@ pub enum StopOutcome {
 /// Owns the threads. Dropping it ends them without waiting for them.
 #[derive(Debug)]
 pub struct Broker {
-    shared: Arc<Shared>,
-    jobs: Arc<Jobs>,
+    shared: Arc<BrokerShared>,
+    jobs: Arc<ReadQueue>,
     monitor: Arc<monitor::Control>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -69,11 +73,12 @@ impl Broker {
         // Before the snapshot: commits of other processes in between are then reported twice instead of never.
         let ms = Duration::from_millis;
         let pace = Pace::new(ms(settings.watch_interval_ms), ms(settings.watch_idle_ms_max));
-        let watcher = Watcher::new(&**store, pace)?;
+        let watcher = NewsWatcher::new(&**store, pace)?;
+        let durability = limits.durability;
         let bus = Bus::restore(limits, boot::snapshot(&**store, clock.boot())?, clock.now())?;
         let metrics = Arc::new(Metrics::default());
         let (notes, notes_end) = notes::channel(settings.notes_max, metrics.clone());
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(BrokerShared {
             clock,
             inbox: Arc::new(Inbox::new(settings.request_units_max)),
             workers: OnceLock::new(),
@@ -83,38 +88,36 @@ impl Broker {
             schemas: Arc::default(),
             health: Arc::new(Health::new(settings.commit_stall_ms_max)),
             conns: AtomicU64::new(1),
+            durability,
             ended: watch::Sender::new(false),
             settings,
         });
-        let jobs = Arc::new(Jobs::default());
+        let jobs = Arc::new(ReadQueue::default());
         let monitor = Arc::default();
-        let mut runtime = Broker { shared: shared.clone(), jobs: jobs.clone(), monitor, threads: Vec::new() };
+        let mut broker = Broker { shared: shared.clone(), jobs: jobs.clone(), monitor, threads: Vec::new() };
         let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes, shared.schemas.clone());
         let owner = Owner::new(shared, bus, dispatch);
-        runtime.start_workers(store, owner, watcher)?;
-        runtime.start_readers(store)?;
-        runtime.start_monitor(store)?;
-        Ok(runtime)
+        broker.start_workers(store, owner, watcher)?;
+        broker.start_readers(store)?;
+        broker.start_monitor(store)?;
+        Ok(broker)
     }
 
     fn start_workers(
         &mut self,
         store: &Arc<dyn Store>,
         owner: Owner,
-        watcher: Watcher,
+        watcher: NewsWatcher,
     ) -> Result<(), StartError> {
-        let Shared { settings, inbox, backlog, metrics, health, .. } = &*self.shared;
-        let writer = Writer {
-            store: store.clone(),
+        let BrokerShared { settings, inbox, backlog, metrics, health, .. } = &*self.shared;
+        let receiver = Receiver {
             backlog: backlog.clone(),
             inbox: inbox.clone(),
             metrics: metrics.clone(),
             health: health.clone(),
-            settings: settings.clone(),
-            maintenance: Mutex::new(Maintenance::new(settings, watcher)),
-            attempts: AtomicU32::new(0),
             monitor: self.monitor.clone(),
         };
+        let writer = CommitWriter::new(store.clone(), receiver, settings, watcher);
         let owner = Mutex::new(Some(Box::new(owner)));
         let workers = Arc::new(Workers { shared: self.shared.clone(), owner, writer });
         // Set only here.
@@ -127,9 +130,9 @@ impl Broker {
     }
 
     fn start_readers(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
-        let Shared { settings, inbox, metrics, .. } = &*self.shared;
+        let BrokerShared { settings, inbox, metrics, .. } = &*self.shared;
         for _ in 0..settings.readers.max(1) {
-            let reader = Reader {
+            let reader = StoreReader {
                 store: store.clone(),
                 jobs: self.jobs.clone(),
                 inbox: inbox.clone(),
@@ -141,7 +144,7 @@ impl Broker {
     }
 
     fn start_monitor(&mut self, store: &Arc<dyn Store>) -> Result<(), StartError> {
-        let Shared { settings, inbox, health, .. } = &*self.shared;
+        let BrokerShared { settings, inbox, health, .. } = &*self.shared;
         let monitor = Monitor {
             store: store.clone(),
             health: health.clone(),
@@ -153,8 +156,8 @@ impl Broker {
         Ok(())
     }
 
-    pub fn handle(&self) -> Handle {
-        Handle::new(self.shared.clone())
+    pub fn handle(&self) -> BrokerHandle {
+        BrokerHandle::new(self.shared.clone())
     }
 
     /// Tells the engine to stop, behind all earlier requests, and waits until it has given back all deliveries. The
@@ -162,10 +165,18 @@ impl Broker {
     pub async fn stop(&self, grace: Duration) -> StopOutcome {
         self.shared.health.set_stopping();
         let (stopped, has_stopped) = oneshot::channel();
-        if self.shared.inbox.tell(Asked::Stop { stopped }).is_err() {
+        if self.shared.inbox.tell(Command::Stop { stopped }).is_err() {
             return StopOutcome::CutShort;
         }
-        match tokio::time::timeout(grace, has_stopped).await {
+        let written = async {
+            let stopped = has_stopped.await;
+            // The engine has waited for its own commits; rows of others may still be on their way.
+            while self.shared.backlog.batches() > 0 && self.shared.health.storage_failed().is_none() {
+                tokio::time::sleep(WRITTEN_POLL).await;
+            }
+            stopped
+        };
+        match tokio::time::timeout(grace, written).await {
             Ok(Ok(())) if self.shared.health.storage_failed().is_none() => StopOutcome::Finished,
             Err(_) if self.shared.backlog.batches() > 0 => {
                 StopOutcome::Unwritten { batches: self.shared.backlog.batches() }

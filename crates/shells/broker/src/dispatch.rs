@@ -3,22 +3,22 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_bus::{ConnId, Effect, Reply, ReplyTo, Token};
+use millrace_bus::{ConnId, Effect, Reply, ReplyTo};
 use millrace_model::Batch;
 use millrace_store::{ReadLimit, Retention};
 use tokio::sync::oneshot;
 
 use crate::notes::Notes;
 use crate::outbox::{Item, Outbox, Pressure};
-use crate::readers::{Job, Jobs};
+use crate::readers::{ReadJob, ReadQueue};
 use crate::schemas::Schemas;
-use crate::writer::Backlog;
+use crate::writer::{Backlog, Sender};
 
 /// Collects the effects of a turn and hands them over once at its end.
 #[derive(Debug)]
 pub(crate) struct Dispatch {
     backlog: Arc<Backlog>,
-    jobs: Arc<Jobs>,
+    jobs: Arc<ReadQueue>,
     notes: Notes,
     schemas: Arc<Schemas>,
     conns: HashMap<ConnId, Conn>,
@@ -26,8 +26,8 @@ pub(crate) struct Dispatch {
     next_call: u64,
     stopped: Vec<oneshot::Sender<()>>,
     has_stopped: bool,
-    commits: Vec<(Token, Batch)>,
-    reads: Vec<Job>,
+    commits: Vec<(Sender, Batch)>,
+    reads: Vec<ReadJob>,
     /// Connections with staged items.
     touched: Vec<ConnId>,
 }
@@ -48,7 +48,7 @@ pub(crate) enum Feedback {
 impl Dispatch {
     pub(crate) fn new(
         backlog: Arc<Backlog>,
-        jobs: Arc<Jobs>,
+        jobs: Arc<ReadQueue>,
         notes: Notes,
         schemas: Arc<Schemas>,
     ) -> Dispatch {
@@ -101,25 +101,27 @@ impl Dispatch {
 
     pub(crate) fn effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Commit { token, batch } => self.commits.push((token, batch)),
+            Effect::Commit { token, batch } => self.commits.push((Sender::Engine(token), batch)),
             Effect::Read { token, stream, from, events_max, bytes_max } => {
-                self.reads.push(Job::Read {
+                self.reads.push(ReadJob::Read {
                     token,
                     stream,
                     from,
                     limit: ReadLimit { events_max, bytes_max },
                 });
             }
-            Effect::Seek { token, streams, ts } => self.reads.push(Job::Seek { token, streams, ts }),
+            Effect::Seek { token, streams, ts } => self.reads.push(ReadJob::Seek { token, streams, ts }),
             Effect::FindStart { token, stream, older_than, bytes_max } => {
                 let rule = Retention { older_than, bytes_max };
-                self.reads.push(Job::FindStart { token, stream, rule });
+                self.reads.push(ReadJob::FindStart { token, stream, rule });
             }
             Effect::ScanDue { token, waits, rows_max } => {
-                self.reads.push(Job::ScanDue { token, waits, rows_max });
+                self.reads.push(ReadJob::ScanDue { token, waits, rows_max });
             }
-            Effect::ReadTopic { token, topic } => self.reads.push(Job::ReadTopic { token, topic }),
-            Effect::CheckRetained { token, check } => self.reads.push(Job::CheckRetained { token, check }),
+            Effect::ReadTopic { token, topic } => self.reads.push(ReadJob::ReadTopic { token, topic }),
+            Effect::CheckRetained { token, check } => {
+                self.reads.push(ReadJob::CheckRetained { token, check })
+            }
             Effect::SchemaInForce { topic, schema } => self.schemas.set(topic, schema),
             Effect::Reply { to, reply } => self.reply(to, reply),
             Effect::Deliver { conn, group, event, attempts } => {
@@ -133,8 +135,13 @@ impl Dispatch {
 
     /// Hands everything over, to the writer first, because its sync takes longest.
     pub(crate) fn hand_over(&mut self, feedback: &mut Vec<Feedback>) {
-        self.backlog.push(&mut self.commits);
-        self.jobs.push(&mut self.reads);
+        if self.backlog.push(&mut self.commits).is_err() {
+            // The broker has ended or the store has failed; the engine has been told of a failure.
+            self.commits.clear();
+        }
+        if !self.reads.is_empty() {
+            self.jobs.push_all(self.reads.drain(..));
+        }
         for id in self.touched.drain(..) {
             let Some(conn) = self.conns.get_mut(&id) else { continue };
             match conn.outbox.fill(&mut conn.staged) {

@@ -4,13 +4,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use millrace_bus::{By, ConnId, Note, Reply, Request};
-use millrace_model::Namespace;
-use millrace_shell::SystemClock;
+use millrace_model::{Durability, Namespace};
+use millrace_shell::{RowWriter, SystemClock};
 use tokio::sync::{mpsc, oneshot, watch};
 
+use crate::connection::{BusConnection, Command, UNIT_BYTES, units};
 use crate::health::Health;
 use crate::inbox::Inbox;
-use crate::link::{Asked, Link, units};
 use crate::metrics::{self, Metrics, ShellView};
 use crate::notes::NotesEnd;
 use crate::outbox::Outbox;
@@ -26,9 +26,9 @@ pub struct Ended;
 
 /// A request that was handed over.
 #[derive(Debug)]
-pub struct Call(oneshot::Receiver<Reply>);
+pub struct BrokerCall(oneshot::Receiver<Reply>);
 
-impl Call {
+impl BrokerCall {
     /// Waits for the answer.
     pub async fn reply(self) -> Result<Reply, Ended> {
         self.0.await.map_err(|_| Ended)
@@ -36,14 +36,14 @@ impl Call {
 }
 
 #[derive(Clone, Debug)]
-pub struct Handle {
-    shared: Arc<Shared>,
+pub struct BrokerHandle {
+    shared: Arc<BrokerShared>,
     /// Whether the calling task may commit inline, which waits for the disk.
     may_commit: bool,
 }
 
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct BrokerShared {
     pub(crate) settings: BrokerSettings,
     pub(crate) clock: SystemClock,
     pub(crate) inbox: Arc<Inbox>,
@@ -55,28 +55,30 @@ pub(crate) struct Shared {
     pub(crate) notes: NotesEnd,
     pub(crate) schemas: Arc<Schemas>,
     pub(crate) conns: AtomicU64,
+    /// The durability of commits that ask for none of their own.
+    pub(crate) durability: Durability,
     /// Turns true when the owner has been dropped.
     pub(crate) ended: watch::Sender<bool>,
 }
 
-impl Handle {
-    pub(crate) fn new(shared: Arc<Shared>) -> Handle {
-        Handle { shared, may_commit: true }
+impl BrokerHandle {
+    pub(crate) fn new(shared: Arc<BrokerShared>) -> BrokerHandle {
+        BrokerHandle { shared, may_commit: true }
     }
 
     /// A handle for tasks that may run anywhere. With the original handle the calling task may commit inline and wait
     /// for the disk. tokio allows that on the workers of a multi-threaded runtime, but panics inside a `LocalSet`.
-    pub fn from_anywhere(&self) -> Handle {
-        Handle { shared: self.shared.clone(), may_commit: false }
+    pub fn without_inline_commits(&self) -> BrokerHandle {
+        BrokerHandle { shared: self.shared.clone(), may_commit: false }
     }
 
     /// Opens a new connection.
-    pub fn open(&self, namespace: Namespace) -> Result<Link, Ended> {
+    pub fn open(&self, namespace: Namespace) -> Result<BusConnection, Ended> {
         let shared = &self.shared;
         let conn = ConnId(shared.conns.fetch_add(1, Ordering::Relaxed));
         let BrokerSettings { outbox_soft_bytes, outbox_hard_bytes, .. } = shared.settings;
         let outbox = Outbox::new(outbox_soft_bytes, outbox_hard_bytes, shared.metrics.clone());
-        Link::open(conn, namespace, shared.clone(), outbox, self.may_commit)
+        BusConnection::open(conn, namespace, shared.clone(), outbox, self.may_commit)
     }
 
     /// Sends a request and waits for the answer; also waits while the owner's queue is full. Dropping the future does
@@ -85,21 +87,29 @@ impl Handle {
         self.call_as(None, request).await
     }
 
-    /// Like [`Handle::call`], for a caller to whom access lists apply.
+    /// Like [`BrokerHandle::call`], for a caller to whom access lists apply.
     pub async fn call_as(&self, by: By, request: Request) -> Result<Reply, Ended> {
         self.hand_over(by, request).await?.reply().await
     }
 
     /// Hands a request over, behind everything handed over before, and does not wait for the answer: for callers that
     /// want many requests under way in order.
-    pub async fn hand_over(&self, by: By, request: Request) -> Result<Call, Ended> {
+    pub async fn hand_over(&self, by: By, request: Request) -> Result<BrokerCall, Ended> {
         let (answer, reply) = oneshot::channel();
         let units = units(&request);
         let checked = self.shared.schemas.check(&request).await;
         self.shared.inbox.reserve(units).await?;
-        let asked = std::iter::once((Asked::Call { answer, by, request, checked }, units));
-        workers::ask(&self.shared, asked, self.may_commit)?;
-        Ok(Call(reply))
+        let command = std::iter::once((Command::Call { answer, by, request, checked }, units));
+        workers::hand_over(&self.shared, command, self.may_commit)?;
+        Ok(BrokerCall(reply))
+    }
+
+    /// Returns a writer of rows of the space `kv` below `prefix`. As many bytes of rows may wait for the disk as of
+    /// requests.
+    pub fn row_writer(&self, prefix: &'static str) -> RowWriter {
+        let BrokerShared { settings, durability, .. } = &*self.shared;
+        let bytes_max = (settings.request_units_max as usize).saturating_mul(UNIT_BYTES);
+        RowWriter::new(self.shared.clone(), prefix, *durability, bytes_max)
     }
 
     /// Waits until the owner has ended, by a stop or by a panic.

@@ -1,11 +1,12 @@
 //! State for readiness probes and metrics: set by the threads of the shell, read by the edges without waiting for any
 //! of them.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_store::{DiskUse, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
 /// Stands for "none" where a moment is stored.
@@ -242,9 +243,8 @@ impl Health {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX).max(NEVER + 1)
     }
 
-    /// The details are consistent after every statement, so poisoning by a panic can be ignored.
     fn details(&self) -> MutexGuard<'_, Details> {
-        self.details.lock().unwrap_or_else(PoisonError::into_inner)
+        self.details.lock()
     }
 }
 

@@ -8,17 +8,17 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use millrace_bus::Input;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::Semaphore;
 
+use crate::connection::Command;
 use crate::handle::Ended;
-use crate::link::Asked;
 use crate::settings::BrokerSettings;
 use crate::workers;
-use crate::writer::Backlog;
+use crate::writer::{Backlog, requests_max};
 
 /// Inputs of a short turn, at most. A short turn runs before a commit that waits, because its result then joins the
 /// commit. Before a longer turn the commit is started first, and the other thread is woken for the turn. A short turn
@@ -40,7 +40,7 @@ pub(crate) struct Inbox {
 #[derive(Debug)]
 struct Queues {
     completions: Vec<Input>,
-    requests: VecDeque<(Asked, u32)>,
+    requests: VecDeque<(Command, u32)>,
     ended: bool,
     retired: bool,
     deciding: bool,
@@ -59,14 +59,14 @@ struct Queues {
     /// When each sleeping thread of the workers wakes by itself.
     idle_until: Vec<Instant>,
     /// Edges that are doing a job of the workers: the workers do not end before they have finished.
-    helpers: usize,
+    inline_turns: usize,
     /// An empty turn that keeps the capacity of its vectors.
     spare: Turn,
 }
 
 /// A thread's next work.
 #[derive(Debug)]
-pub(crate) enum Job {
+pub(crate) enum WorkerJob {
     Decide(Turn),
     Commit,
     /// The writer's work besides commits.
@@ -80,7 +80,7 @@ pub(crate) enum Job {
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
     pub(crate) completions: Vec<Input>,
-    pub(crate) requests: Vec<Asked>,
+    pub(crate) requests: Vec<Command>,
 }
 
 impl Inbox {
@@ -101,7 +101,7 @@ impl Inbox {
                 maintenance_at: now,
                 maintenance_next: false,
                 idle_until: Vec::with_capacity(workers::THREADS),
-                helpers: 0,
+                inline_turns: 0,
                 spare: Turn::default(),
             }),
             wake: Condvar::new(),
@@ -120,17 +120,17 @@ impl Inbox {
 
     /// Adds a request without reserving room: for requests that must not wait. At most two for each connection, and one
     /// stop.
-    pub(crate) fn tell(&self, asked: Asked) -> Result<(), Ended> {
-        self.push(std::iter::once((asked, 0)))
+    pub(crate) fn tell(&self, command: Command) -> Result<(), Ended> {
+        self.push(std::iter::once((command, 0)))
     }
 
     /// Adds requests. The number beside each is its part of the reserved share, released when a turn takes it.
-    pub(crate) fn push(&self, asked: impl Iterator<Item = (Asked, u32)>) -> Result<(), Ended> {
+    pub(crate) fn push(&self, commands: impl Iterator<Item = (Command, u32)>) -> Result<(), Ended> {
         let mut queues = self.lock();
         if queues.ended {
             return Err(Ended);
         }
-        queues.requests.extend(asked);
+        queues.requests.extend(commands);
         self.requests_waiting.store(queues.requests.len(), Ordering::Relaxed);
         self.wake_for_a_turn(queues);
         Ok(())
@@ -138,10 +138,10 @@ impl Inbox {
 
     /// Like [`Inbox::push`], for an edge that can run the engine itself: returns the turn if no thread is deciding and
     /// the turn is short. Waking a thread of the workers would cost more than the turn. A caller that gets a turn must end
-    /// with [`Inbox::helped`].
-    pub(crate) fn push_or_take(
+    /// with [`Inbox::inline_finished`].
+    pub(crate) fn push_or_start_turn(
         &self,
-        asked: impl Iterator<Item = (Asked, u32)>,
+        commands: impl Iterator<Item = (Command, u32)>,
         backlog: &Backlog,
         settings: &BrokerSettings,
     ) -> Result<Option<Turn>, Ended> {
@@ -149,10 +149,10 @@ impl Inbox {
         if queues.ended {
             return Err(Ended);
         }
-        queues.requests.extend(asked);
+        queues.requests.extend(commands);
         let turn = self.short_turn(&mut queues, backlog, settings);
         if turn.is_some() {
-            queues.helpers += 1;
+            queues.inline_turns += 1;
             return Ok(turn);
         }
         self.requests_waiting.store(queues.requests.len(), Ordering::Relaxed);
@@ -161,10 +161,10 @@ impl Inbox {
     }
 
     fn short_turn(&self, queues: &mut Queues, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
-        let requests_max = backlog.requests_max(settings);
+        let requests_max = requests_max(backlog, settings);
         let short = queues.requests.len().max(queues.completions.len()) <= SHORT_TURN;
         (!queues.deciding && !queues.ended && short && requests_max > 0)
-            .then(|| self.take(queues, requests_max))
+            .then(|| self.start_turn(queues, requests_max))
     }
 
     /// The next turn for an edge that has just run one: what came meanwhile, if it is short.
@@ -177,22 +177,22 @@ impl Inbox {
     /// Whether an edge that has run a turn is to commit as well. Only if no other thread is awake and there is exactly
     /// one batch: a lone publisher gets its answer without any other thread, and with several publishers the workers, once
     /// awake, gather their batches. Otherwise wakes the thread that is needed.
-    pub(crate) fn commit_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> bool {
+    pub(crate) fn begin_inline_commit(&self, backlog: &Backlog, settings: &BrokerSettings) -> bool {
         let mut queues = self.lock();
-        let alone = queues.idle_until.len() == workers::THREADS && queues.helpers == 1 && !queues.ended;
+        let alone = queues.idle_until.len() == workers::THREADS && queues.inline_turns == 1 && !queues.ended;
         let idle = !queues.deciding && queues.requests.is_empty() && queues.completions.is_empty();
         let can_write = !queues.writing && queues.commit_at.is_none();
         let commits = alone && idle && can_write && backlog.waiting() == 1;
         if commits {
             queues.writing = true;
         } else {
-            self.share(queues, backlog, settings);
+            self.wake_if_needed(queues, backlog, settings);
         }
         commits
     }
 
     /// The commit of an edge is over. Returns the turn with its outcome, unless another thread has that.
-    pub(crate) fn wrote_alone(&self, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
+    pub(crate) fn inline_commit_done(&self, backlog: &Backlog, settings: &BrokerSettings) -> Option<Turn> {
         let mut queues = self.lock();
         queues.writing = false;
         queues.maintenance_next = true;
@@ -200,14 +200,14 @@ impl Inbox {
     }
 
     /// Wakes the thread that is needed for what is left.
-    pub(crate) fn leave(&self, backlog: &Backlog, settings: &BrokerSettings) {
-        self.share(self.lock(), backlog, settings);
+    pub(crate) fn wake_for_the_rest(&self, backlog: &Backlog, settings: &BrokerSettings) {
+        self.wake_if_needed(self.lock(), backlog, settings);
     }
 
     /// An edge has finished its job of the workers, with or without a panic.
-    pub(crate) fn helped(&self) {
+    pub(crate) fn inline_finished(&self) {
         let mut queues = self.lock();
-        queues.helpers -= 1;
+        queues.inline_turns -= 1;
         let ended = queues.ended;
         drop(queues);
         if ended {
@@ -222,7 +222,7 @@ impl Inbox {
     }
 
     /// Adds completions from the thread that commits, which is awake and looks for its next job: so no thread is woken.
-    pub(crate) fn complete_own(&self, inputs: impl IntoIterator<Item = Input>) {
+    pub(crate) fn complete_from_writer(&self, inputs: impl IntoIterator<Item = Input>) {
         self.lock().completions.extend(inputs);
     }
 
@@ -237,12 +237,12 @@ impl Inbox {
 
     /// Waits for the next job. Requests stay in their queue while the backlog is full; a commit that ends brings
     /// completions, and with them another look.
-    pub(crate) fn next(&self, backlog: &Backlog, settings: &BrokerSettings) -> Job {
+    pub(crate) fn next(&self, backlog: &Backlog, settings: &BrokerSettings) -> WorkerJob {
         let mut queues = self.lock();
         loop {
             let now = Instant::now();
             if let Some(job) = self.pick(&mut queues, backlog, settings, now) {
-                self.share(queues, backlog, settings);
+                self.wake_if_needed(queues, backlog, settings);
                 return job;
             }
             let mut until = now + Duration::from_millis(settings.wait_ms_max);
@@ -253,9 +253,7 @@ impl Inbox {
                 until = until.min(queues.maintenance_at).min(queues.commit_at.unwrap_or(until));
             }
             queues.idle_until.push(until);
-            let wait = until.saturating_duration_since(now);
-            let woken = self.wake.wait_timeout(queues, wait).unwrap_or_else(PoisonError::into_inner);
-            queues = woken.0;
+            self.wake.wait_until(&mut queues, until);
             // If two threads sleep until the same time, it does not matter which one is removed.
             if let Some(own) = queues.idle_until.iter().position(|sleeper| *sleeper == until) {
                 queues.idle_until.swap_remove(own);
@@ -269,54 +267,54 @@ impl Inbox {
         backlog: &Backlog,
         settings: &BrokerSettings,
         now: Instant,
-    ) -> Option<Job> {
+    ) -> Option<WorkerJob> {
         // After the end there is no pause before a retry: one last attempt is made.
         let may_commit = queues.ended || queues.commit_at.is_none_or(|at| now >= at);
         let can_write = !queues.writing && backlog.is_waiting() && may_commit;
         if queues.ended {
-            if queues.helpers > 0 {
+            if queues.inline_turns > 0 {
                 return None;
             }
             if !queues.deciding && !queues.retired {
                 queues.retired = true;
-                return Some(Job::Retire);
+                return Some(WorkerJob::Retire);
             }
             queues.writing |= can_write;
-            return Some(if can_write { Job::Commit } else { Job::End });
+            return Some(if can_write { WorkerJob::Commit } else { WorkerJob::End });
         }
-        let requests_max = backlog.requests_max(settings);
-        let asked = requests_max > 0 && !queues.requests.is_empty();
-        let turn = asked || now >= queues.decide_at || !queues.completions.is_empty();
+        let requests_max = requests_max(backlog, settings);
+        let has_requests = requests_max > 0 && !queues.requests.is_empty();
+        let turn = has_requests || now >= queues.decide_at || !queues.completions.is_empty();
         let long = queues.requests.len().max(queues.completions.len()) > SHORT_TURN;
         if !queues.deciding
             && turn
             && !(can_write && (queues.deferred_commits >= DEFERRED_COMMITS_MAX || long))
         {
             queues.deferred_commits = if can_write { queues.deferred_commits + 1 } else { 0 };
-            return Some(Job::Decide(self.take(queues, requests_max)));
+            return Some(WorkerJob::Decide(self.start_turn(queues, requests_max)));
         }
         let maintenance = !queues.writing && now >= queues.maintenance_at;
         if maintenance && (queues.maintenance_next || !can_write) {
             queues.writing = true;
-            return Some(Job::Maintenance);
+            return Some(WorkerJob::Maintenance);
         }
         if can_write {
             queues.writing = true;
             queues.deferred_commits = 0;
-            return Some(Job::Commit);
+            return Some(WorkerJob::Commit);
         }
         None
     }
 
-    fn take(&self, queues: &mut Queues, requests_max: usize) -> Turn {
+    fn start_turn(&self, queues: &mut Queues, requests_max: usize) -> Turn {
         queues.deciding = true;
         let mut turn = std::mem::take(&mut queues.spare);
         std::mem::swap(&mut turn.completions, &mut queues.completions);
         let count = requests_max.min(queues.requests.len());
         let mut freed = 0;
-        turn.requests.extend(queues.requests.drain(..count).map(|(asked, units)| {
+        turn.requests.extend(queues.requests.drain(..count).map(|(command, units)| {
             freed += units.min(self.room_max) as usize;
-            asked
+            command
         }));
         self.requests_waiting.store(queues.requests.len(), Ordering::Relaxed);
         if freed > 0 {
@@ -328,9 +326,9 @@ impl Inbox {
     /// Wakes a sleeping thread if there is a job left for it, or if it would wake too late. Not for maintenance while a
     /// thread decides, because that thread looks for maintenance afterwards: waking a thread only to set another alarm costs
     /// as much as a turn.
-    fn share(&self, queues: MutexGuard<'_, Queues>, backlog: &Backlog, settings: &BrokerSettings) {
-        let asked = !queues.requests.is_empty() && backlog.requests_max(settings) > 0;
-        let turn = !queues.deciding && (asked || !queues.completions.is_empty());
+    fn wake_if_needed(&self, queues: MutexGuard<'_, Queues>, backlog: &Backlog, settings: &BrokerSettings) {
+        let has_requests = !queues.requests.is_empty() && requests_max(backlog, settings) > 0;
+        let turn = !queues.deciding && (has_requests || !queues.completions.is_empty());
         let first = queues.idle_until.iter().min();
         let late = first.is_some_and(|first| {
             let maintenance_at = queues.maintenance_at.min(queues.commit_at.unwrap_or(queues.maintenance_at));
@@ -398,8 +396,7 @@ impl Inbox {
         self.requests_waiting.load(Ordering::Relaxed)
     }
 
-    /// The queues are consistent after every statement, so poisoning by a panic can be ignored.
     fn lock(&self) -> MutexGuard<'_, Queues> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+        self.queues.lock()
     }
 }

@@ -17,21 +17,22 @@
 //! This crate parses no frames and knows no sockets (the server does), decides nothing (the engine does), and knows no
 //! database (the store port does).
 //!
-//! Start with [`Broker::start`], then [`Handle`].
+//! Start with [`Broker::start`], then [`BrokerHandle`].
 
 mod boot;
 mod broker;
+mod connection;
 mod dispatch;
 mod handle;
 mod health;
 mod inbox;
-mod link;
 mod metrics;
 mod monitor;
 mod notes;
 mod outbox;
 mod owner;
 mod readers;
+mod rows;
 mod schemas;
 mod settings;
 mod watcher;
@@ -39,10 +40,10 @@ mod workers;
 mod writer;
 
 pub use broker::{Broker, StartError, StopOutcome};
-pub use handle::{Call, Ended, Handle};
+pub use connection::BusConnection;
+pub use handle::{BrokerCall, BrokerHandle, Ended};
 pub use health::{Health, Stall};
-pub use link::Link;
 pub use metrics::{HistogramView, ShellView};
 pub use millrace_shell::SystemClock;
-pub use outbox::{Item, Taken};
+pub use outbox::{Item, Received};
 pub use settings::BrokerSettings;

@@ -3,17 +3,18 @@
 //! The monitor waits for neither the engine nor the writer, so it can report when they hang. Edges read its findings
 //! from [`Health`]; the age of a commit is computed there and needs no thread at all.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use millrace_bus::Input;
 use millrace_store::{DiskUse, Store};
+use parking_lot::{Condvar, Mutex};
 
 use crate::health::Health;
 use crate::inbox::Inbox;
 
 /// How often the commit under way is checked.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// A commit that takes this long causes a warning, and another one whenever its age has doubled, at the latest after
 /// `WARN_PAUSE_MAX`.
 const WARN_AFTER: Duration = Duration::from_secs(1);
@@ -30,38 +31,37 @@ pub(crate) struct Monitor {
 /// Wakes the thread before its next check, or ends it.
 #[derive(Debug, Default)]
 pub(crate) struct Control {
-    told: Mutex<Told>,
+    state: Mutex<ControlState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Told {
-    look: bool,
+struct ControlState {
+    check: bool,
     end: bool,
 }
 
 impl Control {
     pub(crate) fn end(&self) {
-        self.tell(|told| told.end = true);
+        self.tell(|state| state.end = true);
     }
 
-    /// The engine must be told of a change now: wakes the thread for a check.
-    pub(crate) fn look(&self) {
-        self.tell(|told| told.look = true);
+    /// The engine must be state of a change now: wakes the thread for a check.
+    pub(crate) fn check(&self) {
+        self.tell(|state| state.check = true);
     }
 
-    fn tell(&self, tell: impl FnOnce(&mut Told)) {
-        tell(&mut self.told.lock().unwrap_or_else(PoisonError::into_inner));
+    fn tell(&self, tell: impl FnOnce(&mut ControlState)) {
+        tell(&mut self.state.lock());
         self.changed.notify_all();
     }
 
     /// Waits for the next check. Returns true at the end.
     fn wait(&self, wait: Duration) -> bool {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(told, wait, |told| !told.look && !told.end);
-        let mut told = waited.unwrap_or_else(PoisonError::into_inner).0;
-        told.look = false;
-        told.end
+        let mut state = self.state.lock();
+        self.changed.wait_while_for(&mut state, |state| !state.check && !state.end, wait);
+        state.check = false;
+        state.end
     }
 }
 
@@ -71,7 +71,7 @@ impl Monitor {
         let (mut refused, mut disk_at, mut wal) = (None, Instant::now(), WalWarnings::default());
         let mut attempts = 0;
         loop {
-            self.look_at_commit(&mut warnings);
+            self.check_commit(&mut warnings);
             // Not while a commit hangs: a file system that hangs would block this thread, too.
             let hangs = self.health.commit_age() >= WARN_AFTER && !self.health.is_retrying();
             if Instant::now() >= disk_at && !hangs {
@@ -80,18 +80,18 @@ impl Monitor {
                 self.health.set_disk_use(disk_use);
                 self.health.forget_committed(committed);
                 wal.warn(disk_use.unwrap_or_default());
-                self.look_at_names(&mut attempts);
+                self.check_names(&mut attempts);
                 disk_at = Instant::now() + self.disk_interval;
             }
             self.tell_engine(&mut refused);
-            if self.control.wait(LOOK_INTERVAL) {
-                self.look_at_names_last();
+            if self.control.wait(CHECK_INTERVAL) {
+                self.check_names_last();
                 return;
             }
         }
     }
 
-    fn look_at_commit(&self, warnings: &mut Warnings) {
+    fn check_commit(&self, warnings: &mut Warnings) {
         let age = self.health.commit_age();
         self.health.set_waits_for(if age >= WARN_AFTER { self.store.waits_for() } else { None });
         match warnings.after(age) {
@@ -109,7 +109,7 @@ impl Monitor {
 
     /// Gives up a store whose files have been moved, removed or replaced: a process that opens it by name would not see
     /// what this process confirms.
-    fn look_at_names(&self, attempts: &mut u32) {
+    fn check_names(&self, attempts: &mut u32) {
         if self.health.storage_failed().is_some() {
             return;
         }
@@ -129,7 +129,7 @@ impl Monitor {
 
     /// The last check, at a stop: closing a file without a name would lose its content. Nobody waits for an answer any
     /// more.
-    fn look_at_names_last(&self) {
+    fn check_names_last(&self) {
         if self.health.storage_failed().is_none() && self.has_lost_names() {
             let reason = self.store.retire().unwrap_or_else(|error| error.to_string());
             self.health.set_storage_failed(reason);

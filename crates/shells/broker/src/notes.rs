@@ -1,10 +1,11 @@
 //! The bounded queue of the engine's notes for logs and audits. The owner never waits for a log: a note that finds the
 //! queue full is dropped and counted.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, PoisonError};
 
 use millrace_bus::Note;
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::metrics::Metrics;
@@ -35,6 +36,6 @@ impl Notes {
 
 impl NotesEnd {
     pub(crate) fn take(&self) -> Option<mpsc::Receiver<Note>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+        self.0.lock().take()
     }
 }

@@ -6,12 +6,13 @@
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 
 use millrace_bus::{BusError, Reply};
 use millrace_model::{Event, Group};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 
 use crate::metrics::Metrics;
@@ -50,8 +51,8 @@ impl Item {
 
 /// The result of taking items from an outbox.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Pass `bytes` to [`crate::Link::written`] once they are on the socket.
+pub enum Received {
+    /// Pass `bytes` to [`crate::BusConnection::written`] once they are on the socket.
     Items { bytes: usize },
     /// The outbox is closed and nothing more will come: the reader was too slow or the broker has ended.
     Closed,
@@ -69,7 +70,7 @@ pub(crate) enum Pressure {
 
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    state: Mutex<State>,
+    state: Mutex<OutboxState>,
     filled: Notify,
     relieved: Notify,
     soft_bytes: usize,
@@ -79,7 +80,7 @@ pub(crate) struct Outbox {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct OutboxState {
     items: VecDeque<Item>,
     bytes: usize,
     congested: bool,
@@ -127,10 +128,10 @@ impl Outbox {
     }
 
     /// Until the guard is dropped, adding items does not wake the connection's task.
-    pub(crate) fn attend(&self) -> Attended<'_> {
+    pub(crate) fn mark_consumer_awake(&self) -> ConsumerAwake<'_> {
         let mut state = self.lock();
         state.consumer_awake = true;
-        Attended { outbox: self, is_empty: state.items.is_empty() }
+        ConsumerAwake { outbox: self, is_empty: state.items.is_empty() }
     }
 
     pub(crate) fn congested(&self) -> bool {
@@ -150,29 +151,34 @@ impl Outbox {
         self.relieved.notify_waiters();
     }
 
-    pub(crate) async fn take(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Taken {
+    pub(crate) async fn receive(
+        &self,
+        items: &mut Vec<Item>,
+        items_max: usize,
+        bytes_max: usize,
+    ) -> Received {
         loop {
             let mut filled = pin!(self.filled.notified());
             // Checks at every poll, because items added while the task is awake (`consumer_awake`) do not wake it.
-            let look = poll_fn(|cx| match self.try_take(items, items_max, bytes_max) {
+            let check = poll_fn(|cx| match self.try_receive(items, items_max, bytes_max) {
                 Some(taken) => Poll::Ready(Some(taken)),
                 None => filled.as_mut().poll(cx).map(|()| None),
             });
-            if let Some(taken) = look.await {
+            if let Some(taken) = check.await {
                 return taken;
             }
         }
     }
 
-    pub(crate) fn try_take(
+    pub(crate) fn try_receive(
         &self,
         items: &mut Vec<Item>,
         items_max: usize,
         bytes_max: usize,
-    ) -> Option<Taken> {
+    ) -> Option<Received> {
         let mut state = self.lock();
         if state.closed {
-            return Some(Taken::Closed);
+            return Some(Received::Closed);
         }
         let mut bytes = 0;
         while items.len() < items_max && bytes < bytes_max {
@@ -180,7 +186,7 @@ impl Outbox {
             bytes += item.bytes();
             items.push(item);
         }
-        (bytes > 0).then_some(Taken::Items { bytes })
+        (bytes > 0).then_some(Received::Items { bytes })
     }
 
     /// Returns true if the connection had been held back and may go on: the owner must be told.
@@ -210,21 +216,20 @@ impl Outbox {
         }
     }
 
-    /// The state is consistent whenever the lock is released, so poisoning by a panic can be ignored.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, OutboxState> {
+        self.state.lock()
     }
 }
 
 /// While this guard lives, the connection's task is awake.
 #[derive(Debug)]
-pub(crate) struct Attended<'a> {
+pub(crate) struct ConsumerAwake<'a> {
     outbox: &'a Outbox,
     /// The outbox was empty when the guard was made.
     pub(crate) is_empty: bool,
 }
 
-impl Drop for Attended<'_> {
+impl Drop for ConsumerAwake<'_> {
     fn drop(&mut self) {
         self.outbox.lock().consumer_awake = false;
     }
@@ -247,7 +252,7 @@ mod tests {
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Rising);
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Fine);
         let mut taken = Vec::new();
-        assert_eq!(outbox.try_take(&mut taken, 4, usize::MAX), Some(Taken::Items { bytes: 4 * ITEM }));
+        assert_eq!(outbox.try_receive(&mut taken, 4, usize::MAX), Some(Received::Items { bytes: 4 * ITEM }));
         assert!(outbox.congested(), "taken is not written");
         assert!(!outbox.written(3 * ITEM));
         assert!(outbox.written(ITEM));
@@ -264,6 +269,6 @@ mod tests {
         outbox.written(ITEM);
         assert_eq!(outbox.metrics.outbound_bytes.load(Relaxed), 0);
         assert_eq!(outbox.fill(&mut items(1)), Pressure::Fine);
-        assert_eq!(outbox.try_take(&mut Vec::new(), 1, 1), Some(Taken::Closed));
+        assert_eq!(outbox.try_receive(&mut Vec::new(), 1, 1), Some(Received::Closed));
     }
 }

@@ -11,22 +11,22 @@ use std::time::Duration;
 use millrace_bus::{Bus, Input};
 use millrace_model::Now;
 
+use crate::connection::Command;
 use crate::dispatch::{Dispatch, Feedback};
-use crate::handle::Shared;
+use crate::handle::BrokerShared;
 use crate::inbox::Turn;
-use crate::link::Asked;
 
 pub(crate) struct Owner {
     /// Tells everybody when the owner is dropped, also by a panic. The first field, so that it is dropped first.
     _ended: EndInbox,
-    shared: Arc<Shared>,
+    shared: Arc<BrokerShared>,
     bus: Bus,
     dispatch: Dispatch,
     feedback: Vec<Feedback>,
 }
 
 impl Owner {
-    pub(crate) fn new(shared: Arc<Shared>, bus: Bus, dispatch: Dispatch) -> Owner {
+    pub(crate) fn new(shared: Arc<BrokerShared>, bus: Bus, dispatch: Dispatch) -> Owner {
         let ended = EndInbox(shared.clone());
         Owner { _ended: ended, shared, bus, dispatch, feedback: Vec::new() }
     }
@@ -38,8 +38,8 @@ impl Owner {
         for input in turn.completions.drain(..) {
             self.completion(now, input);
         }
-        for asked in turn.requests.drain(..) {
-            self.asked(now, asked);
+        for command in turn.requests.drain(..) {
+            self.command(now, command);
         }
         self.bus.settle(now);
         for effect in self.bus.drain() {
@@ -77,22 +77,22 @@ impl Owner {
         self.bus.handle(now, input);
     }
 
-    fn asked(&mut self, now: Now, asked: Asked) {
-        let input = match asked {
-            Asked::Request { to, by, request, checked } => Input::Request { to, by, request, checked },
-            Asked::Call { answer, by, request, checked } => {
+    fn command(&mut self, now: Now, command: Command) {
+        let input = match command {
+            Command::Request { to, by, request, checked } => Input::Request { to, by, request, checked },
+            Command::Call { answer, by, request, checked } => {
                 Input::Request { to: self.dispatch.expect(answer), by, request, checked }
             }
-            Asked::Open { conn, namespace, outbox } => {
+            Command::Open { conn, namespace, outbox } => {
                 self.dispatch.open(conn, outbox);
                 Input::Open { conn, namespace }
             }
-            Asked::Close { conn, evicted } if self.dispatch.close(conn) => match evicted {
+            Command::Close { conn, evicted } if self.dispatch.close(conn) => match evicted {
                 true => Input::Evict { conn },
                 false => Input::Close { conn },
             },
-            Asked::Close { .. } => return,
-            Asked::Stop { stopped } => {
+            Command::Close { .. } => return,
+            Command::Stop { stopped } => {
                 self.dispatch.expect_stop(stopped);
                 Input::Stop
             }
@@ -113,7 +113,7 @@ impl Owner {
     }
 }
 
-struct EndInbox(Arc<Shared>);
+struct EndInbox(Arc<BrokerShared>);
 
 impl Drop for EndInbox {
     fn drop(&mut self) {

@@ -4,14 +4,14 @@
 //! partition, one retention check per partition, one scan of delayed events and one check of a new schema per topic.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use millrace_bus::{Compared, DueBy, Input, ReadPage, RetainedCheck, RetainedOutcome, StoredTopic, Token};
 use millrace_model::{Offset, Space, Stream, Timestamp, TopicKey, keys};
+use millrace_shell::WorkQueue;
 use millrace_store::{KeyRange, ReadLimit, Retention, Store, StoreError};
 
 use crate::inbox::Inbox;
@@ -19,7 +19,7 @@ use crate::metrics::Metrics;
 use crate::{boot, watcher};
 
 #[derive(Debug)]
-pub(crate) enum Job {
+pub(crate) enum ReadJob {
     Read { token: Token, stream: Stream, from: Offset, limit: ReadLimit },
     Seek { token: Token, streams: Vec<Stream>, ts: Timestamp },
     FindStart { token: Token, stream: Stream, rule: Retention },
@@ -28,85 +28,44 @@ pub(crate) enum Job {
     CheckRetained { token: Token, check: RetainedCheck },
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Jobs {
-    queue: Mutex<Queue>,
-    wake: Condvar,
-}
+pub(crate) type ReadQueue = WorkQueue<ReadJob>;
 
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<Job>,
-    ended: bool,
-}
-
-impl Jobs {
-    pub(crate) fn push(&self, jobs: &mut Vec<Job>) {
-        if jobs.is_empty() {
-            return;
-        }
-        self.lock().waiting.extend(jobs.drain(..));
-        self.wake.notify_all();
-    }
-
-    /// Drops the queued jobs: nobody needs their answers once the readers end.
-    pub(crate) fn end(&self) {
-        let mut queue = self.lock();
-        queue.ended = true;
-        queue.waiting.clear();
-        drop(queue);
-        self.wake.notify_all();
-    }
-
-    fn next(&self, metrics: &Metrics) -> Option<Job> {
-        let idle = |queue: &mut Queue| queue.waiting.is_empty() && !queue.ended;
-        let mut queue = self.wake.wait_while(self.lock(), idle).unwrap_or_else(PoisonError::into_inner);
-        let job = queue.waiting.pop_front();
-        metrics.reads_waiting.store(queue.waiting.len() as u64, Relaxed);
-        job
-    }
-
-    /// The queue is consistent whenever the lock is released, so poisoning by a panic can be ignored.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-pub(crate) struct Reader {
+pub(crate) struct StoreReader {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) jobs: Arc<Jobs>,
+    pub(crate) jobs: Arc<ReadQueue>,
     pub(crate) inbox: Arc<Inbox>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Reader {
+impl StoreReader {
     pub(crate) fn run(self) {
-        while let Some(job) = self.jobs.next(&self.metrics) {
+        while let Some(job) = self.jobs.next() {
+            self.metrics.reads_waiting.store(self.jobs.len() as u64, Relaxed);
             self.metrics.reads.fetch_add(1, Relaxed);
             let input = match job {
-                Job::Read { token, stream, from, limit } => Input::Page {
+                ReadJob::Read { token, stream, from, limit } => Input::Page {
                     token,
                     page: self.answer(&format_args!("reading {stream} from {from}"), || {
                         self.page(&stream, from, limit)
                     }),
                 },
-                Job::Seek { token, streams, ts } => {
+                ReadJob::Seek { token, streams, ts } => {
                     let seek = || streams.iter().map(|stream| self.store.seek(stream, ts)).collect();
                     Input::Found { token, offsets: self.answer(&"seeking a time", seek) }
                 }
-                Job::FindStart { token, stream, rule } => {
+                ReadJob::FindStart { token, stream, rule } => {
                     let find = || Ok(vec![self.store.retention_start(&stream, rule)?]);
                     Input::Found { token, offsets: self.answer(&format_args!("retention of {stream}"), find) }
                 }
-                Job::ScanDue { token, waits, rows_max } => {
+                ReadJob::ScanDue { token, waits, rows_max } => {
                     let rows = self.answer(&"delayed events", || self.due(waits, rows_max));
                     Input::DueRows { token, rows }
                 }
-                Job::ReadTopic { token, topic } => {
+                ReadJob::ReadTopic { token, topic } => {
                     let found = self.answer(&format_args!("looking up {topic}"), || self.topic(&topic));
                     Input::TopicRead { token, found }
                 }
-                Job::CheckRetained { token, check } => {
+                ReadJob::CheckRetained { token, check } => {
                     let what = format_args!("comparing retained events with a new schema");
                     Input::RetainedChecked { token, outcome: self.answer(&what, || self.retained(&check)) }
                 }

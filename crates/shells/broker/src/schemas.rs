@@ -5,11 +5,12 @@
 //! the events itself.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use millrace_bus::{Request, SchemaVerdict, TopicSchema};
 use millrace_model::{NewEvent, TopicKey};
+use parking_lot::RwLock;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 
@@ -40,7 +41,7 @@ impl Default for Schemas {
 
 impl Schemas {
     pub(crate) fn set(&self, topic: TopicKey, schema: Option<Arc<TopicSchema>>) {
-        let mut by_topic = self.by_topic.write().unwrap_or_else(PoisonError::into_inner);
+        let mut by_topic = self.by_topic.write();
         match schema {
             Some(schema) => by_topic.insert(topic, schema),
             None => by_topic.remove(&topic),
@@ -84,7 +85,7 @@ impl Schemas {
             _ => return None,
         };
         // The lock is released before the check.
-        let schema = self.by_topic.read().unwrap_or_else(PoisonError::into_inner).get(topic).cloned()?;
+        let schema = self.by_topic.read().get(topic).cloned()?;
         Some((schema, events))
     }
 }

@@ -11,31 +11,33 @@
 //!                       request -> [decide]                      the other one, during the sync
 //! ```
 //!
-//! The task of an edge that brings a request is awake as well, so it helps: if no thread is running the engine, it runs
-//! a short turn inline, and if both threads sleep it also commits the result. The workers do everything else.
+//! The task of an edge that brings a request is awake as well. If no thread is running the engine, that task runs a
+//! short turn inline, and if both threads sleep it also commits the result. The workers do everything else.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
+use millrace_shell::Wrote;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-use crate::handle::{Ended, Shared};
-use crate::inbox::{Inbox, Job, Turn};
-use crate::link::Asked;
+use crate::connection::Command;
+use crate::handle::{BrokerShared, Ended};
+use crate::inbox::{Inbox, Turn, WorkerJob};
 use crate::owner::Owner;
-use crate::writer::{Writer, Wrote};
+use crate::writer::CommitWriter;
 
 /// Two are enough: one waits for the disk, one decides.
 pub(crate) const THREADS: usize = 2;
 /// Turns that an edge runs in a row, for what a commit brings and for requests that came meanwhile. Then its own
 /// connection must get on.
-const HELP_TURNS_MAX: usize = 4;
+const INLINE_TURNS_MAX: usize = 4;
 
 pub(crate) struct Workers {
-    pub(crate) shared: Arc<Shared>,
+    pub(crate) shared: Arc<BrokerShared>,
     /// `None` while a thread decides, and for good once the broker has ended or the engine has panicked.
     pub(crate) owner: Mutex<Option<Box<Owner>>>,
-    pub(crate) writer: Writer,
+    pub(crate) writer: CommitWriter,
 }
 
 impl Workers {
@@ -43,22 +45,22 @@ impl Workers {
         let inbox = &self.shared.inbox;
         loop {
             match inbox.next(&self.shared.backlog, &self.shared.settings) {
-                Job::Decide(turn) => self.decide(turn),
-                Job::Commit => {
+                WorkerJob::Decide(turn) => self.decide(turn),
+                WorkerJob::Commit => {
                     match self.writer.commit_queued() {
-                        Wrote::Done => inbox.wrote(),
+                        Wrote::Done(_) => inbox.wrote(),
                         Wrote::Again(at) => inbox.wrote_nothing(at),
                         // Stays marked as writing, because the store has failed: no thread writes any more.
                         Wrote::Never => {}
                     }
                 }
-                Job::Maintenance => {
+                WorkerJob::Maintenance => {
                     if let Some(until) = self.writer.maintenance() {
                         inbox.maintenance_done(until);
                     }
                 }
-                Job::Retire => drop(self.take_owner()),
-                Job::End => return,
+                WorkerJob::Retire => drop(self.take_owner()),
+                WorkerJob::End => return,
             }
         }
     }
@@ -68,30 +70,30 @@ impl Workers {
     /// That task waits for the disk meanwhile, and so does its connection. tokio moves the worker's other tasks to
     /// another thread (`block_in_place`), so no other connection waits.
     fn run_inline(&self, turn: Turn, may_commit: bool) {
-        let Shared { inbox, backlog, settings, .. } = &*self.shared;
+        let BrokerShared { inbox, backlog, settings, .. } = &*self.shared;
         self.decide(turn);
-        for _ in 1..HELP_TURNS_MAX {
+        for _ in 1..INLINE_TURNS_MAX {
             match inbox.next_short(backlog, settings) {
                 Some(turn) => self.decide(turn),
                 None => break,
             }
         }
         if !(may_commit && can_block()) {
-            return inbox.leave(backlog, settings);
+            return inbox.wake_for_the_rest(backlog, settings);
         }
-        if !inbox.commit_alone(backlog, settings) {
+        if !inbox.begin_inline_commit(backlog, settings) {
             return;
         }
         match block_in_place(|| self.writer.commit_queued()) {
-            Wrote::Done => {
-                if let Some(turn) = inbox.wrote_alone(backlog, settings) {
+            Wrote::Done(_) => {
+                if let Some(turn) = inbox.inline_commit_done(backlog, settings) {
                     self.decide(turn);
                 }
             }
             Wrote::Again(at) => inbox.wrote_nothing(at),
             Wrote::Never => return,
         }
-        inbox.leave(backlog, settings);
+        inbox.wake_for_the_rest(backlog, settings);
     }
 
     /// If the engine panics, the owner is dropped during unwinding, which tells everybody.
@@ -107,7 +109,7 @@ impl Workers {
     }
 
     fn slot(&self) -> MutexGuard<'_, Option<Box<Owner>>> {
-        self.owner.lock().unwrap_or_else(PoisonError::into_inner)
+        self.owner.lock()
     }
 }
 
@@ -117,13 +119,13 @@ fn can_block() -> bool {
 }
 
 /// Hands requests over, and runs their turn inline where that is quicker than waking a thread.
-pub(crate) fn ask(
-    shared: &Shared,
-    asked: impl Iterator<Item = (Asked, u32)>,
+pub(crate) fn hand_over(
+    shared: &BrokerShared,
+    commands: impl Iterator<Item = (Command, u32)>,
     may_commit: bool,
 ) -> Result<(), Ended> {
-    let Shared { inbox, backlog, settings, .. } = shared;
-    let Some(turn) = inbox.push_or_take(asked, backlog, settings)? else { return Ok(()) };
+    let BrokerShared { inbox, backlog, settings, .. } = shared;
+    let Some(turn) = inbox.push_or_start_turn(commands, backlog, settings)? else { return Ok(()) };
     let inline = InlineGuard { inbox, workers: shared.workers.get().and_then(Weak::upgrade) };
     if let Some(workers) = &inline.workers {
         workers.run_inline(turn, may_commit);
@@ -141,6 +143,6 @@ struct InlineGuard<'a> {
 impl Drop for InlineGuard<'_> {
     fn drop(&mut self) {
         self.workers = None;
-        self.inbox.helped();
+        self.inbox.inline_finished();
     }
 }

@@ -1,4 +1,4 @@
-//! `Handle::from_anywhere`: for tasks that may run where tokio does not allow blocking.
+//! `Handle::without_inline_commits`: for tasks that may run where tokio does not allow blocking.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
@@ -19,7 +19,7 @@ fn publish() -> Request {
 async fn inside_a_local_set_publishes_are_the_crews_to_commit() {
     let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
     let runtime = Broker::start(BrokerSettings::default(), &store, BusLimits::default()).unwrap();
-    let handle = runtime.handle().from_anywhere();
+    let handle = runtime.handle().without_inline_commits();
     LocalSet::new()
         .run_until(async {
             for _ in 0..100 {

@@ -1,121 +1,15 @@
 //! The shell around the engine: group commit, backpressure, failures, stop.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Condvar, Mutex};
+mod harness;
+
+use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
 
-use millrace_broker::{Broker, BrokerSettings, Handle, Item, Link, StopOutcome, Taken};
-use millrace_bus::{BusError, BusLimits, From, Publish, Reply, Request, Subscribe};
-use millrace_model::{
-    BATCH_BYTES_MAX, Batch, EventBody, Filter, Group, JsonText, Namespace, NewEvent, Offset, Outcome, Space,
-    Stream, Timestamp, TopicKey,
-};
-use millrace_store::{
-    Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
-    StoreError, StreamBounds,
-};
-
-/// A store with a gate: commits wait while it is shut, and fail or panic on demand.
-struct Disk {
-    store: MemoryStore,
-    shut: Mutex<bool>,
-    opened: Condvar,
-    fails: AtomicBool,
-    /// Commits write nothing.
-    full: AtomicBool,
-    panics: AtomicBool,
-    commits: AtomicUsize,
-    /// Commits by threads that are not the workers's.
-    by_helpers: AtomicUsize,
-    unreadable: AtomicUsize,
-    /// The largest batch it accepts.
-    bytes_max: AtomicUsize,
-}
-
-impl Disk {
-    fn new() -> Arc<Disk> {
-        Arc::new(Disk {
-            store: MemoryStore::new(),
-            shut: Mutex::new(false),
-            opened: Condvar::new(),
-            fails: AtomicBool::new(false),
-            full: AtomicBool::new(false),
-            panics: AtomicBool::new(false),
-            commits: AtomicUsize::new(0),
-            by_helpers: AtomicUsize::new(0),
-            unreadable: AtomicUsize::new(0),
-            bytes_max: AtomicUsize::new(usize::MAX),
-        })
-    }
-
-    fn shut(&self, shut: bool) {
-        *self.shut.lock().unwrap() = shut;
-        self.opened.notify_all();
-    }
-}
-
-impl Store for Disk {
-    fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
-        drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
-        assert!(!self.panics.load(SeqCst), "a bug in the store");
-        if self.fails.load(SeqCst) {
-            return Err(StoreError::Poisoned("disk full".to_owned()));
-        }
-        if self.full.load(SeqCst) {
-            return Err(StoreError::NoSpace("just now".to_owned()));
-        }
-        let max = self.bytes_max.load(SeqCst);
-        if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
-            return Err(StoreError::TooLarge { bytes, max });
-        }
-        self.commits.fetch_add(1, SeqCst);
-        if std::thread::current().name() != Some("millrace-workers") {
-            self.by_helpers.fetch_add(1, SeqCst);
-        }
-        self.store.commit(batches)
-    }
-    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
-        let fails = self.unreadable.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
-        match fails {
-            Ok(_) => Err(StoreError::Unreadable("just now".to_owned())),
-            Err(_) => self.store.read(stream, from, limit),
-        }
-    }
-    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
-        self.store.seek(stream, ts)
-    }
-    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
-        self.store.retention_start(stream, rule)
-    }
-    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.store.scan(space, range, rows_max)
-    }
-    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
-        self.store.streams()
-    }
-    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
-        self.store.watch(after, commits_max)
-    }
-    fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
-        self.store.maintain(rows_max)
-    }
-}
-
-fn start(settings: BrokerSettings, disk: &Arc<Disk>) -> Broker {
-    let store: Arc<dyn Store> = disk.clone();
-    Broker::start(settings, &store, BusLimits::default()).unwrap()
-}
-
-fn topic() -> TopicKey {
-    TopicKey::parse("default/t").unwrap()
-}
-
-fn publish(bytes: usize) -> Request {
-    let payload = JsonText::parse(&format!("{:?}", "x".repeat(bytes))).unwrap();
-    let event = NewEvent { id: None, body: Arc::new(EventBody::of(payload)) };
-    Request::Publish(Publish { topic: topic(), event, deliver_at: None })
-}
+use harness::{Disk, publish, start, topic, until};
+use millrace_broker::{BrokerHandle, BrokerSettings, BusConnection, Item, Received, StopOutcome};
+use millrace_bus::{BusError, From, Reply, Request, Subscribe};
+use millrace_model::{BATCH_BYTES_MAX, Filter, Group, Namespace, Offset};
 
 fn subscribe() -> Request {
     Request::Subscribe(Subscribe {
@@ -130,19 +24,19 @@ fn subscribe() -> Request {
     })
 }
 
-fn open(handle: &Handle) -> Link {
+fn open(handle: &BrokerHandle) -> BusConnection {
     handle.open(Namespace::default()).unwrap()
 }
 
 /// Takes items and reports them as written, until `count` items have come.
-async fn items(link: &Link, count: usize) -> Vec<Item> {
+async fn items(link: &BusConnection, count: usize) -> Vec<Item> {
     let mut all = Vec::new();
     while all.len() < count {
         let mut items = Vec::new();
-        let taken = tokio::time::timeout(Duration::from_secs(5), link.take(&mut items, 64, 1 << 20)).await;
+        let taken = tokio::time::timeout(Duration::from_secs(5), link.receive(&mut items, 64, 1 << 20)).await;
         match taken.expect("items in time") {
-            Taken::Items { bytes } => link.written(bytes),
-            Taken::Closed => panic!("closed after {} of {count}", all.len()),
+            Received::Items { bytes } => link.written(bytes),
+            Received::Closed => panic!("closed after {} of {count}", all.len()),
         }
         all.append(&mut items);
     }
@@ -154,12 +48,12 @@ async fn what_gathers_during_a_sync_shares_the_next() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let link = open(&runtime.handle());
-    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&mut vec![(1, publish(10))]).await.unwrap();
     items(&link, 1).await;
     disk.shut(true);
-    link.ask(&mut vec![(2, publish(10))]).await.unwrap();
+    link.send(&mut vec![(2, publish(10))]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    link.ask(&mut (3..203).map(|number| (number, publish(10))).collect()).await.unwrap();
+    link.send(&mut (3..203).map(|number| (number, publish(10))).collect()).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let before = disk.commits.load(SeqCst);
     disk.shut(false);
@@ -183,7 +77,7 @@ async fn a_stuck_disk_holds_up_only_what_has_to_be_durable() {
     assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&mut vec![(1, publish(10))]).await.unwrap();
     for _ in 0..100 {
         let reply = handle.call(Request::DescribeTopic { topic: topic() }).await;
         assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
@@ -213,7 +107,7 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
     disk.shut(true);
     let link = open(&handle);
     let stuck = tokio::spawn(async move {
-        link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+        link.send(&mut vec![(1, publish(10))]).await.unwrap();
         items(&link, 1).await
     });
     let asker = handle.clone();
@@ -237,7 +131,7 @@ async fn the_end_waits_for_an_edge_that_commits() {
     assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    let asked = tokio::spawn(async move { link.ask(&mut vec![(1, publish(10))]).await });
+    let asked = tokio::spawn(async move { link.send(&mut vec![(1, publish(10))]).await });
     while handle.metrics().backlog_batches == 0 {
         tokio::task::yield_now().await;
     }
@@ -264,13 +158,13 @@ async fn a_slow_disk_pushes_back_to_whoever_asks() {
     let link = open(&handle);
     disk.shut(true);
     let mut requests: Vec<_> = (1..=100).map(|number| (number, publish(2000))).collect();
-    let asked = tokio::time::timeout(Duration::from_millis(300), link.ask(&mut requests)).await;
+    let asked = tokio::time::timeout(Duration::from_millis(300), link.send(&mut requests)).await;
     assert!(asked.is_err(), "100 requests found room");
     let view = handle.metrics();
     assert!(view.backlog_bytes < 10_000 + 40_000, "{view:?}");
     disk.shut(false);
     // Nobody takes the answers while this sends requests, and none of them is lost.
-    link.ask(&mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
+    link.send(&mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
     let stopped = runtime.stop(Duration::from_secs(5)).await;
     assert_eq!(stopped, StopOutcome::Finished);
     runtime.end();
@@ -294,13 +188,6 @@ async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
     runtime.end();
 }
 
-/// Polls until a condition holds.
-async fn until(is_so: impl Fn() -> bool) {
-    while !is_so() {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
-}
-
 async fn goes_through_in_the_end() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
@@ -308,7 +195,7 @@ async fn goes_through_in_the_end() {
     assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
     disk.full.store(true, SeqCst);
     let link = open(&handle);
-    link.ask(&mut vec![(2, publish(10))]).await.unwrap();
+    link.send(&mut vec![(2, publish(10))]).await.unwrap();
     until(|| handle.metrics().commits_retried > 3).await;
     let health = handle.health();
     assert!(health.retrying().unwrap().contains("just now") && !health.ready());
@@ -373,11 +260,11 @@ async fn a_runtime_whose_disk_is_full_can_be_ended() {
     let handle = runtime.handle();
     disk.full.store(true, SeqCst);
     let link = open(&handle);
-    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&mut vec![(1, publish(10))]).await.unwrap();
     until(|| handle.metrics().commits_retried > 0).await;
     assert_eq!(runtime.stop(Duration::from_millis(20)).await, StopOutcome::Unwritten { batches: 1 });
     tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
-    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
+    assert_eq!(link.receive(&mut Vec::new(), 1, 1).await, Received::Closed);
 }
 
 #[tokio::test]
@@ -388,7 +275,7 @@ async fn a_stuck_commit_makes_the_shell_not_ready_until_it_moves() {
     let handle = runtime.handle();
     disk.shut(true);
     let link = open(&handle);
-    link.ask(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&mut vec![(1, publish(10))]).await.unwrap();
     until(|| handle.health().stall().is_some()).await;
     assert!(!handle.health().ready());
     disk.shut(false);
@@ -408,11 +295,11 @@ async fn a_batch_that_is_too_large_is_refused_alone() {
         let runtime = start(settings, &disk);
         let handle = runtime.handle();
         let link = open(&handle);
-        link.ask(&mut vec![(1, publish(small))]).await.unwrap();
+        link.send(&mut vec![(1, publish(small))]).await.unwrap();
         items(&link, 1).await;
         disk.shut(true);
         let sizes = [small, large, small, small, large, large, small];
-        link.ask(&mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect())
+        link.send(&mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect())
             .await
             .unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
@@ -463,7 +350,7 @@ async fn a_read_that_fails_is_tried_again() {
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
     let link = open(&handle);
-    link.ask(&mut vec![(1, subscribe())]).await.unwrap();
+    link.send(&mut vec![(1, subscribe())]).await.unwrap();
     let answers = items(&link, 2).await;
     assert!(matches!(&answers[1], Item::Delivery { event, .. } if event.offset == Offset(1)), "{answers:?}");
     assert_eq!(handle.metrics().reads_failed, 1);
@@ -481,7 +368,7 @@ async fn a_connection_that_does_not_read_is_held_back_and_goes_on_when_it_does()
     let runtime = start(settings, &disk);
     let handle = runtime.handle();
     let link = open(&handle);
-    link.ask(&mut vec![(1, subscribe())]).await.unwrap();
+    link.send(&mut vec![(1, subscribe())]).await.unwrap();
     items(&link, 1).await;
     for _ in 0..200 {
         handle.call(publish(1000)).await.unwrap();
@@ -513,6 +400,6 @@ async fn everyone_learns_that_the_runtime_has_ended() {
     runtime.end();
     assert!(handle.call(publish(1)).await.is_err());
     assert!(handle.open(Namespace::default()).is_err());
-    assert_eq!(link.take(&mut Vec::new(), 1, 1).await, Taken::Closed);
-    assert!(link.ask(&mut vec![(1, publish(1))]).await.is_err());
+    assert_eq!(link.receive(&mut Vec::new(), 1, 1).await, Received::Closed);
+    assert!(link.send(&mut vec![(1, publish(1))]).await.is_err());
 }

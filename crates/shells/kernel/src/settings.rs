@@ -4,7 +4,7 @@ use millrace_router::RouterLimits;
 use millrace_wire::os::LINE_BYTES_MAX;
 
 #[derive(Clone, Debug)]
-pub struct LoopSettings {
+pub struct KernelSettings {
     pub router: RouterLimits,
     /// Bytes of a line without its LF, in both directions. A longer line is answered with 413; the connection goes on.
     pub line_bytes_max: usize,
@@ -24,7 +24,7 @@ pub struct LoopSettings {
     /// Commands of other threads that the loop has not handled yet. Above, the senders wait.
     pub inbox_max: usize,
     /// Messages in the user lane. Above, actors wait before they emit anything but the answers they owe.
-    pub crowded_max: usize,
+    pub backpressure_max: usize,
     /// Answers are written after this many turns at the latest; at once when the lanes are empty.
     pub flush_turns_max: u32,
     /// How long a capability that a reload replaced has to finish its messages while its successor waits; then the rest
@@ -34,9 +34,9 @@ pub struct LoopSettings {
     pub commit_ops_max: usize,
 }
 
-impl Default for LoopSettings {
+impl Default for KernelSettings {
     fn default() -> Self {
-        LoopSettings {
+        KernelSettings {
             router: RouterLimits::default(),
             line_bytes_max: LINE_BYTES_MAX,
             unsent_bytes_max: 1 << 20,
@@ -46,7 +46,7 @@ impl Default for LoopSettings {
             require_auth: false,
             auth_ms_max: 10_000,
             inbox_max: 1024,
-            crowded_max: 16_384,
+            backpressure_max: 16_384,
             flush_turns_max: 64,
             handover_ms: 60_000,
             commit_ops_max: 1024,

@@ -4,27 +4,29 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use millrace_kernel::{Capability, LoopHandle, LoopParts, LoopSettings, OsReceiver, OsSender, Place};
+use millrace_kernel::{
+    Capability, HandlerPlace, KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender,
+};
 use millrace_model::{OsFault, OsMessage};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
 
-async fn started(settings: LoopSettings, capabilities: Vec<Capability>) -> LoopHandle {
-    let parts = LoopParts {
+async fn started(settings: KernelSettings, capabilities: Vec<Capability>) -> KernelHandle {
+    let parts = KernelParts {
         settings,
         nonce: 7,
         clock: millrace_broker::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
         runtime: Handle::current(),
-        commit: None,
+        rows: None,
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,
-        vouch: None,
-        watch: None,
+        check_sender: None,
+        audit_hook: None,
         records: None,
     };
-    LoopHandle::start(parts, capabilities).await.expect("the loop starts").0
+    KernelHandle::start(parts, capabilities).await.expect("the loop starts").0
 }
 
 struct Client {
@@ -34,7 +36,7 @@ struct Client {
 }
 
 impl Client {
-    async fn of(handle: &LoopHandle) -> Client {
+    async fn of(handle: &KernelHandle) -> Client {
         let (sender, receiver) = handle.open(None).await.expect("the loop runs");
         Client { sender, receiver, next: 0 }
     }
@@ -68,7 +70,7 @@ fn message(kind: &str, ty: &str, data: &str, id: &str) -> OsMessage {
     millrace_wire::os::parse(line.as_bytes(), None).expect("a message")
 }
 
-fn greeter(place: Place) -> Capability {
+fn greeter(place: HandlerPlace) -> Capability {
     let schema = json!({"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]});
     Capability::new("Greeter", "Says hello").place(place).query(
         "Greeter.Hello",
@@ -98,9 +100,9 @@ fn listener(ty: &str) -> (Capability, mpsc::UnboundedReceiver<Value>) {
 
 #[tokio::test]
 async fn a_query_is_answered_and_its_event_reaches_who_subscribed() {
-    for place in [Place::Loop, Place::Runtime] {
+    for place in [HandlerPlace::Kernel, HandlerPlace::Runtime] {
         let (listener, mut heard) = listener("Greeter.Greeted");
-        let handle = started(LoopSettings::default(), vec![greeter(place), listener]).await;
+        let handle = started(KernelSettings::default(), vec![greeter(place), listener]).await;
         let mut client = Client::of(&handle).await;
         let answer = client.ask("query", "Greeter.Hello", r#"{"name":"Ada"}"#).await;
         assert_eq!(answer["kind"], "reply");
@@ -116,7 +118,7 @@ async fn a_query_is_answered_and_its_event_reaches_who_subscribed() {
 
 #[tokio::test]
 async fn numbers_no_program_can_hold_come_back_as_they_were() {
-    let handle = started(LoopSettings::default(), Vec::new()).await;
+    let handle = started(KernelSettings::default(), Vec::new()).await;
     let mut client = Client::of(&handle).await;
     let data = r#"{"payload":[1e400,1.0,-0,12345678901234567890,"\ud800"],  "more":  true}"#;
     client.send("query", "Syscall.Ping", data).await;
@@ -126,7 +128,7 @@ async fn numbers_no_program_can_hold_come_back_as_they_were() {
 
 #[tokio::test]
 async fn a_panic_answers_500_and_is_told_and_the_actor_goes_on() {
-    for place in [Place::Loop, Place::Runtime] {
+    for place in [HandlerPlace::Kernel, HandlerPlace::Runtime] {
         let (listener, mut heard) = listener("Sys.ActorFault");
         let fragile = Capability::new("Fragile", "Breaks").place(place).command(
             "Fragile.Touch",
@@ -137,7 +139,7 @@ async fn a_panic_answers_500_and_is_told_and_the_actor_goes_on() {
                 ctx.reply(&json!("fine"))
             },
         );
-        let handle = started(LoopSettings::default(), vec![fragile, listener]).await;
+        let handle = started(KernelSettings::default(), vec![fragile, listener]).await;
         let mut client = Client::of(&handle).await;
         let answer = client.ask("command", "Fragile.Touch", "1").await;
         assert_eq!(answer["kind"], "error");
@@ -154,7 +156,7 @@ async fn a_panic_answers_500_and_is_told_and_the_actor_goes_on() {
 async fn an_error_a_handler_returns_is_the_answer() {
     let strict = Capability::new("Strict", "Refuses")
         .query("Strict.Ask", "", json!({}), |_, _| async { Err(OsFault::new(403, "not for you")) });
-    let handle = started(LoopSettings::default(), vec![strict]).await;
+    let handle = started(KernelSettings::default(), vec![strict]).await;
     let answer = Client::of(&handle).await.ask("query", "Strict.Ask", "null").await;
     assert_eq!(answer["data"], json!({"code": 403, "message": "not for you"}));
 }
@@ -169,7 +171,7 @@ async fn a_handler_asks_another_capability_and_waits_for_it() {
                 Err(fault) => Err(OsFault::new(502, format!("{} {}", fault.code, fault.message))),
             }
         });
-    let handle = started(LoopSettings::default(), vec![greeter(Place::Runtime), asker]).await;
+    let handle = started(KernelSettings::default(), vec![greeter(HandlerPlace::Runtime), asker]).await;
     let mut client = Client::of(&handle).await;
     let answer = client.ask("query", "Asker.Ask", "\"Greeter.Hello\"").await;
     assert_eq!(answer["data"]["text"], "Hello, Bob");
@@ -189,7 +191,7 @@ async fn a_handler_that_blocks_holds_up_nobody_else() {
             ctx.reply(&json!("done"))
         });
     let (listener, mut heard) = listener("Slow.Waited");
-    let handle = started(LoopSettings::default(), vec![slow, listener]).await;
+    let handle = started(KernelSettings::default(), vec![slow, listener]).await;
     let mut client = Client::of(&handle).await;
     client.send("command", "Slow.Wait", "null").await;
     assert_eq!(client.ask("query", "Syscall.Ping", "1").await["data"], 1);
@@ -210,7 +212,7 @@ async fn one_message_at_a_time_in_order() {
             Ok(message.data.clone())
         }
     });
-    let handle = started(LoopSettings::default(), vec![serial]).await;
+    let handle = started(KernelSettings::default(), vec![serial]).await;
     let mut client = Client::of(&handle).await;
     for n in 0..500 {
         client.send("command", "Serial.Do", &n.to_string()).await;
@@ -222,7 +224,7 @@ async fn one_message_at_a_time_in_order() {
 
 #[tokio::test]
 async fn a_mailbox_that_is_full_answers_503_at_once() {
-    let mut settings = LoopSettings::default();
+    let mut settings = KernelSettings::default();
     settings.router.mailbox_max = 2;
     let gate = Arc::new(Notify::new());
     let handle = started(settings, vec![stuck(&gate)]).await;
@@ -254,25 +256,26 @@ fn stuck(gate: &Arc<Notify>) -> Capability {
 
 #[tokio::test]
 async fn who_is_removed_finishes_what_it_has_and_who_comes_is_there_at_once() {
-    let handle = started(LoopSettings::default(), Vec::new()).await;
+    let handle = started(KernelSettings::default(), Vec::new()).await;
     let gate = Arc::new(Notify::new());
     let ids = handle.change(Vec::new(), vec![stuck(&gate)]).await.expect("it is added");
     let mut client = Client::of(&handle).await;
     client.send("command", "Stuck.Wait", "null").await;
     client.ask("query", "Syscall.Ping", "1").await;
-    handle.change(ids, vec![greeter(Place::Loop)]).await.expect("one goes, one comes");
+    handle.change(ids, vec![greeter(HandlerPlace::Kernel)]).await.expect("one goes, one comes");
     assert_eq!(client.ask("command", "Stuck.Wait", "null").await["data"]["code"], 404);
     assert_eq!(client.ask("query", "Greeter.Hello", r#"{"name":"X"}"#).await["kind"], "reply");
     gate.notify_one();
     assert_eq!(client.answer().await["data"], "through");
-    let again = handle.change(Vec::new(), vec![greeter(Place::Loop)]).await.expect_err("it is there");
+    let again =
+        handle.change(Vec::new(), vec![greeter(HandlerPlace::Kernel)]).await.expect_err("it is there");
     assert!(again.to_string().contains("Greeter"), "{again}");
 }
 
 #[tokio::test]
 async fn a_stop_lets_work_finish_and_answers_the_rest_with_503() {
     let gate = Arc::new(Notify::new());
-    let handle = started(LoopSettings::default(), vec![stuck(&gate)]).await;
+    let handle = started(KernelSettings::default(), vec![stuck(&gate)]).await;
     let mut client = Client::of(&handle).await;
     client.send("command", "Stuck.Wait", "null").await;
     client.ask("query", "Syscall.Ping", "1").await;
@@ -289,7 +292,7 @@ async fn a_stop_lets_work_finish_and_answers_the_rest_with_503() {
     stopping.await.expect("it stops");
     assert_eq!(client.receiver.next().await, None);
 
-    let handle = started(LoopSettings::default(), vec![stuck(&gate)]).await;
+    let handle = started(KernelSettings::default(), vec![stuck(&gate)]).await;
     let mut client = Client::of(&handle).await;
     client.send("command", "Stuck.Wait", "null").await;
     client.ask("query", "Syscall.Ping", "1").await;
@@ -300,7 +303,7 @@ async fn a_stop_lets_work_finish_and_answers_the_rest_with_503() {
 
 #[tokio::test]
 async fn mistakes_in_a_contract_are_told_when_it_is_installed() {
-    let handle = started(LoopSettings::default(), Vec::new()).await;
+    let handle = started(KernelSettings::default(), Vec::new()).await;
     let reply = |_, _| async { Ok(millrace_model::JsonText::null()) };
     let wrong = [
         (Capability::new("A", "").query("lower.Case", "", json!({}), reply), "lower.Case"),
@@ -325,7 +328,7 @@ async fn mistakes_in_a_contract_are_told_when_it_is_installed() {
 #[tokio::test]
 async fn whoever_hangs_up_leaves_nothing_behind() {
     let gate = Arc::new(Notify::new());
-    let handle = started(LoopSettings::default(), vec![stuck(&gate)]).await;
+    let handle = started(KernelSettings::default(), vec![stuck(&gate)]).await;
     let mut client = Client::of(&handle).await;
     client.send("command", "Stuck.Wait", "null").await;
     client.ask("query", "Syscall.Ping", "1").await;
@@ -342,9 +345,9 @@ async fn whoever_hangs_up_leaves_nothing_behind() {
 /// has forgotten.
 #[tokio::test]
 async fn a_handler_may_speak_long_after_it_has_answered() {
-    let settings = LoopSettings {
+    let settings = KernelSettings {
         router: millrace_router::RouterLimits { lineage_max: 1, ..millrace_router::RouterLimits::default() },
-        ..LoopSettings::default()
+        ..KernelSettings::default()
     };
     let (listener, mut heard) = listener("Slow.Done");
     let go = Arc::new(Notify::new());
@@ -394,7 +397,7 @@ async fn a_handler_that_asks_what_it_did_not_declare_is_told() {
             }
         })
         .says(millrace_model::OsKind::Reply, "Shy.Ask", "The answer", None);
-    let handle = started(LoopSettings::default(), vec![shy]).await;
+    let handle = started(KernelSettings::default(), vec![shy]).await;
     let mut client = Client::of(&handle).await;
     for _ in 0..2 {
         let answer = client.ask("query", "Shy.Ask", "1").await;
@@ -418,7 +421,7 @@ async fn a_handler_whose_question_misses_its_own_schema_is_told() {
         .says(millrace_model::OsKind::Query, "Syscall.Ping", "Asks", Some(json!({"type": "object"})))
         .says(millrace_model::OsKind::Event, "Careless.Heard", "What it was told", None);
     let (listener, mut heard) = listener("Careless.Heard");
-    let handle = started(LoopSettings::default(), vec![careless, listener]).await;
+    let handle = started(KernelSettings::default(), vec![careless, listener]).await;
     let mut client = Client::of(&handle).await;
     for _ in 0..2 {
         assert_eq!(client.ask("query", "Careless.Ask", "1").await["data"]["code"], 500);
@@ -433,7 +436,7 @@ async fn a_handler_whose_question_misses_its_own_schema_is_told() {
 async fn whoever_outlives_its_capability_and_asks_is_told() {
     let (go, told) = (Arc::new(Notify::new()), Arc::new(std::sync::Mutex::new(None)));
     let (wait, keep) = (go.clone(), told.clone());
-    let handle = started(LoopSettings::default(), Vec::new()).await;
+    let handle = started(KernelSettings::default(), Vec::new()).await;
     let late =
         Capability::new("Late", "Answers first").command("Late.Begin", "Begins", json!({}), move |ctx, _| {
             let (wait, keep) = (wait.clone(), keep.clone());

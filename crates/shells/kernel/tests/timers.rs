@@ -2,26 +2,35 @@
 
 use std::sync::Arc;
 
-use futures_util::FutureExt;
-use millrace_kernel::{Commit, LoopHandle, LoopParts, LoopSettings, OsReceiver, OsSender};
-use millrace_model::{BATCH_BYTES_MAX, Op};
+use millrace_kernel::{KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender};
+use millrace_model::{BATCH_BYTES_MAX, Batch, Done, Durability, Outcome, Timestamp, keys};
+use millrace_shell::{RowCommits, RowReply, RowWriteError, RowWriter};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 
-/// A store that waits until it is told to go on, and refuses batches that are too large.
-fn slow_store() -> (Commit, watch::Sender<bool>) {
+/// A writer that waits until it is told to go on. The row writer in front of it refuses batches that are too large.
+struct SlowCommits(watch::Receiver<bool>);
+
+impl RowCommits for SlowCommits {
+    fn submit(&self, batch: Batch, reply: RowReply) -> Result<(), RowWriteError> {
+        let mut waits = self.0.clone();
+        assert!(batch.bytes() <= BATCH_BYTES_MAX);
+        tokio::spawn(async move {
+            waits.wait_for(|go| *go).await.expect("the test goes on");
+            reply.committed(&Outcome::Done(Done::default()));
+        });
+        Ok(())
+    }
+
+    fn now(&self) -> Timestamp {
+        Timestamp(1)
+    }
+}
+
+fn slow_rows() -> (RowWriter, watch::Sender<bool>) {
     let (go, waits) = watch::channel(false);
-    let commit: Commit = Arc::new(move |ops: Vec<Op>| {
-        let mut waits = waits.clone();
-        async move {
-            waits.wait_for(|go| *go).await.map_err(|error| error.to_string())?;
-            let bytes: usize = ops.iter().map(Op::bytes).sum();
-            (bytes <= BATCH_BYTES_MAX).then_some(()).ok_or(format!("{bytes} bytes at once"))
-        }
-        .boxed()
-    });
-    (commit, go)
+    (RowWriter::new(Arc::new(SlowCommits(waits)), keys::ROUTER, Durability::Fsync, 1 << 20), go)
 }
 
 async fn send(sender: &OsSender, kind: &str, ty: &str, id: usize, data: &Value) {
@@ -40,21 +49,21 @@ async fn answer(receiver: &mut OsReceiver) -> Value {
 #[tokio::test]
 async fn timers_that_wait_for_the_store_are_written_in_batches_that_fit() {
     const TIMERS: usize = 1000;
-    let (commit, go) = slow_store();
-    let parts = LoopParts {
-        settings: LoopSettings::default(),
+    let (rows, go) = slow_rows();
+    let parts = KernelParts {
+        settings: KernelSettings::default(),
         nonce: 7,
         clock: millrace_broker::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
         runtime: Handle::current(),
-        commit: Some(commit),
+        rows: Some(rows),
         timers: Vec::new(),
         bus_feed: None,
         check_token: None,
-        vouch: None,
-        watch: None,
+        check_sender: None,
+        audit_hook: None,
         records: None,
     };
-    let (handle, _) = LoopHandle::start(parts, Vec::new()).await.expect("the loop starts");
+    let (handle, _) = KernelHandle::start(parts, Vec::new()).await.expect("the loop starts");
     let (sender, mut receiver) = handle.open(None).await.expect("the loop runs");
     // 15 KB each in the message, twice that in its row, where every quote and backslash is escaped once more.
     let event = json!({"kind": "event", "type": "A.B", "data": "\"".repeat(7_500)});

@@ -9,6 +9,10 @@ use millrace_claims::{CommitError, HandlerRun, Input, OutEvent, PLANNED_AT, RunE
 use millrace_model::{
     EventId, Headers, Identity, Lineage, Offset, Partition, Priority, Space, StateCommit, Timestamp, keys,
 };
+use millrace_state::{
+    Declared, Entity, IntoIntents, Key, Pending, Query, Relation, State, StateError, Stateful, Stored,
+    entity_identity, relation_identity,
+};
 
 use crate::draft::Draft;
 use crate::error::{Result, SessionError};
@@ -16,11 +20,7 @@ use crate::imperative::out_event;
 use crate::session::Session;
 use crate::shell::simulated::{ActorId, World};
 use crate::shell::{Mail, Mailbox};
-use crate::state::{Pending, Query, State, StateError, Stored};
-use crate::typed::{
-    Declared, Entity, Event, Handler, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful, apply_to,
-    entity_identity, relation_identity,
-};
+use crate::typed::{Event, Handler, IntoOutgoing, Outgoing};
 
 /// Everything about an event besides its fields.
 #[derive(Clone, Debug, PartialEq)]
@@ -159,8 +159,7 @@ impl Core {
         R: Into<Option<T>>,
     {
         self.allow_more()?;
-        let apply = apply_to(identity.clone(), change)?;
-        Ok(self.pending.update(&T::schema(), identity, apply)?)
+        Ok(self.pending.update(identity, change)?)
     }
 
     fn emit(&mut self, event: Outgoing) -> Result<()> {
@@ -287,7 +286,8 @@ impl<E: Event> HandlerContext<E> {
     /// are applied first.
     ///
     /// ```
-    /// # use millrace_session::{Entity, Event, HandlerContext, Result};
+    /// # use millrace_session::{Event, HandlerContext, Result};
+    /// # use millrace_state::Entity;
     /// # fn count<E: Event, Counter: Entity>(ctx: &mut HandlerContext<E>, next: fn(Option<Counter>) -> Counter) -> Result<()> {
     /// ctx.update("visits", move |old: Option<Counter>| next(old))?;
     /// ctx.commit_and_ack()?;

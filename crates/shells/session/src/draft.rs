@@ -3,14 +3,13 @@
 
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
 use millrace_claims::{Expected, StateChanges};
 use millrace_model::StateCommit;
+use millrace_state::{Origin, Pending, Resolved, State};
 
 use crate::error::{Result, SessionError};
 use crate::imperative::{META_NAMESPACE, out_event};
 use crate::session::Session;
-use crate::state::{Origin, Pending, Resolved, State, carry_over};
 use crate::typed::Outgoing;
 
 /// How often a commit is attempted when other processes change a schema in between.
@@ -40,7 +39,7 @@ impl Draft<'_> {
             let intents = if resolved.expected.is_empty() { Vec::new() } else { changes.intents.clone() };
             let error = match send(changes) {
                 Ok(commit) => {
-                    self.note_committed(&resolved, &intents, commit);
+                    self.state.note_committed(&resolved, &intents, commit);
                     return Ok(commit);
                 }
                 Err(error) => error,
@@ -65,9 +64,7 @@ impl Draft<'_> {
 
     fn changes(&self, resolved: &mut Resolved) -> Result<StateChanges> {
         let mut admitted = self.session.book().admit(self.state, resolved)?;
-        if !admitted.carried.is_empty() {
-            carry_over(self.state, &admitted.carried, &mut admitted.intents, &mut resolved.expected)?;
-        }
+        admitted.carry_over(self.state, resolved)?;
         let mut meta = self.meta.clone();
         meta.insert(META_NAMESPACE.to_owned(), self.session.namespace_name().to_string());
         let expected = resolved
@@ -82,18 +79,5 @@ impl Draft<'_> {
             event: self.event.cloned().map(out_event),
             expected: expected.collect(),
         })
-    }
-
-    fn note_committed(
-        &self,
-        resolved: &Resolved,
-        intents: &[millrace_model::Intent],
-        commit: Option<StateCommit>,
-    ) {
-        let Some(reads) = self.state.reads() else { return };
-        let checked = resolved.expected.iter().filter(|expected| expected.origin != Origin::Carried);
-        let checked: BTreeMap<String, Option<Bytes>> =
-            checked.map(|expected| (expected.key.clone(), expected.head.clone())).collect();
-        reads.committed(self.state.namespace(), intents, &checked, commit);
     }
 }

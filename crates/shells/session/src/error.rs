@@ -2,10 +2,10 @@
 
 use millrace_claims::{CommitError, SpecError};
 use millrace_model::{Identity, NameError, RowError};
+use millrace_state::StateError;
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrlError};
 
-use crate::state::StateError;
 use crate::typed::EventError;
 
 pub type Result<T, E = SessionError> = std::result::Result<T, E>;
@@ -60,7 +60,7 @@ pub enum SessionError {
     NoSuchSchedule(String),
     #[error("the schedule {0:?} was changed by others at every try: try again")]
     ScheduleBusy(String),
-    #[error("the session holds no value of type {wanted}: give it one by session.with(value) before it runs")]
+    #[error("the session holds no value of type {wanted}: give it one by Session::builder(url).with(value)")]
     NoData { wanted: &'static str },
     #[error("a thread could not be started: {0}")]
     Thread(#[source] std::io::Error),

@@ -5,15 +5,16 @@ use millrace_model::{
     Appended, Batch, DeliverAt, Durability, Elapsed, EventId, Offset, Outcome, Partition, StateCommit,
     Timestamp,
 };
+use millrace_state::{
+    Declared, Entity, IntoIntents, Key, Migrated, Migration, Query, Relation, State, Stateful, Stored,
+    entity_identity,
+};
 use millrace_store::StoreError;
 
 use crate::draft::Draft;
 use crate::error::{Result, SessionError};
 use crate::session::{Commits, Queued, Session};
-use crate::state::{Migrated, Migration, Query, State, Stored};
-use crate::typed::{
-    Declared, Entity, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful, apply_to, entity_identity,
-};
+use crate::typed::{IntoOutgoing, Outgoing};
 
 /// The name that the metadata of every commit contains.
 pub(crate) const META_NAMESPACE: &str = "namespace";
@@ -77,8 +78,7 @@ impl Session {
         R: Into<Option<T>>,
     {
         let identity = entity_identity::<T>(key);
-        let apply = apply_to(identity.clone(), change)?;
-        Ok(self.queued().pending.update(&T::schema(), identity, apply)?)
+        Ok(self.queued().pending.update(identity, change)?)
     }
 
     /// Attaches a text to the next commit.

@@ -1,9 +1,9 @@
 //! Lists the sessions of a namespace and the events that its handlers gave up on, for people.
 
+use millrace_admin::replaying;
 use millrace_model::{DeadLetterRow, HandlerId, SessionId, SessionRow, Space, TopicName};
 use millrace_store::KeyRange;
 
-use crate::admin::replaying;
 use crate::error::Result;
 use crate::session::Session;
 use crate::typed::{Handler, Start};

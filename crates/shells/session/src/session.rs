@@ -7,22 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_claims::{Topics, WorkerIdentity};
 use millrace_model::{
-    Batch, CLOCK_SETTLE_MS, Elapsed, ElapsedRow, EventId, Namespace, Outcome, SessionId, Space, Timestamp,
-    keys,
+    Batch, Elapsed, ElapsedRow, EventId, Namespace, Outcome, SessionId, Space, Timestamp, keys,
 };
-use millrace_shell::SystemClock;
+use millrace_state::{Pending, SchemaBook, State};
 use millrace_store::{KeyRange, Store, StoreError};
-use millrace_store_sqlite::SqliteOptions;
-use millrace_stores::{StoreUrl, open_shared};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::Config;
-use crate::data::Data;
-use crate::error::{Result, SessionError};
+use crate::builder::{SessionBuilder, SessionSettings};
+use crate::error::Result;
 use crate::shell::simulated::Ground;
 use crate::shell::{Clock, Committer};
-use crate::state::{Pending, SchemaBook, State};
 use crate::typed::{EventName, EventNames};
 
 /// The most rows of topics that are read to know their partitions. Topics beyond that count as having one partition.
@@ -40,12 +36,8 @@ pub struct Session {
 
 struct Inner {
     shared: Arc<Shared>,
-    /// The namespace that the program chose; without one the configuration's default is used.
-    chosen: Option<Namespace>,
+    settings: SessionSettings,
     namespace: Namespace,
-    config: Config,
-    metadata: BTreeMap<String, String>,
-    data: Data,
     id: SessionId,
     state: State,
     queued: Mutex<Queued>,
@@ -54,7 +46,7 @@ struct Inner {
 }
 
 /// The parts that sessions of a process share when one was made from the other.
-struct Shared {
+pub(crate) struct Shared {
     store: Arc<dyn Store>,
     clock: Clock,
     commits: Commits,
@@ -77,52 +69,45 @@ pub(crate) struct Queued {
 
 impl Session {
     /// Opens a store, and makes it if it does not exist: `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db`
-    /// (absolute), or `memory:`.
+    /// (absolute), or `memory:`. The session is in the default namespace; [`Session::builder`] has more to choose.
+    pub fn open(url: &str) -> Result<Session> {
+        Session::builder(url).open()
+    }
+
+    /// Returns a builder for a session with settings of its own.
     ///
     /// ```no_run
     /// # fn main() -> millrace_session::Result<()> {
     /// use millrace_session::{Config, Session};
-    /// let session = Session::open("sqlite:///app.db")?
-    ///     .namespace("orders")?
+    /// let session = Session::builder("sqlite:///app.db")
+    ///     .namespace("orders")
     ///     .config(Config { handler_concurrency: 8, ..Config::default() })
-    ///     .metadata("version", "1.4.2");
+    ///     .metadata("version", "1.4.2")
+    ///     .open()?;
     /// # Ok(()) }
     /// ```
-    pub fn open(url: &str) -> Result<Session> {
-        let opened = open_shared(&url.parse::<StoreUrl>()?, SqliteOptions::default())?;
-        let store = opened.store.clone();
-        let committer = Committer::start(opened).map_err(SessionError::Thread)?;
-        let commits = Commits::Threaded(Arc::new(committer));
-        Ok(Session::on(
-            store,
-            Clock::System(SystemClock::start(CLOCK_SETTLE_MS)),
-            commits,
-            rand::rng().random(),
-        ))
+    pub fn builder(url: &str) -> SessionBuilder {
+        SessionBuilder::of_url(url)
     }
 
-    pub(crate) fn on(store: Arc<dyn Store>, clock: Clock, commits: Commits, seed: u64) -> Session {
-        let draws = Mutex::new(SmallRng::seed_from_u64(seed));
-        let shared = Arc::new(Shared { store, clock, commits, draws, names: EventNames::default() });
-        Session::make(shared, None, Config::default(), BTreeMap::new(), Data::default())
+    /// Returns a builder for another session on the same store, with this session's settings.
+    pub fn to_builder(&self) -> SessionBuilder {
+        SessionBuilder::of_shared(self.inner.shared.clone(), self.inner.settings.clone())
     }
 
-    fn make(
-        shared: Arc<Shared>,
-        chosen: Option<Namespace>,
-        config: Config,
-        metadata: BTreeMap<String, String>,
-        data: Data,
-    ) -> Session {
-        let namespace = chosen.clone().unwrap_or_else(|| config.default_namespace.clone());
+    /// Returns a new session like this one. Nothing is queued in it.
+    #[must_use]
+    pub fn beside(&self) -> Session {
+        Session::make(self.inner.shared.clone(), self.inner.settings.clone())
+    }
+
+    pub(crate) fn make(shared: Arc<Shared>, settings: SessionSettings) -> Session {
+        let namespace = settings.chosen.clone().unwrap_or_else(|| settings.config.default_namespace.clone());
         let (state, id) = (State::new(shared.store.clone(), namespace.clone()), shared.new_id());
         let inner = Inner {
             shared,
-            chosen,
+            settings,
             namespace,
-            config,
-            metadata,
-            data,
             id,
             state,
             queued: Mutex::default(),
@@ -132,47 +117,9 @@ impl Session {
         Session { inner: Arc::new(inner) }
     }
 
-    /// Returns a new session in that namespace, on the same store. Nothing is queued in it.
-    pub fn namespace(&self, namespace: &str) -> Result<Session> {
-        let Inner { shared, config, metadata, data, .. } = &*self.inner;
-        let namespace = Namespace::new(namespace)?;
-        Ok(Session::make(shared.clone(), Some(namespace), config.clone(), metadata.clone(), data.clone()))
-    }
-
-    /// Returns a new session with that configuration, on the same store. Nothing is queued in it.
-    #[must_use]
-    pub fn config(&self, config: Config) -> Session {
-        let Inner { shared, chosen, metadata, data, .. } = &*self.inner;
-        Session::make(shared.clone(), chosen.clone(), config, metadata.clone(), data.clone())
-    }
-
-    /// Returns a new session with this metadata, besides host, process and namespace. Nothing is queued in it.
-    #[must_use]
-    pub fn metadata(&self, name: &str, value: &str) -> Session {
-        let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
-        let mut metadata = metadata.clone();
-        metadata.insert(name.to_owned(), value.to_owned());
-        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata, data.clone())
-    }
-
-    /// Returns a new session whose handlers get this value by `ctx.data()`: a pool, a client, settings. A session has
-    /// at most one value per type. Nothing is queued in the new session.
-    #[must_use]
-    pub fn with<T: Any + Send + Sync>(&self, value: T) -> Session {
-        let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
-        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata.clone(), data.with(value))
-    }
-
-    /// Returns the value of that type that was given to [`Session::with`].
+    /// Returns the value of that type that was given to [`SessionBuilder::with`].
     pub fn data<T: Any + Send + Sync>(&self) -> Result<Arc<T>> {
-        self.inner.data.get()
-    }
-
-    /// Returns a new session like this one.
-    #[must_use]
-    pub fn beside(&self) -> Session {
-        let Inner { shared, chosen, config, metadata, data, .. } = &*self.inner;
-        Session::make(shared.clone(), chosen.clone(), config.clone(), metadata.clone(), data.clone())
+        self.inner.settings.data.get()
     }
 
     pub fn id(&self) -> &SessionId {
@@ -184,7 +131,7 @@ impl Session {
     }
 
     pub fn settings(&self) -> &Config {
-        &self.inner.config
+        &self.inner.settings.config
     }
 
     /// Returns the state of this namespace, for reading.
@@ -272,13 +219,18 @@ impl Session {
             ("pid".to_owned(), std::process::id().to_string()),
             ("namespace".to_owned(), self.inner.namespace.to_string()),
         ]);
-        metadata.extend(self.inner.metadata.clone());
+        metadata.extend(self.inner.settings.metadata.clone());
         let (namespace, session) = (self.inner.namespace.clone(), self.inner.id.clone());
         WorkerIdentity { namespace, session, metadata, boot: self.clock().boot() }
     }
 }
 
 impl Shared {
+    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock, commits: Commits, seed: u64) -> Arc<Shared> {
+        let draws = Mutex::new(SmallRng::seed_from_u64(seed));
+        Arc::new(Shared { store, clock, commits, draws, names: EventNames::default() })
+    }
+
     fn draw(&self) -> u64 {
         self.draws.lock().unwrap_or_else(PoisonError::into_inner).random()
     }
@@ -294,6 +246,12 @@ fn hostname() -> String {
     let from_kernel = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let found = from_kernel.or_else(|| std::env::var("HOSTNAME").ok());
     found.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or("unknown".to_owned())
+}
+
+impl fmt::Debug for Shared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Session {

@@ -1,11 +1,12 @@
 //! Read, decide and write outside of handlers: a commit that checks what was read.
 
+use millrace_state::{
+    Declared, Entity, IntoIntents, Key, Query, Relation, State, Stateful, Stored, entity_identity,
+};
+
 use crate::error::{Result, SessionError};
 use crate::session::{Queued, Session};
-use crate::state::{Query, State, Stored};
-use crate::typed::{
-    Declared, Entity, IntoIntents, IntoOutgoing, Key, Outgoing, Relation, Stateful, apply_to, entity_identity,
-};
+use crate::typed::{IntoOutgoing, Outgoing};
 
 /// The reads and declarations of a single caller, separate from the session's queue. The commit checks that every
 /// identity which it declares and has read before is unchanged; identities that were read but not declared are not
@@ -14,7 +15,8 @@ use crate::typed::{
 /// Nothing is locked meanwhile, and a transaction that is dropped has written nothing.
 ///
 /// ```
-/// # use millrace_session::{Entity, Result, Session, SessionError};
+/// # use millrace_session::{Result, Session, SessionError};
+/// # use millrace_state::Entity;
 /// # fn debit<Account: Entity + Clone>(session: &Session, less: fn(Account) -> Account) -> Result<()> {
 /// let mut transaction = session.transaction();
 /// loop {
@@ -100,8 +102,7 @@ impl Transaction {
         R: Into<Option<T>>,
     {
         let identity = entity_identity::<T>(key);
-        let apply = apply_to(identity.clone(), change)?;
-        Ok(self.queued.pending.update(&T::schema(), identity, apply)?)
+        Ok(self.queued.pending.update(identity, change)?)
     }
 
     /// Attaches a text to the next commit.
@@ -134,9 +135,7 @@ impl Transaction {
             Ok(_) => self.queued = Queued::default(),
             Err(SessionError::Conflict { .. }) => {
                 self.queued = Queued::default();
-                if let Some(reads) = self.state.reads() {
-                    reads.clear();
-                }
+                self.state.forget_reads();
             }
             Err(_) => {}
         }

@@ -9,10 +9,10 @@ use millrace_model::{Boot, BootId, ClockNews, Mono, Now, SteadyClock, Timestamp}
 /// Monotonic time counts from the start of this clock. Wall time is the system's, but a step is followed only after it
 /// has lasted (see [`SteadyClock`]). Clones are the same clock.
 #[derive(Clone, Debug)]
-pub struct SystemClock(Arc<Shared>);
+pub struct SystemClock(Arc<ClockShared>);
 
 #[derive(Debug)]
-struct Shared {
+struct ClockShared {
     started: Duration,
     boot: Option<BootId>,
     steady: Mutex<SteadyClock>,
@@ -24,8 +24,13 @@ impl SystemClock {
     /// `settle_ms`: how long a step of the wall clock must last until it is followed.
     pub fn start(settle_ms: u64) -> SystemClock {
         let (steady, steps) = (Mutex::new(SteadyClock::new(settle_ms)), AtomicU64::new(0));
-        let clock =
-            SystemClock(Arc::new(Shared { started: uptime(), boot: boot_id(), steady, settle_ms, steps }));
+        let clock = SystemClock(Arc::new(ClockShared {
+            started: uptime(),
+            boot: boot_id(),
+            steady,
+            settle_ms,
+            steps,
+        }));
         // The first reading: steps are noticed from here on.
         clock.now();
         clock

@@ -1,10 +1,29 @@
-//! Code that the shells around the engines share. A program that only runs handlers can use it without the shell of the
-//! bus (`millrace-broker`) and that crate's dependencies.
+//! The kit that every shell uses: code that drives an engine without knowing which.
 //!
-//! Nothing here knows an engine, a store or a socket.
+//! - `clock`: the system's clocks.
+//! - `commit_queue`, `group_commit`: batches of many callers share one sync.
+//! - `housekeeping`: when the store's own upkeep is due.
+//! - `row_writer`: rows of parts beside the bus, through the same group commit.
+//! - `watcher`: commits of other processes.
+//! - `work_queue`: work for threads.
 //!
-//! Start with [`SystemClock`].
+//! Nothing here knows an engine, an adapter of the store or a socket, so a program that only runs handlers links
+//! neither the bus nor its shell (`millrace-broker`).
+//!
+//! Start with [`GroupCommit`].
 
 mod clock;
+mod commit_queue;
+mod group_commit;
+mod housekeeping;
+mod row_writer;
+mod watcher;
+mod work_queue;
 
 pub use clock::SystemClock;
+pub use commit_queue::{CommitLimits, CommitQueue};
+pub use group_commit::{CommitReceiver, Committed, GroupCommit, Wrote};
+pub use housekeeping::{Housekeeping, Slice};
+pub use row_writer::{RowCommits, RowReply, RowWrite, RowWriteError, RowWriter};
+pub use watcher::{Poll, Watcher, changed_streams};
+pub use work_queue::WorkQueue;

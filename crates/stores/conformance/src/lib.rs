@@ -16,6 +16,7 @@ mod feed;
 mod model;
 mod ordered;
 mod reading;
+mod serving;
 mod state;
 mod subject;
 mod tables;
@@ -37,6 +38,7 @@ use feed::*;
 use model::*;
 use ordered::*;
 use reading::*;
+use serving::*;
 use state::*;
 use tables::*;
 use trimming::*;
@@ -156,6 +158,9 @@ macro_rules! conformance_suite {
             a_page_ends_at_its_event_limit
             reading_past_the_end_or_nothing_says_through
             seeking_finds_the_first_event_not_older
+
+            one_handle_serves_the_store_at_a_time
+            a_closed_handle_gives_the_right_to_serve_back
 
             a_check_sees_only_its_own_table
             scans_are_in_key_order_within_range_and_limit

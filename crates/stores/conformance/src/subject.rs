@@ -10,11 +10,13 @@ use millrace_store::{
 };
 
 type Reopen = Box<dyn Fn(Box<dyn Store>) -> Box<dyn Store>>;
+type OpenBeside = Box<dyn Fn() -> Box<dyn Store>>;
 
-/// A fresh store, and the function that closes and opens it again.
+/// A fresh store, and the functions that open it again: after closing it, or beside the handle that is open.
 pub struct Subject {
     store: Option<Box<dyn Store>>,
     reopen: Reopen,
+    open_beside: Option<OpenBeside>,
 }
 
 /// Large enough for every page of the suite.
@@ -27,7 +29,19 @@ impl Subject {
         store: Box<dyn Store>,
         reopen: impl Fn(Box<dyn Store>) -> Box<dyn Store> + 'static,
     ) -> Subject {
-        Subject { store: Some(store), reopen: Box::new(reopen) }
+        Subject { store: Some(store), reopen: Box::new(reopen), open_beside: None }
+    }
+
+    /// Adds the function that opens a further handle on the same store. Adapters whose stores only one handle can reach
+    /// leave it out.
+    pub fn open_beside(mut self, open: impl Fn() -> Box<dyn Store> + 'static) -> Subject {
+        self.open_beside = Some(Box::new(open));
+        self
+    }
+
+    /// Opens a further handle; `None` if a store has only one.
+    pub fn beside(&self) -> Option<Box<dyn Store>> {
+        self.open_beside.as_ref().map(|open| open())
     }
 
     pub fn store(&self) -> &dyn Store {
@@ -124,6 +138,6 @@ impl fmt::Debug for Subject {
     }
 }
 
-fn sound<T>(result: Result<T, StoreError>) -> T {
+pub(super) fn sound<T>(result: Result<T, StoreError>) -> T {
     result.unwrap_or_else(|error| panic!("the store failed: {error}"))
 }

@@ -21,6 +21,7 @@ use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -111,7 +112,8 @@ fn find<'a>(open: &'a mut Descriptors, path: &Path) -> io::Result<Option<(FileId
 pub(crate) struct FileClaim {
     id: FileId,
     file: Arc<File>,
-    serves: bool,
+    /// Changed only while the table of descriptors is locked.
+    serves: AtomicBool,
 }
 
 impl FileClaim {
@@ -129,20 +131,24 @@ impl FileClaim {
             return Ok(Err(Unclaimed::OtherName { holder: Some(std::process::id()) }));
         }
         found.handles += 1;
-        Ok(Ok(Some(FileClaim { id, file: found.file.clone(), serves: false })))
+        Ok(Ok(Some(FileClaim { id, file: found.file.clone(), serves: AtomicBool::new(false) })))
     }
 
-    /// Makes this handle the only server of the file.
-    pub(crate) fn serve(&mut self) -> io::Result<Result<(), Unclaimed>> {
+    /// Makes this handle the only server of the file, until it is dropped.
+    pub(crate) fn serve(&self) -> io::Result<Result<(), Unclaimed>> {
         let mut open = descriptors();
         let Some(found) = open.get_mut(&self.id) else { return Ok(Ok(())) };
+        if self.serves.load(Relaxed) {
+            return Ok(Ok(()));
+        }
         if found.served {
             return Ok(Err(Unclaimed::Served { holder: Some(std::process::id()) }));
         }
         if has_locks_of_its_own(&self.file) && !serving_byte::lock(&self.file)? {
             return Ok(Err(Unclaimed::Served { holder: holder(&self.file) }));
         }
-        (found.served, self.serves) = (true, true);
+        found.served = true;
+        self.serves.store(true, Relaxed);
         Ok(Ok(()))
     }
 
@@ -159,7 +165,7 @@ impl FileClaim {
 impl Drop for FileClaim {
     fn drop(&mut self) {
         if let Some(found) = descriptors().get_mut(&self.id) {
-            if self.serves {
+            if self.serves.load(Relaxed) {
                 found.served = false;
                 // Unlocking fails only for a bad descriptor.
                 let _ = serving_byte::unlock(&found.file);
@@ -309,9 +315,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("s.db");
         fs::write(&path, "").unwrap();
-        let mut first = claimed(&path, true).unwrap().unwrap();
-        let mut second = claimed(&path, false).unwrap().unwrap();
+        let first = claimed(&path, true).unwrap().unwrap();
+        let second = claimed(&path, false).unwrap().unwrap();
         first.serve().unwrap().unwrap();
+        first.serve().unwrap().expect("it serves already");
         let own = Unclaimed::Served { holder: Some(std::process::id()) };
         assert_eq!(second.serve().unwrap(), Err(own));
         drop(first);
@@ -327,7 +334,7 @@ mod tests {
         fs::write(&path, "").unwrap();
         let other = File::options().read(true).write(true).open(&path).unwrap();
         assert!(serving_byte::lock(&other).unwrap());
-        let mut claim = claimed(&path, true).unwrap().unwrap();
+        let claim = claimed(&path, true).unwrap().unwrap();
         assert_eq!(claim.serve().unwrap(), Err(Unclaimed::Served { holder: None }));
         serving_byte::unlock(&other).unwrap();
         claim.serve().unwrap().unwrap();

@@ -1,4 +1,7 @@
-//! SipHash-1-3, implemented here because its results are stored: the standard library does not promise to keep its own.
+//! SipHash-1-3 of a crate that names it, because its results are stored: the standard library does not promise to keep
+//! its own.
+
+use siphasher::sip::SipHasher13;
 
 /// The key of a store's hashes, drawn when the store is made, so that no client can bring ids that collide on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -13,46 +16,8 @@ impl HashKey {
     }
 
     pub(crate) fn hash(self, bytes: &[u8]) -> u64 {
-        let key = u128::from_le_bytes(self.0);
-        let (k0, k1) = (key as u64, (key >> 64) as u64);
-        let mut v = [
-            k0 ^ 0x736f_6d65_7073_6575,
-            k1 ^ 0x646f_7261_6e64_6f6d,
-            k0 ^ 0x6c79_6765_6e65_7261,
-            k1 ^ 0x7465_6462_7974_6573,
-        ];
-        let (words, rest) = bytes.as_chunks::<8>();
-        for word in words {
-            absorb(&mut v, u64::from_le_bytes(*word));
-        }
-        let mut last = [0; 8];
-        last[..rest.len()].copy_from_slice(rest);
-        absorb(&mut v, u64::from_le_bytes(last) | (bytes.len() as u64) << 56);
-        v[2] ^= 0xff;
-        for _ in 0..3 {
-            round(&mut v);
-        }
-        v[0] ^ v[1] ^ v[2] ^ v[3]
+        SipHasher13::new_with_key(&self.0).hash(bytes)
     }
-}
-
-fn absorb(v: &mut [u64; 4], word: u64) {
-    v[3] ^= word;
-    round(v);
-    v[0] ^= word;
-}
-
-fn round(v: &mut [u64; 4]) {
-    v[0] = v[0].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(13) ^ v[0];
-    v[0] = v[0].rotate_left(32);
-    v[2] = v[2].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(16) ^ v[2];
-    v[0] = v[0].wrapping_add(v[3]);
-    v[3] = v[3].rotate_left(21) ^ v[0];
-    v[2] = v[2].wrapping_add(v[1]);
-    v[1] = v[1].rotate_left(17) ^ v[2];
-    v[2] = v[2].rotate_left(32);
 }
 
 #[cfg(test)]
@@ -74,6 +39,26 @@ mod tests {
             12_110_609_597_955_399_978,
             "stored hashes depend on it"
         );
+    }
+
+    /// Stores contain hashes: no version may compute others.
+    #[test]
+    fn hashes_never_change() {
+        let key = HashKey(std::array::from_fn(|at| at as u8));
+        let bytes: Vec<u8> = (0..64).collect();
+        for (len, hash) in [
+            (0, 0xabac_0158_050f_c4dc),
+            (1, 0xc9f4_9bf3_7d57_ca93),
+            (7, 0xd392_7d98_9bb1_1140),
+            (8, 0x3690_9511_8d29_9a8e),
+            (9, 0x25a4_8eb3_6c06_3de4),
+            (15, 0xd320_d86d_2a51_9956),
+            (16, 0xcc4f_dd1a_7d90_8b66),
+            (35, 0xcea1_a3be_bf18_6b91),
+            (63, 0x9d19_9062_b7bb_b3a8),
+        ] {
+            assert_eq!(key.hash(&bytes[..len]), hash, "{len} bytes");
+        }
     }
 
     #[test]

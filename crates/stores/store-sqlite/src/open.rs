@@ -20,6 +20,7 @@ use crate::load;
 use crate::locks::{Entry, Locks};
 use crate::options::SqliteOptions;
 use crate::schema::{self, MIGRATIONS, Refused};
+use crate::serve_lock::ServeLock;
 use crate::store::SqliteStore;
 use crate::write::Writer;
 use crate::{folder, leftovers, locks, pool, private};
@@ -33,10 +34,11 @@ const CACHE_KIB: i64 = 8 << 10;
 const PAGE_BYTES: u64 = 4096;
 
 /// The kind of process that opens a store. A store has any number of sessions, and one server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Opener {
     Session,
-    Server,
+    /// The handle keeps the lock until it is closed.
+    Server(ServeLock),
 }
 
 /// Opens the store at its real path. The caller has resolved that path once: a link that is switched meanwhile must not
@@ -48,7 +50,7 @@ pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Resul
     }
     let parent = folder::parent_of(path);
     folder::create(parent).map_err(|error| Fault::from(error).unusable(path))?;
-    let (locks, conn) = enter(path, &options, opener)?;
+    let (locks, conn) = enter(path, &options, &opener)?;
     let (index, writer) = {
         // Nobody writes during this turn: everything read here is of one moment, and the first opener writes the key of
         // the hashes.
@@ -58,11 +60,15 @@ pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Resul
         let lookups = pool::open(path).map_err(|error| Fault::from(error).unusable(path))?;
         (index, Writer::new(conn, lookups, dedupe))
     };
-    Ok(SqliteStore::assemble(path, options, locks, writer, index))
+    let serve_lock = match opener {
+        Opener::Session => None,
+        Opener::Server(lock) => Some(lock),
+    };
+    Ok(SqliteStore::assemble(path, options, locks, serve_lock, writer, index))
 }
 
 /// Enters the gate: nobody else opens the store or begins to write until its tables have this build's version.
-fn enter(path: &Path, options: &SqliteOptions, opener: Opener) -> Result<(Locks, Connection), StoreError> {
+fn enter(path: &Path, options: &SqliteOptions, opener: &Opener) -> Result<(Locks, Connection), StoreError> {
     let entry = enter_claimed(path, opener)?;
     let refused = |refused| explain(path, refused);
     let mut conn = connect(path, options).map_err(refused)?;
@@ -83,7 +89,7 @@ fn enter(path: &Path, options: &SqliteOptions, opener: Opener) -> Result<(Locks,
 }
 
 /// Holds the gate and a claim on the file that has the name. Makes the file if there is none.
-fn enter_claimed(path: &Path, opener: Opener) -> Result<Entry, StoreError> {
+fn enter_claimed(path: &Path, opener: &Opener) -> Result<Entry, StoreError> {
     let settled = Instant::now() + SETTLE_MAX;
     loop {
         let mut entry = Locks::enter(path)?;
@@ -110,12 +116,12 @@ fn enter_claimed(path: &Path, opener: Opener) -> Result<Entry, StoreError> {
     }
 }
 
-fn claim(path: &Path, alone: bool, opener: Opener) -> io::Result<Result<Option<FileClaim>, Unclaimed>> {
-    let mut claim = match FileClaim::take(path, alone)? {
+fn claim(path: &Path, alone: bool, opener: &Opener) -> io::Result<Result<Option<FileClaim>, Unclaimed>> {
+    let claim = match FileClaim::take(path, alone)? {
         Ok(claim) => claim,
         Err(unclaimed) => return Ok(Err(unclaimed)),
     };
-    if let (Some(claim), Opener::Server) = (&mut claim, opener)
+    if let (Some(claim), Opener::Server(_)) = (&claim, opener)
         && let Err(served) = claim.serve()?
     {
         return Ok(Err(served));

@@ -1,11 +1,15 @@
-//! The lock that allows only one server per store: a second server is told which process the first one is.
+//! The lock that allows only one server per store (`Store::claim_serving`): a second server is told which process the
+//! first one is.
 
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
+use std::sync::{MutexGuard, PoisonError};
 
 use millrace_store::StoreError;
 
+use crate::file_error::FileError;
+use crate::store::SqliteStore;
 use crate::{folder, locks, private, real_path};
 
 /// How often to retry while another process is only checking the lock.
@@ -19,7 +23,7 @@ pub struct ServeLock {
 }
 
 impl ServeLock {
-    /// Locks the file that `database` means now, through links; [`crate::SqliteStore::open_served`] opens that file.
+    /// Locks the file that `database` means now, through links; [`SqliteStore::open_served`] opens that file.
     pub fn acquire(database: &Path) -> Result<ServeLock, StoreError> {
         let database = real_path::of_store(database)?;
         let unusable =
@@ -59,6 +63,31 @@ impl ServeLock {
         // Locked shared for a moment: two processes that check do not see each other, and a server that starts retries
         // (`try_lock`).
         matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+    }
+}
+
+impl SqliteStore {
+    fn serve_lock(&self) -> MutexGuard<'_, Option<ServeLock>> {
+        self.serve_lock.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the lock beside the store's name, then the one on the file itself, in the order of an opening server.
+    pub(crate) fn claim_serve_lock(&self) -> Result<(), StoreError> {
+        let mut held = self.serve_lock();
+        if held.is_some() {
+            return Ok(());
+        }
+        let lock = ServeLock::acquire(self.path())?;
+        if let Some(claim) = &self.locks.claim {
+            let claimed = claim.serve().map_err(FileError::io(self.path()))?;
+            claimed.map_err(|unclaimed| FileError::unclaimed(self.path(), unclaimed))?;
+        }
+        *held = Some(lock);
+        Ok(())
+    }
+
+    pub(crate) fn is_serve_lock_elsewhere(&self) -> bool {
+        self.serve_lock().is_none() && ServeLock::is_held(self.path())
     }
 }
 

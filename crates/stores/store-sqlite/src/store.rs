@@ -52,6 +52,8 @@ pub struct SqliteStore {
     /// The store is being retired, and its content is not saved yet.
     pub(crate) suspended: AtomicBool,
     pub(crate) locks: Arc<Locks>,
+    /// Held by the handle that serves the store. Dropped last: the next server finds everything closed.
+    pub(crate) serve_lock: Mutex<Option<ServeLock>>,
     /// Runs once, when a commit has given its turn back and still has to remember ids.
     #[cfg(test)]
     pub(crate) after_turn: Mutex<Option<Box<dyn FnOnce() + Send>>>,
@@ -63,15 +65,19 @@ impl SqliteStore {
         open::open(&real_path::of_store(path)?, options, Opener::Session)
     }
 
-    /// Opens exactly the store that `lock` is for, and creates it if there is none.
-    pub fn open_served(lock: &ServeLock, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
-        open::open(lock.database(), options, Opener::Server)
+    /// Opens exactly the store that `lock` is for, to serve it, and creates it if there is none. A server locks before
+    /// it opens, instead of calling [`Store::claim_serving`] afterwards: a store that another process serves is refused
+    /// before anything in it is read or written.
+    pub fn open_served(lock: ServeLock, options: SqliteOptions) -> Result<SqliteStore, StoreError> {
+        let path = lock.database().to_owned();
+        open::open(&path, options, Opener::Server(lock))
     }
 
     pub(crate) fn assemble(
         path: &Path,
         options: SqliteOptions,
         locks: Locks,
+        serve_lock: Option<ServeLock>,
         writer: Writer,
         index: Index,
     ) -> SqliteStore {
@@ -89,6 +95,7 @@ impl SqliteStore {
             wal_held: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             locks,
+            serve_lock: Mutex::new(serve_lock),
             #[cfg(test)]
             after_turn: Mutex::default(),
         }
@@ -232,6 +239,14 @@ impl Store for SqliteStore {
 
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.maintain_slice(rows_max)
+    }
+
+    fn claim_serving(&self) -> Result<(), StoreError> {
+        self.claim_serve_lock()
+    }
+
+    fn is_served_elsewhere(&self) -> bool {
+        self.is_serve_lock_elsewhere()
     }
 
     fn waits_for(&self) -> Option<String> {

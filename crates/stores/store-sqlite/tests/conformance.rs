@@ -11,11 +11,13 @@ fn subject(options: SqliteOptions) -> Subject {
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().join("store.db");
     let open = move || Box::new(SqliteStore::open(&path, options.clone()).unwrap());
-    Subject::new(open(), move |store| {
+    let open_beside = open.clone();
+    let subject = Subject::new(open(), move |store| {
         let _keep = &folder;
         drop(store);
         open()
-    })
+    });
+    subject.open_beside(move || open_beside())
 }
 
 fn small() -> SqliteOptions {

@@ -49,7 +49,7 @@ fn a_server_opens_the_store_whose_lock_it_has() {
     let lock = ServeLock::acquire(&link).unwrap();
     std::fs::remove_file(&link).unwrap();
     symlink("real/other.db", &link).unwrap();
-    let store = SqliteStore::open_served(&lock, SqliteOptions::default()).unwrap();
+    let store = SqliteStore::open_served(lock, SqliteOptions::default()).unwrap();
     publish(&store, 3);
     assert_eq!(store.path(), real.canonicalize().unwrap());
     assert!(!folder.path().join("real/other.db").exists());

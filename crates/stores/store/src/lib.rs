@@ -24,4 +24,4 @@ pub use memory::MemoryStore;
 pub use newest::newest_commit;
 pub use pace::Pace;
 pub use port::{Changes, CommitNumber, DiskUse, Maintained, Retention, Run, Store, StreamBounds};
-pub use rows::each_row;
+pub use rows::{each_row, try_each_row};

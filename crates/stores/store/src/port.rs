@@ -52,6 +52,23 @@ pub trait Store: Send + Sync + 'static {
     /// [`Maintained::more`] is set.
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError>;
 
+    /// Makes this handle the only server of the store, until the handle is closed or its process ends, however it ends.
+    /// A handle that serves the store already keeps the right. Serving excludes nothing else: every handle may still
+    /// read, commit and do housekeeping.
+    ///
+    /// A server relies on being alone: the positions of groups, their members and the delays of retries are in its
+    /// memory. An adapter for several processes therefore needs a lock that the end of a process releases. A store that
+    /// only one handle can reach, such as [`crate::MemoryStore`], has nothing to lock and always succeeds.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::InUse`] while another handle, of this or another process, serves the store; the text says which.
+    fn claim_serving(&self) -> Result<(), StoreError>;
+
+    /// Returns whether another handle, of this or another process, serves the store now and so does its housekeeping.
+    /// False if that cannot be found out.
+    fn is_served_elsewhere(&self) -> bool;
+
     /// Returns what the commit or the housekeeping under way waits for, to complete the sentence "it waits for ...".
     /// `None` when nothing is under way. This call itself never waits for the writer or for the disk.
     fn waits_for(&self) -> Option<String> {

@@ -1,5 +1,7 @@
 //! Reads whole small tables, page by page.
 
+use std::ops::ControlFlow;
+
 use millrace_model::{KeyRange, Row, Space};
 
 use crate::error::StoreError;
@@ -12,17 +14,36 @@ const PAGE_ROWS: usize = 1000;
 pub fn each_row(
     store: &dyn Store,
     space: Space,
-    mut range: KeyRange,
+    range: KeyRange,
     mut row: impl FnMut(Row),
 ) -> Result<(), StoreError> {
+    try_each_row(store, space, range, PAGE_ROWS, &mut |each| {
+        row(each);
+        Ok(ControlFlow::Continue(()))
+    })
+}
+
+/// Calls `row` with the rows of the range in key order, until it breaks or fails. Reads pages of `page_rows` rows; only
+/// a page is in memory at a time.
+pub fn try_each_row<E: From<StoreError>>(
+    store: &dyn Store,
+    space: Space,
+    mut range: KeyRange,
+    page_rows: usize,
+    row: &mut dyn FnMut(Row) -> Result<ControlFlow<()>, E>,
+) -> Result<(), E> {
     loop {
-        let page = store.scan(space, &range, PAGE_ROWS)?;
-        let is_last = page.len() < PAGE_ROWS;
+        let page = store.scan(space, &range, page_rows)?;
+        let is_last = page.len() < page_rows;
         if let Some(last) = page.last() {
             // The smallest key after `last`.
             range.from = format!("{}\0", last.key);
         }
-        page.into_iter().for_each(&mut row);
+        for found in page {
+            if row(found)?.is_break() {
+                return Ok(());
+            }
+        }
         if is_last {
             return Ok(());
         }

@@ -1,12 +1,28 @@
-//! Which store a URL names, and how to open it: the only crate that knows every adapter.
+//! Which store a URL names, and every way to open it: the only crate that knows the adapters.
 //!
-//! Not in this crate: the port (`store`), the adapters themselves, and the processes that use them. The server opens a
-//! store to serve it ([`open_store`]); sessions open it beside all other processes ([`open_shared`]).
+//! The rest of the workspace names a store by its [`StoreUrl`], configures it by [`StoreOptions`] and uses it through
+//! the port ([`millrace_store::Store`]). A new adapter is a further crate `store-*`, a variant of [`StoreUrl`] and an
+//! arm in the functions of this crate; no other crate changes.
+//!
+//! - `open.rs`: the server opens a store to serve it ([`open_store`]); sessions open it beside all other processes
+//!   ([`open_shared`]).
+//! - `offline.rs`: commands on a store that need no server: examination, backup, restore, [`store_info`].
+//!
+//! Not in this crate: the port (`store`), the adapters themselves, and the processes that use them.
 //!
 //! Start with [`StoreUrl`].
 
+mod offline;
 mod open;
+mod options;
 mod url;
 
+/// The results of examinations and copies. No word in these types is particular to SQLite.
+pub use millrace_store_sqlite::{Copied, Doctor, Examined, Existing};
+
+pub use offline::{
+    OfflineError, Restore, StoreInfo, backup, open_doctor, open_existing, prepare_restore, store_info,
+};
 pub use open::{OpenError, OpenedStore, open_shared, open_store, opening_waits_for};
+pub use options::{SqliteSettings, StoreOptions};
 pub use url::{StoreUrl, StoreUrlError};

@@ -1,13 +1,13 @@
 //! Opening a store: alone, to serve it to others, or beside all other processes.
 
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use millrace_model::Durability;
 use millrace_store::{MemoryStore, Store, StoreError};
-use millrace_store_sqlite::{ServeLock, SqliteOptions, SqliteStore};
+use millrace_store_sqlite::{ServeLock, SqliteStore};
 
+use crate::options::StoreOptions;
 use crate::url::{StoreUrl, StoreUrlError};
 
 #[derive(Debug, thiserror::Error)]
@@ -18,21 +18,11 @@ pub enum OpenError {
     Store(#[from] StoreError),
 }
 
-/// An open store. Dropping this closes it, and releases the server's lock if this holds one.
+/// An open store. Dropping the last share of `store` closes it, and ends the right to serve it if it had that.
 pub struct OpenedStore {
     pub store: Arc<dyn Store>,
     /// The highest durability that this store can promise. No process may confirm more.
     pub durability_max: Durability,
-    /// The store's file, beside which a server's lock would be; `None` for a store that no other process can reach.
-    path: Option<PathBuf>,
-    lock: Option<ServeLock>,
-}
-
-impl OpenedStore {
-    /// Returns whether another process serves this store now, and so does its housekeeping.
-    pub fn is_served_elsewhere(&self) -> bool {
-        self.lock.is_none() && self.path.as_deref().is_some_and(ServeLock::is_held)
-    }
 }
 
 impl fmt::Debug for OpenedStore {
@@ -41,21 +31,19 @@ impl fmt::Debug for OpenedStore {
     }
 }
 
-/// Opens a store to serve it, and makes it if it does not exist. No other process can serve it until the returned value
-/// is dropped. Blocks.
+/// Opens a store to serve it ([`Store::claim_serving`]), and makes it if it does not exist. Blocks.
 ///
 /// # Errors
 ///
 /// Also fails for a store that an earlier failure has poisoned.
-pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
+pub fn open_store(url: &StoreUrl, options: &StoreOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
         StoreUrl::Sqlite(path) => {
-            let lock = ServeLock::acquire(path)?;
-            let store = SqliteStore::open_served(&lock, sqlite)?;
+            let store = SqliteStore::open_served(ServeLock::acquire(path)?, options.for_sqlite())?;
             match store.poisoned() {
                 Some(reason) => Err(StoreError::Poisoned(reason).into()),
-                None => Ok(OpenedStore { lock: Some(lock), ..opened(store) }),
+                None => Ok(opened(store)),
             }
         }
     }
@@ -63,10 +51,10 @@ pub fn open_store(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, 
 
 /// Opens a store beside all processes that have it open, a server among them. Makes the store if it does not exist.
 /// Blocks.
-pub fn open_shared(url: &StoreUrl, sqlite: SqliteOptions) -> Result<OpenedStore, OpenError> {
+pub fn open_shared(url: &StoreUrl, options: &StoreOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
-        StoreUrl::Sqlite(path) => Ok(opened(SqliteStore::open(path, sqlite)?)),
+        StoreUrl::Sqlite(path) => Ok(opened(SqliteStore::open(path, options.for_sqlite())?)),
     }
 }
 
@@ -79,14 +67,11 @@ pub fn opening_waits_for(url: &StoreUrl) -> Option<String> {
 }
 
 fn memory() -> OpenedStore {
-    let store = Arc::new(MemoryStore::new());
-    OpenedStore { store, durability_max: Durability::Memory, path: None, lock: None }
+    OpenedStore { store: Arc::new(MemoryStore::new()), durability_max: Durability::Memory }
 }
 
 fn opened(store: SqliteStore) -> OpenedStore {
-    let store = Arc::new(store);
-    let path = Some(store.path().to_owned());
-    OpenedStore { store, durability_max: Durability::Fsync, path, lock: None }
+    OpenedStore { store: Arc::new(store), durability_max: Durability::Fsync }
 }
 
 #[cfg(test)]
@@ -97,20 +82,20 @@ mod tests {
     fn a_shared_store_knows_whether_it_is_served() {
         let folder = tempfile::tempdir().unwrap();
         let url = StoreUrl::Sqlite(folder.path().join("new/store.db"));
-        let shared = open_shared(&url, SqliteOptions::default()).unwrap();
-        assert!(!shared.is_served_elsewhere());
-        let served = open_store(&url, SqliteOptions::default()).unwrap();
-        assert!(shared.is_served_elsewhere() && !served.is_served_elsewhere());
+        let shared = open_shared(&url, &StoreOptions::default()).unwrap();
+        assert!(!shared.store.is_served_elsewhere());
+        let served = open_store(&url, &StoreOptions::default()).unwrap();
+        assert!(shared.store.is_served_elsewhere() && !served.store.is_served_elsewhere());
         drop(served);
-        assert!(!shared.is_served_elsewhere());
+        assert!(!shared.store.is_served_elsewhere());
         // The same store opened by another name.
         let link = folder.path().join("link.db");
         std::os::unix::fs::symlink("new/store.db", &link).unwrap();
-        let served = open_store(&StoreUrl::Sqlite(link.clone()), SqliteOptions::default()).unwrap();
-        assert!(shared.is_served_elsewhere());
-        let refused = open_store(&url, SqliteOptions::default()).unwrap_err().to_string();
+        let served = open_store(&StoreUrl::Sqlite(link.clone()), &StoreOptions::default()).unwrap();
+        assert!(shared.store.is_served_elsewhere());
+        let refused = open_store(&url, &StoreOptions::default()).unwrap_err().to_string();
         assert!(refused.contains("already served by process"), "{refused}");
-        let through = open_shared(&StoreUrl::Sqlite(link), SqliteOptions::default()).unwrap();
-        assert!(through.is_served_elsewhere() && !served.is_served_elsewhere());
+        let through = open_shared(&StoreUrl::Sqlite(link), &StoreOptions::default()).unwrap();
+        assert!(through.store.is_served_elsewhere() && !served.store.is_served_elsewhere());
     }
 }

@@ -1,7 +1,7 @@
 //! Store URLs name the store to open.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 /// `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db` (absolute) or `memory:`.
@@ -17,6 +17,16 @@ pub enum StoreUrlError {
     NoFile(String),
     #[error("{0:?} is no store of this version: write sqlite:///FILE or memory:")]
     UnknownScheme(String),
+}
+
+impl StoreUrl {
+    /// Returns the file of the store; `None` for a store that has none.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            StoreUrl::Memory => None,
+            StoreUrl::Sqlite(path) => Some(path),
+        }
+    }
 }
 
 impl FromStr for StoreUrl {

@@ -3,7 +3,7 @@
 use millrace_model::{Offset, Partition};
 
 use crate::field::Field;
-use crate::fields::Fields;
+use crate::fields::FrameFields;
 use crate::text::{push_member, push_string_member};
 
 /// Names longer than this cannot exist and are not repeated in an error.
@@ -24,7 +24,7 @@ impl About {
     }
 
     /// Returns the subject that a document names, as far as it can be read.
-    pub(crate) fn of(fields: &Fields<'_>) -> About {
+    pub(crate) fn of(fields: &FrameFields<'_>) -> About {
         let name = |field| {
             let text = fields.text(field).ok().flatten()?;
             (text.len() <= NAME_BYTES_MAX).then(|| text.as_ref().into())

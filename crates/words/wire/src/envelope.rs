@@ -8,7 +8,7 @@ use sha2::{Digest, Sha256};
 use crate::error::FrameError;
 use crate::event::{read_headers, read_id, read_priority};
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX, needed};
+use crate::fields::{FrameFields, INTEGER_MAX, needed};
 use crate::text::{push_display, push_json_member, push_member, push_string, push_string_member};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,10 +39,10 @@ pub struct Shown {
 
 impl Envelope {
     pub fn parse(text: &str) -> Result<Envelope, FrameError> {
-        Envelope::read(&Fields::of_document(text)?)
+        Envelope::read(&FrameFields::of_document(text)?)
     }
 
-    pub(crate) fn read(fields: &Fields<'_>) -> Result<Envelope, FrameError> {
+    pub(crate) fn read(fields: &FrameFields<'_>) -> Result<Envelope, FrameError> {
         let payload = needed(Field::Payload, fields.given(Field::Payload))?;
         Ok(Envelope {
             id: needed(Field::Id, read_id(fields)?)?,
@@ -62,7 +62,7 @@ impl Envelope {
     pub fn write(&self, out: &mut String) {
         push_parts(
             out,
-            &Parts {
+            &EnvelopeParts {
                 id: &self.id,
                 ts: self.ts,
                 topic: self.topic.as_str(),
@@ -84,7 +84,7 @@ pub fn write_envelope(out: &mut String, event: &Event, shown: Shown) {
     let digest = shown.payload_sha256.then(|| format!("{:x}", Sha256::digest(event.body.payload.bytes())));
     push_parts(
         out,
-        &Parts {
+        &EnvelopeParts {
             id: &event.id,
             ts: event.ts,
             topic: event.stream.topic.topic(),
@@ -100,7 +100,7 @@ pub fn write_envelope(out: &mut String, event: &Event, shown: Shown) {
     );
 }
 
-struct Parts<'a> {
+struct EnvelopeParts<'a> {
     id: &'a EventId,
     ts: Timestamp,
     topic: &'a str,
@@ -116,7 +116,7 @@ struct Parts<'a> {
 
 /// Writes JSON by hand, for speed, because every delivery passes here. By their alphabets a UUID and a topic need no
 /// escaping.
-fn push_parts(out: &mut String, parts: &Parts<'_>) {
+fn push_parts(out: &mut String, parts: &EnvelopeParts<'_>) {
     out.push_str("{\"id\":");
     match parts.id {
         EventId::Uuid(_) => push_display(out, format_args!("\"{}\"", parts.id)),

@@ -11,10 +11,10 @@ use serde_json::value::RawValue;
 
 use crate::error::{FrameError, shown};
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX, needed, text_of};
+use crate::fields::{FrameFields, INTEGER_MAX, needed, text_of};
 use crate::text::{push_json_member, push_member, push_string_member};
 
-pub(crate) fn read_deliver_at(fields: &Fields<'_>) -> Result<Option<DeliverAt>, FrameError> {
+pub(crate) fn read_deliver_at(fields: &FrameFields<'_>) -> Result<Option<DeliverAt>, FrameError> {
     let delay = fields.integer(Field::DelayMs, 0..=INTEGER_MAX)?.map(DeliverAt::AfterMs);
     let at = fields.integer(Field::DeliverAt, 0..=INTEGER_MAX)?.map(|ms| DeliverAt::At(Timestamp(ms)));
     if delay.is_some() && at.is_some() {
@@ -31,14 +31,14 @@ pub(crate) fn push_deliver_at(out: &mut String, at: DeliverAt) {
 }
 
 /// Returns the default where the field is absent or null.
-pub(crate) fn read_priority(fields: &Fields<'_>) -> Result<Priority, FrameError> {
+pub(crate) fn read_priority(fields: &FrameFields<'_>) -> Result<Priority, FrameError> {
     match fields.get(Field::Priority) {
         None => Ok(PRIORITY_DEFAULT),
         Some(raw) => raw.get().parse().map(Priority).map_err(|_| FrameError::wrong(Field::Priority, raw)),
     }
 }
 
-pub(crate) fn read_event(fields: &Fields<'_>) -> Result<NewEvent, FrameError> {
+pub(crate) fn read_event(fields: &FrameFields<'_>) -> Result<NewEvent, FrameError> {
     let payload = needed(Field::Payload, fields.given(Field::Payload))?;
     let priority = read_priority(fields)?;
     Ok(NewEvent {
@@ -54,7 +54,7 @@ pub(crate) fn read_event(fields: &Fields<'_>) -> Result<NewEvent, FrameError> {
 }
 
 /// Reads an event of a batch. A batch is stored at once and as a whole, so its events cannot be delayed.
-pub(crate) fn read_batch_event(fields: &Fields<'_>) -> Result<NewEvent, FrameError> {
+pub(crate) fn read_batch_event(fields: &FrameFields<'_>) -> Result<NewEvent, FrameError> {
     let delayed = [Field::DelayMs, Field::DeliverAt].into_iter().find(|field| fields.get(*field).is_some());
     match delayed {
         None => read_event(fields),
@@ -65,14 +65,14 @@ pub(crate) fn read_batch_event(fields: &Fields<'_>) -> Result<NewEvent, FrameErr
     }
 }
 
-pub(crate) fn read_id(fields: &Fields<'_>) -> Result<Option<EventId>, FrameError> {
+pub(crate) fn read_id(fields: &FrameFields<'_>) -> Result<Option<EventId>, FrameError> {
     let Some(text) = fields.text(Field::Id)? else {
         return Ok(None);
     };
     EventId::parse(&text).map(Some).map_err(|error| FrameError::bad_frame(error.to_string()))
 }
 
-pub(crate) fn read_headers(fields: &Fields<'_>) -> Result<Option<Headers>, FrameError> {
+pub(crate) fn read_headers(fields: &FrameFields<'_>) -> Result<Option<Headers>, FrameError> {
     let Some(raw) = fields.get(Field::Headers) else {
         return Ok(None);
     };

@@ -17,13 +17,13 @@ use crate::field::Field;
 /// The largest whole number that every JSON reader represents exactly.
 pub(crate) const INTEGER_MAX: u64 = 9_007_199_254_740_991;
 
-pub(crate) struct Fields<'a> {
+pub(crate) struct FrameFields<'a> {
     slots: [Option<&'a RawValue>; Field::COUNT],
 }
 
-impl<'a> Fields<'a> {
+impl<'a> FrameFields<'a> {
     /// Splits a whole received document: checks its grammar and depth, and that it is an object.
-    pub(crate) fn of_document(text: &'a str) -> Result<Fields<'a>, FrameError> {
+    pub(crate) fn of_document(text: &'a str) -> Result<FrameFields<'a>, FrameError> {
         if !JsonText::depth_is_fine(text) {
             return Err(FrameError::bad_json(format_args!("nested more than {JSON_DEPTH_MAX} levels deep")));
         }
@@ -38,11 +38,11 @@ impl<'a> Fields<'a> {
     }
 
     /// Splits an object inside a document whose grammar has been checked.
-    pub(crate) fn of_field(field: Field, raw: &'a RawValue) -> Result<Fields<'a>, FrameError> {
-        Fields::nested(raw).ok_or_else(|| FrameError::wrong(field, raw))
+    pub(crate) fn of_field(field: Field, raw: &'a RawValue) -> Result<FrameFields<'a>, FrameError> {
+        FrameFields::nested(raw).ok_or_else(|| FrameError::wrong(field, raw))
     }
 
-    pub(crate) fn nested(raw: &'a RawValue) -> Option<Fields<'a>> {
+    pub(crate) fn nested(raw: &'a RawValue) -> Option<FrameFields<'a>> {
         serde_json::from_str(raw.get()).ok()
     }
 
@@ -176,16 +176,16 @@ impl<'de> Deserialize<'de> for Name {
     }
 }
 
-impl<'de> Deserialize<'de> for Fields<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Fields<'de>, D::Error> {
+impl<'de> Deserialize<'de> for FrameFields<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FrameFields<'de>, D::Error> {
         struct FieldsVisitor;
         impl<'de> Visitor<'de> for FieldsVisitor {
-            type Value = Fields<'de>;
+            type Value = FrameFields<'de>;
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
                 f.write_str("an object")
             }
             /// If a name occurs twice, its last value counts, as in every JavaScript client.
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields<'de>, A::Error> {
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<FrameFields<'de>, A::Error> {
                 let mut slots = [None; Field::COUNT];
                 while let Some(Name(field)) = map.next_key()? {
                     match field {
@@ -195,7 +195,7 @@ impl<'de> Deserialize<'de> for Fields<'de> {
                         }
                     }
                 }
-                Ok(Fields { slots })
+                Ok(FrameFields { slots })
             }
         }
         deserializer.deserialize_map(FieldsVisitor)

@@ -44,7 +44,7 @@ pub use event::write_event;
 pub use position::Position;
 pub use rid::{RID_BYTES_MAX, Rid};
 pub use server_frame::{
-    Message, OkFrame, Place, Published, PublishedBatch, ServerFrame, Subscribed, write_message, write_ok,
-    write_pong, write_published, write_published_batch, write_subscribed,
+    Message, OkFrame, Published, PublishedBatch, PublishedPlace, ServerFrame, Subscribed, write_message,
+    write_ok, write_pong, write_published, write_published_batch, write_subscribed,
 };
 pub use start::StartFrom;

@@ -4,7 +4,7 @@ use millrace_model::{Offset, Timestamp};
 
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX, needed};
+use crate::fields::{FrameFields, INTEGER_MAX, needed};
 use crate::text::{push_display, push_member};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,15 +17,15 @@ pub enum StartFrom {
 
 impl StartFrom {
     /// Reads `from` of a document with its `reset`; `None` if it is absent.
-    pub(crate) fn read(fields: &Fields<'_>) -> Result<Option<(StartFrom, bool)>, FrameError> {
+    pub(crate) fn read(fields: &FrameFields<'_>) -> Result<Option<(StartFrom, bool)>, FrameError> {
         let Some(raw) = fields.get(Field::From) else {
             return Ok(None);
         };
-        let from = Fields::of_field(Field::From, raw)?;
+        let from = FrameFields::of_field(Field::From, raw)?;
         StartFrom::read_inside(&from).map(Some).map_err(|error| error.inside("from"))
     }
 
-    fn read_inside(from: &Fields<'_>) -> Result<(StartFrom, bool), FrameError> {
+    fn read_inside(from: &FrameFields<'_>) -> Result<(StartFrom, bool), FrameError> {
         let kind = needed(Field::Kind, from.text(Field::Kind)?)?;
         let value = || needed(Field::Value, from.integer(Field::Value, 0..=INTEGER_MAX)?);
         let start = match kind.as_ref() {

@@ -53,8 +53,8 @@ fn read(text: &str) -> Option<(String, String)> {
     frame.write(&mut out);
     let shape = match &frame {
         ServerFrame::Published(published) => match published.place {
-            millrace_wire::Place::At { .. } => "PUBLISHED",
-            millrace_wire::Place::Due(_) => "PUBLISHED later",
+            millrace_wire::PublishedPlace::At { .. } => "PUBLISHED",
+            millrace_wire::PublishedPlace::Due(_) => "PUBLISHED later",
         },
         ServerFrame::PublishedBatch(_) => "PUBLISHED batch",
         ServerFrame::Ok(ok) if ok.subscribed.is_some() => "OK subscribed",

@@ -18,7 +18,7 @@ const KIND_READY: u32 = 1;
 const KIND_TIMER: u32 = 2;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Event {
+pub enum PollEvent {
     Ready {
         watch_id: WatchId,
         handle: u32,
@@ -33,7 +33,7 @@ pub enum Event {
 pub struct PollReply {
     /// Whether further events were pending that did not fit into this reply.
     pub more: bool,
-    pub events: Vec<Event>,
+    pub events: Vec<PollEvent>,
 }
 
 /// The payload is not a valid reply of POLL.
@@ -69,38 +69,38 @@ impl PollReply {
         // The list grows with the bytes that are present, not with the announced count.
         let mut events = Vec::new();
         for _ in 0..count {
-            events.push(Event::decode(&mut fields)?);
+            events.push(PollEvent::decode(&mut fields)?);
         }
         fields.finish()?;
         Ok(PollReply { more: flags == FLAG_MORE, events })
     }
 }
 
-impl Event {
+impl PollEvent {
     fn encode(&self, fields: &mut FieldWriter<'_>) {
         match *self {
-            Event::Ready { watch_id, handle, readiness } => {
+            PollEvent::Ready { watch_id, handle, readiness } => {
                 fields.u32(KIND_READY).u32(readiness.bits()).u32(handle).u32(0);
                 fields.u64(watch_id.0.get()).u64(0);
             }
-            Event::Timer { timer_id, at } => {
+            PollEvent::Timer { timer_id, at } => {
                 fields.u32(KIND_TIMER).u32(0).u32(0).u32(0);
                 fields.u64(timer_id.0.get()).u64(at.0);
             }
         }
     }
 
-    fn decode(fields: &mut FieldReader<'_>) -> Result<Event, BadPollReply> {
+    fn decode(fields: &mut FieldReader<'_>) -> Result<PollEvent, BadPollReply> {
         let (kind, events, handle, reserved) = (fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?);
         let (id, data) = (fields.u64()?, fields.u64()?);
         let id = NonZeroU64::new(id).ok_or(BadPollReply::Value)?;
         let readiness = Readiness::from_bits(events).ok_or(BadPollReply::Value)?;
         match (kind, reserved) {
             (KIND_READY, 0) if data == 0 && !readiness.is_empty() => {
-                Ok(Event::Ready { watch_id: WatchId(id), handle, readiness })
+                Ok(PollEvent::Ready { watch_id: WatchId(id), handle, readiness })
             }
             (KIND_TIMER, 0) if handle == 0 && readiness.is_empty() => {
-                Ok(Event::Timer { timer_id: TimerId(id), at: MonoNs(data) })
+                Ok(PollEvent::Timer { timer_id: TimerId(id), at: MonoNs(data) })
             }
             _ => Err(BadPollReply::Value),
         }

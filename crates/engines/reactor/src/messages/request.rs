@@ -27,7 +27,7 @@ pub struct TimerId(pub NonZeroU64);
 
 /// When a timer is due for the first time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum FirstDue {
     At(MonoNs),
     /// Nanoseconds from the moment at which the request is executed.
     After(u64),
@@ -54,7 +54,7 @@ pub enum Request {
     },
     TimerArm {
         timer_id: TimerId,
-        due: Due,
+        due: FirstDue,
         /// `None`: one-shot.
         interval_ns: Option<NonZeroU64>,
     },
@@ -132,8 +132,8 @@ impl Request {
             }
             Request::TimerArm { timer_id, due, interval_ns } => {
                 let (due_ns, flags) = match due {
-                    Due::At(MonoNs(ns)) => (ns, 0),
-                    Due::After(ns) => (ns, TIMER_RELATIVE),
+                    FirstDue::At(MonoNs(ns)) => (ns, 0),
+                    FirstDue::After(ns) => (ns, TIMER_RELATIVE),
                 };
                 let interval_ns = interval_ns.map_or(0, NonZeroU64::get);
                 fields.u64(timer_id.0.get()).u64(due_ns).u64(interval_ns).u32(flags);
@@ -177,8 +177,8 @@ fn unwatch(fields: &mut FieldReader<'_>) -> Decoded {
 fn timer_arm(fields: &mut FieldReader<'_>) -> Decoded {
     let (id, due_ns, interval_ns, flags) = (fields.u64()?, fields.u64()?, fields.u64()?, fields.u32()?);
     let due = match flags {
-        0 => Due::At(MonoNs(due_ns)),
-        TIMER_RELATIVE => Due::After(due_ns),
+        0 => FirstDue::At(MonoNs(due_ns)),
+        TIMER_RELATIVE => FirstDue::After(due_ns),
         _ => return Ok(Err(RequestError::TimerFlags)),
     };
     let timer_id = NonZeroU64::new(id).map(TimerId).ok_or(RequestError::TimerIdZero);

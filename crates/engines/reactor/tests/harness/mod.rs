@@ -6,8 +6,8 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use millrace_reactor::zcl1::{ErrorPayload, Frame, STATUS_OK};
 use millrace_reactor::{
-    Due, ErrorCode, Event, HandleNumber, LoopLimits, MS, MonoNs, PollReply, PollTimeout, Readiness, Request,
-    ScriptedPoller, SysLoop, TimerId, WatchId, Written,
+    FirstDue, HandleNumber, LoopLimits, MS, MonoNs, PollEvent, PollReply, PollTimeout, Readiness, Request,
+    ScriptedPoller, SysLoop, TimerId, WatchId, Written, ZabiError,
 };
 
 pub(crate) const READABLE: Readiness = Readiness::READABLE;
@@ -68,7 +68,7 @@ impl Harness {
     }
 
     /// Writes like a guest; returns `None` if a POLL would wait for ever.
-    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> Option<Result<usize, ErrorCode>> {
+    pub(crate) fn try_write(&mut self, bytes: &[u8]) -> Option<Result<usize, ZabiError>> {
         let mut written = self.sys_loop.write(self.now, bytes, &mut self.poller);
         loop {
             if let Written::Returned(result) = written {
@@ -86,7 +86,7 @@ impl Harness {
         }
     }
 
-    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, ErrorCode> {
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> Result<usize, ZabiError> {
         self.try_write(bytes).expect("no POLL waits for ever")
     }
 
@@ -121,7 +121,7 @@ impl Harness {
         self.send(unwatch(id)).map(|payload| assert!(payload.is_empty()))
     }
 
-    pub(crate) fn arm(&mut self, id: u64, due: Due, interval_ns: u64) -> Answer {
+    pub(crate) fn arm(&mut self, id: u64, due: FirstDue, interval_ns: u64) -> Answer {
         self.send(arm(id, due, interval_ns)).map(|payload| assert!(payload.is_empty()))
     }
 
@@ -173,7 +173,7 @@ pub(crate) fn unwatch(id: u64) -> Request {
     Request::Unwatch { watch_id: watch_id(id) }
 }
 
-pub(crate) fn arm(id: u64, due: Due, interval_ns: u64) -> Request {
+pub(crate) fn arm(id: u64, due: FirstDue, interval_ns: u64) -> Request {
     Request::TimerArm { timer_id: timer_id(id), due, interval_ns: NonZeroU64::new(interval_ns) }
 }
 
@@ -185,12 +185,12 @@ pub(crate) fn poll(max_events: u32, timeout: PollTimeout) -> Request {
     Request::Poll { max_events: NonZeroU32::new(max_events).expect("not 0"), timeout }
 }
 
-pub(crate) fn ready(id: u64, handle: u32, readiness: Readiness) -> Event {
-    Event::Ready { watch_id: watch_id(id), handle, readiness }
+pub(crate) fn ready(id: u64, handle: u32, readiness: Readiness) -> PollEvent {
+    PollEvent::Ready { watch_id: watch_id(id), handle, readiness }
 }
 
-pub(crate) fn timer(id: u64, at: MonoNs) -> Event {
-    Event::Timer { timer_id: timer_id(id), at }
+pub(crate) fn timer(id: u64, at: MonoNs) -> PollEvent {
+    PollEvent::Timer { timer_id: timer_id(id), at }
 }
 
 pub(crate) fn failed(message: &str) -> Answer {
@@ -199,9 +199,9 @@ pub(crate) fn failed(message: &str) -> Answer {
 
 /// The ids of all events, READY and TIMER alike.
 pub(crate) fn ids(reply: &PollReply) -> Vec<u64> {
-    let id = |event: &Event| match event {
-        Event::Ready { watch_id, .. } => watch_id.0.get(),
-        Event::Timer { timer_id, .. } => timer_id.0.get(),
+    let id = |event: &PollEvent| match event {
+        PollEvent::Ready { watch_id, .. } => watch_id.0.get(),
+        PollEvent::Timer { timer_id, .. } => timer_id.0.get(),
     };
     reply.events.iter().map(id).collect()
 }

@@ -65,7 +65,7 @@ impl Manifest {
         let Value::Object(members) = value else {
             return Err(ManifestError::NoObject { found: found(value) });
         };
-        let members = Members { place: String::new(), members };
+        let members = ManifestObject { place: String::new(), members };
         let name = members.needed_text("name", NAME_EXPECTED)?;
         if !Manifest::name_is_legal(name) {
             return Err(members.wrong("name", NAME_EXPECTED));
@@ -105,8 +105,11 @@ const TYPE_EXPECTED: &str = "a domain and an action such as \"Memory.Get\", both
                              A-Z a-z 0-9, at most 256 characters together";
 
 fn branch(place: String, value: &Value) -> Result<Branch, ManifestError> {
-    let members =
-        Members::of(place, value, "an object such as {\"kind\":\"query\",\"type\":\"Greeter.Hello\"}")?;
+    let members = ManifestObject::of(
+        place,
+        value,
+        "an object such as {\"kind\":\"query\",\"type\":\"Greeter.Hello\"}",
+    )?;
     let kind = members.needed("kind", KIND_EXPECTED)?;
     let ty = members.needed("type", TYPE_EXPECTED)?;
     Ok(Branch {
@@ -140,7 +143,7 @@ fn literal<'v>(member: &str, value: &'v Value, example: &'static str) -> Result<
 }
 
 fn bus_topic(place: String, value: &Value, capability: &str) -> Result<BusTopic, ManifestError> {
-    let members = Members::of(place, value, "an object such as {\"topic\":\"orders\"}")?;
+    let members = ManifestObject::of(place, value, "an object such as {\"topic\":\"orders\"}")?;
     let text = members.needed_text("topic", "a string: the topic's name")?;
     let topic = TopicName::new(text)
         .map_err(|error| members.wrong("topic", format_args!("the name of a topic ({error})")))?;
@@ -164,16 +167,16 @@ fn bus_topic(place: String, value: &Value, capability: &str) -> Result<BusTopic,
 const FROM_EXPECTED: &str = "\"earliest\" or \"latest\"";
 
 /// An object of the manifest and its path.
-struct Members<'v> {
+struct ManifestObject<'v> {
     /// The path with a dot, such as `inbound[2].`; empty at the top.
     place: String,
     members: &'v Map<String, Value>,
 }
 
-impl<'v> Members<'v> {
-    fn of(place: String, value: &'v Value, expected: &str) -> Result<Members<'v>, ManifestError> {
+impl<'v> ManifestObject<'v> {
+    fn of(place: String, value: &'v Value, expected: &str) -> Result<ManifestObject<'v>, ManifestError> {
         match value {
-            Value::Object(members) => Ok(Members { place: place + ".", members }),
+            Value::Object(members) => Ok(ManifestObject { place: place + ".", members }),
             _ => Err(wrong(place, value, expected)),
         }
     }

@@ -42,6 +42,16 @@ pub struct Schema {
 #[error("is no JSON Schema: {0}")]
 pub struct SchemaError(pub String);
 
+/// Why data does not fit a schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaMismatch {
+    #[error("data cannot be checked: {0}")]
+    Unreadable(String),
+    /// Each violation says what is wrong and where, such as `data/age: "x" is not of type "integer"`.
+    #[error("{}{}", violations.join("; "), if *are_more { "; and more" } else { "" })]
+    Violations { violations: Vec<String>, are_more: bool },
+}
+
 impl Schema {
     pub fn any() -> Schema {
         Schema { document: Arc::new(Value::Bool(true)), validator: None }
@@ -72,9 +82,7 @@ impl Schema {
         &self.document
     }
 
-    /// Checks data against the schema. The error says what is wrong and where, such as
-    /// `data/age: "x" is not of type "integer"`.
-    pub fn check(&self, data: &JsonText) -> Result<(), String> {
+    pub fn check(&self, data: &JsonText) -> Result<(), SchemaMismatch> {
         let Some(validator) = &self.validator else {
             return Ok(());
         };
@@ -84,7 +92,7 @@ impl Schema {
         let value: Value =
             match serde_json::from_str(text).or_else(|_| serde_json::from_str(&lossy_json(text))) {
                 Ok(value) => value,
-                Err(error) => return Err(format!("data cannot be checked: {error}")),
+                Err(error) => return Err(SchemaMismatch::Unreadable(error.to_string())),
             };
         if validator.is_valid(&value) {
             return Ok(());
@@ -96,9 +104,9 @@ impl Schema {
             .collect();
         violations.sort();
         violations.dedup();
-        let more = violations.len() > VIOLATIONS_SHOWN_MAX;
+        let are_more = violations.len() > VIOLATIONS_SHOWN_MAX;
         violations.truncate(VIOLATIONS_SHOWN_MAX);
-        Err(violations.join("; ") + if more { "; and more" } else { "" })
+        Err(SchemaMismatch::Violations { violations, are_more })
     }
 }
 
@@ -131,7 +139,8 @@ mod tests {
     use super::*;
 
     fn check(schema: Value, data: &str) -> Result<(), String> {
-        Schema::new(schema).unwrap().check(&JsonText::parse(data).unwrap())
+        let checked = Schema::new(schema).unwrap().check(&JsonText::parse(data).unwrap());
+        checked.map_err(|mismatch| mismatch.to_string())
     }
 
     #[test]

@@ -10,11 +10,11 @@ const DYNAMIC: [&str; 2] = ["$dynamicRef", "$recursiveRef"];
 
 /// Returns a reference that closes a cycle or cannot be followed, if there is one.
 pub(crate) fn endless(document: &Value) -> Option<String> {
-    let mut walk = Walk { document, open: vec!["#".to_owned()], fine: BTreeSet::new() };
+    let mut walk = RefWalk { document, open: vec!["#".to_owned()], fine: BTreeSet::new() };
     walk.visit(document)
 }
 
-struct Walk<'a> {
+struct RefWalk<'a> {
     document: &'a Value,
     /// References that are being followed.
     open: Vec<String>,
@@ -22,7 +22,7 @@ struct Walk<'a> {
     fine: BTreeSet<String>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> RefWalk<'a> {
     /// The JSON parser bounds the nesting of the document, and so the depth of this recursion.
     fn visit(&mut self, value: &'a Value) -> Option<String> {
         match value {

@@ -150,7 +150,7 @@ impl Router {
     /// Whether a leaving capability has been handed all its messages, waits for no outcome and owes none. The actor may
     /// still be working on events that it was handed.
     pub fn is_drained(&self, id: CapabilityId) -> bool {
-        let is_free = |one: &crate::capabilities::table::Capability| {
+        let is_free = |one: &crate::capabilities::table::CapabilityEntry| {
             one.waiting + one.events.len() + one.asked + one.owes == 0
         };
         self.table.get(id).is_none_or(|one| one.retiring && is_free(one))

@@ -9,7 +9,7 @@ use millrace_model::{OsKind, OsType};
 use crate::capabilities::manifest::{Branch, CAPABILITY_NAME_BYTES_MAX, Manifest};
 use crate::interface::input::CapabilityId;
 use crate::routing::events::WaitingEvent;
-use crate::routing::lineage::Lineage;
+use crate::routing::lineage::LineageRing;
 
 /// Domains of requests that only the engine itself may handle.
 const OWN_DOMAINS: [&str; 2] = ["Sys.", "Timer."];
@@ -31,15 +31,15 @@ pub enum BootError {
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Table {
+pub(crate) struct CapabilityTable {
     handlers: BTreeMap<(OsKind, OsType), CapabilityId>,
     subscriptions: BTreeMap<OsType, Vec<CapabilityId>>,
-    capabilities: BTreeMap<CapabilityId, Capability>,
+    capabilities: BTreeMap<CapabilityId, CapabilityEntry>,
     next: u32,
 }
 
 #[derive(Debug)]
-pub(crate) struct Capability {
+pub(crate) struct CapabilityEntry {
     pub(crate) manifest: Arc<Manifest>,
     /// Messages in its mailbox, including the one in progress.
     pub(crate) waiting: usize,
@@ -50,14 +50,14 @@ pub(crate) struct Capability {
     /// Requests that wait for an outcome from this capability.
     pub(crate) owes: usize,
     /// Messages that it may name as a cause, besides those in its mailbox.
-    pub(crate) had: Lineage,
+    pub(crate) had: LineageRing,
     /// Why it takes no messages, if it is unhealthy.
     pub(crate) unhealthy: Option<String>,
     /// The capability finishes the messages it has, and then leaves.
     pub(crate) retiring: bool,
 }
 
-impl Capability {
+impl CapabilityEntry {
     pub(crate) fn branch(&self, kind: OsKind, ty: &OsType) -> Option<&Branch> {
         self.manifest.inbound.iter().find(|branch| branch.kind == kind && branch.ty == *ty)
     }
@@ -67,7 +67,7 @@ impl Capability {
     }
 }
 
-impl Table {
+impl CapabilityTable {
     /// `gone` lose their routes and finish their messages, `come` are numbered and added, in one step. On an error
     /// nothing changes.
     pub(crate) fn replace(
@@ -122,13 +122,13 @@ impl Table {
         for ty in manifest.subscribes.iter().collect::<BTreeSet<_>>() {
             self.subscriptions.entry(ty.clone()).or_default().push(id);
         }
-        let capability = Capability {
+        let capability = CapabilityEntry {
             manifest: Arc::new(manifest),
             waiting: 0,
             events: VecDeque::new(),
             asked: 0,
             owes: 0,
-            had: Lineage::default(),
+            had: LineageRing::default(),
             unhealthy: None,
             retiring: false,
         };
@@ -160,11 +160,11 @@ impl Table {
         self.subscriptions.get(ty).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn get(&self, id: CapabilityId) -> Option<&Capability> {
+    pub(crate) fn get(&self, id: CapabilityId) -> Option<&CapabilityEntry> {
         self.capabilities.get(&id)
     }
 
-    pub(crate) fn get_mut(&mut self, id: CapabilityId) -> Option<&mut Capability> {
+    pub(crate) fn get_mut(&mut self, id: CapabilityId) -> Option<&mut CapabilityEntry> {
         self.capabilities.get_mut(&id)
     }
 
@@ -176,7 +176,7 @@ impl Table {
         self.capabilities.keys().copied().collect()
     }
 
-    pub(crate) fn all(&self) -> impl Iterator<Item = (CapabilityId, &Capability)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (CapabilityId, &CapabilityEntry)> {
         self.capabilities.iter().map(|(id, capability)| (*id, capability))
     }
 

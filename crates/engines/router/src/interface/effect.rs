@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{Op, OsFault, OsMessage, Principal};
 
-use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Receipt, Token};
+use crate::interface::input::{By, CapabilityId, CommitToken, ConnId, DeliveryId, Receipt};
 use crate::interface::note::Note;
 use crate::reports::trace::TraceRecord;
 
@@ -31,10 +31,10 @@ pub enum Effect {
     /// `count` messages of this connection no longer count against its limit: it may send that many more.
     Release { conn: ConnId, count: u32 },
     /// Make `ops` durable, then report [`crate::Input::Committed`].
-    Commit { token: Token, ops: Vec<Op> },
+    Commit { token: CommitToken, ops: Vec<Op> },
     /// A timer is about to send `message` on behalf of `by`, the principal that set it: is that still permitted? The
-    /// shell answers by [`crate::Input::Vouched`]. Until then the timer neither sends the message nor is dropped.
-    Vouch { timer: u64, by: Principal, message: OsMessage },
+    /// shell answers by [`crate::Input::SenderChecked`]. Until then the timer neither sends the message nor is dropped.
+    CheckSender { timer: u64, by: Principal, message: OsMessage },
     /// Tells the bus what became of an event it handed in ([`crate::Input::BusEvent`]).
     Settle { receipt: Receipt, settled: Settled },
     /// The mailbox of a capability that is leaving is empty: the shell may end the capability.

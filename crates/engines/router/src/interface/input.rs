@@ -20,7 +20,7 @@ pub struct DeliveryId(pub u64);
 
 /// Matches [`crate::Effect::Commit`] with the [`Input::Committed`] that reports its result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Token(pub u64);
+pub struct CommitToken(pub u64);
 
 /// The shell's own number for a bus event that an actor is processing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -133,15 +133,15 @@ pub enum Input {
         receipt: Receipt,
         message: OsMessage,
     },
-    /// The answer to [`crate::Effect::Vouch`]: the principal the timer acts as now, or why it may no longer act.
-    Vouched {
+    /// The answer to [`crate::Effect::CheckSender`]: the principal the timer acts as now, or why it may no longer act.
+    SenderChecked {
         timer: u64,
-        result: Result<Arc<Principal>, NotVouched>,
+        result: Result<Arc<Principal>, NotTrusted>,
     },
-    /// The answer to [`crate::Effect::Commit`]. `Err` says why nothing was written.
+    /// The answer to [`crate::Effect::Commit`].
     Committed {
-        token: Token,
-        result: Result<(), String>,
+        token: CommitToken,
+        result: Result<(), NotStored>,
     },
     /// Take no more messages from clients: answer them with 503. Pending requests may still be answered; after the last
     /// one, or at [`Input::StopNow`], emit [`crate::Effect::Stopped`].
@@ -150,9 +150,26 @@ pub enum Input {
     StopNow,
 }
 
+/// Why a commit wrote nothing, in the words of the store: the engine passes them on to the requester.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct NotStored(pub String);
+
+impl From<String> for NotStored {
+    fn from(reason: String) -> NotStored {
+        NotStored(reason)
+    }
+}
+
+impl From<&str> for NotStored {
+    fn from(reason: &str) -> NotStored {
+        NotStored(reason.to_owned())
+    }
+}
+
 /// Why a timer may not send its message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NotVouched {
+pub enum NotTrusted {
     /// The timer is dropped.
     Refused(String),
     /// The token has expired by a clock that may be wrong: the timer is kept, and vouching is tried again later.

@@ -26,15 +26,15 @@ impl Ids {
 
 /// The fields of a request that its outcome needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Asked {
+pub(crate) struct RequestRef {
     pub(crate) id: OsId,
     pub(crate) ty: OsType,
     pub(crate) correlation: Option<OsId>,
 }
 
-impl Asked {
-    pub(crate) fn of(message: &OsMessage) -> Asked {
-        Asked {
+impl RequestRef {
+    pub(crate) fn of(message: &OsMessage) -> RequestRef {
+        RequestRef {
             id: message.metadata.id.clone(),
             ty: message.ty.clone(),
             correlation: message.metadata.correlation.clone(),
@@ -42,7 +42,13 @@ impl Asked {
     }
 }
 
-pub(crate) fn outcome(ids: &mut Ids, now: Now, asked: &Asked, kind: OsKind, data: JsonText) -> OsMessage {
+pub(crate) fn outcome(
+    ids: &mut Ids,
+    now: Now,
+    asked: &RequestRef,
+    kind: OsKind,
+    data: JsonText,
+) -> OsMessage {
     OsMessage {
         kind,
         ty: asked.ty.clone(),
@@ -57,7 +63,7 @@ pub(crate) fn outcome(ids: &mut Ids, now: Now, asked: &Asked, kind: OsKind, data
     }
 }
 
-pub(crate) fn error(ids: &mut Ids, now: Now, asked: &Asked, fault: &OsFault) -> OsMessage {
+pub(crate) fn error(ids: &mut Ids, now: Now, asked: &RequestRef, fault: &OsFault) -> OsMessage {
     outcome(ids, now, asked, OsKind::Error, fault.data())
 }
 

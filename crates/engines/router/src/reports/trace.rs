@@ -21,7 +21,7 @@ pub enum Party {
 
 /// The result of routing a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Step {
+pub enum TraceStep {
     /// Put into these mailboxes, or answered by the loop itself.
     Routed { to: Vec<Arc<str>> },
     /// The loop answered the request with this error.
@@ -40,7 +40,7 @@ pub struct TraceRecord {
     pub number: u64,
     pub at: Timestamp,
     pub from: Party,
-    pub step: Step,
+    pub step: TraceStep,
     pub kind: OsKind,
     pub ty: OsType,
     pub id: OsId,
@@ -122,10 +122,10 @@ fn mentions(value: &serde_json::Value, secret: &str) -> bool {
 
 fn code_of(data: &JsonText) -> Option<u16> {
     #[derive(serde::Deserialize)]
-    struct Fault {
+    struct FaultCode {
         code: u16,
     }
-    serde_json::from_str::<Fault>(data.as_str()).ok().map(|fault| fault.code)
+    serde_json::from_str::<FaultCode>(data.as_str()).ok().map(|fault| fault.code)
 }
 
 /// Which records to find.
@@ -157,7 +157,7 @@ impl Trace {
         &mut self,
         at: Timestamp,
         from: Party,
-        step: Step,
+        step: TraceStep,
         namespaces: Namespaces,
         message: &OsMessage,
     ) -> &TraceRecord {

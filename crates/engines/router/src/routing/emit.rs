@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage};
 
 use crate::interface::input::{CapabilityId, DeliveryId};
-use crate::reports::messages::{self, Asked};
-use crate::reports::trace::{Party, Step};
-use crate::router::{Delivery, Router};
+use crate::reports::messages::{self, RequestRef};
+use crate::reports::trace::{Party, TraceStep};
+use crate::router::{DeliveryEntry, Router};
+use crate::routing::emission_error::EmissionError;
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::{Answers, Emitted, InProgress, Task};
 use crate::routing::lineage::Correlation;
@@ -38,8 +39,16 @@ impl Router {
                 let metadata = &message.metadata;
                 self.remember(from, metadata.id.clone(), metadata.correlation.clone());
             }
-            let (hand, at) = (self.in_progress(from, during), now.mono);
-            self.lanes.push_user(Task::Actor(Emitted { from, hand, message, answers, follows, wait, at }));
+            let (in_progress, at) = (self.in_progress(from, during), now.mono);
+            self.lanes.push_user(Task::Actor(Emitted {
+                from,
+                in_progress,
+                message,
+                answers,
+                follows,
+                wait,
+                at,
+            }));
             return;
         }
         self.counters.overloads += 1;
@@ -56,7 +65,7 @@ impl Router {
 
     /// Whether the cause that a message names is true: the actor was given that message, or emitted it. The message
     /// then gets the correlation of its cause, whatever the actor set. A message without a cause begins an undertaking;
-    /// `check_said` decides in its turn whether it may. Outcomes are matched to requests by their cause, so theirs
+    /// `check_emitted` decides in its turn whether it may. Outcomes are matched to requests by their cause, so theirs
     /// cannot be false.
     fn follows(&mut self, from: CapabilityId, during: Option<DeliveryId>, message: &mut OsMessage) -> bool {
         if message.kind.is_outcome() {
@@ -91,7 +100,7 @@ impl Router {
     }
 
     /// The deliveries that a capability has not finished with, the oldest first.
-    pub(crate) fn mailbox(&self, of: CapabilityId) -> impl Iterator<Item = (DeliveryId, &Delivery)> {
+    pub(crate) fn mailbox(&self, of: CapabilityId) -> impl Iterator<Item = (DeliveryId, &DeliveryEntry)> {
         let all = (of, DeliveryId(0))..=(of, DeliveryId(u64::MAX));
         self.deliveries.range(all).map(|((_, delivery), one)| (*delivery, one))
     }
@@ -118,7 +127,7 @@ impl Router {
     }
 
     pub(crate) fn route_actor(&mut self, now: Now, said: Emitted) {
-        let Emitted { from, hand, message, answers, follows, wait, at } = said;
+        let Emitted { from, in_progress, message, answers, follows, wait, at } = said;
         let Some(capability) = self.table.get(from) else {
             // The capability is gone and its messages go nowhere; but a requester must not wait for ever for an
             // outcome.
@@ -129,15 +138,15 @@ impl Router {
             return;
         };
         let party = Party::Capability(capability.name().clone());
-        let realm = hand.as_ref().and_then(|hand| hand.realm.clone());
-        if let Err(why) = self.check_said(from, hand.is_some(), follows, &message) {
-            self.traced(now, party, Step::Faulty, realm, &message);
+        let realm = in_progress.as_ref().and_then(|in_progress| in_progress.realm.clone());
+        if let Err(why) = self.check_emitted(from, in_progress.is_some(), follows, &message) {
+            self.traced(now, party, TraceStep::Faulty, realm, &message);
             let fault = OsFault::new(500, format!("Capability '{}' {why}", self.table.name_of(from)));
-            let blamed = hand.or_else(|| self.answered_by(from, answers, &message));
+            let blamed = in_progress.or_else(|| self.answered_by(from, answers, &message));
             self.fault(now, from, blamed, &fault);
             if message.kind.is_request() {
                 // The requester must not wait for ever for an outcome.
-                let refusal = messages::error(&mut self.ids, now, &Asked::of(&message), &fault);
+                let refusal = messages::error(&mut self.ids, now, &RequestRef::of(&message), &fault);
                 self.give(Requester::Actor { capability: from, wait }, refusal);
             }
             return;
@@ -154,41 +163,37 @@ impl Router {
         }
     }
 
-    /// Checks that the manifest declares the message, that it fits its schema, and that its lineage is true. The error
-    /// says what is wrong, to follow the capability's name.
-    fn check_said(
+    /// Checks that the manifest declares the message, that it fits its schema, and that its lineage is true.
+    fn check_emitted(
         &self,
         from: CapabilityId,
         in_progress: bool,
         follows: bool,
         message: &OsMessage,
-    ) -> Result<(), String> {
+    ) -> Result<(), EmissionError> {
         let (kind, ty) = (message.kind, &message.ty);
         let causation = message.metadata.causation.as_ref();
         if kind == OsKind::Reply && causation.is_none() {
-            return Err(format!("emitted a reply {ty} without metadata.causation"));
+            return Err(EmissionError::ReplyWithoutCause { ty: ty.clone() });
         }
         if in_progress && causation.is_none() && kind != OsKind::Error {
-            return Err(format!("emitted {kind} {ty} without metadata.causation"));
+            return Err(EmissionError::WithoutCause { kind, ty: ty.clone() });
         }
         if let Some(cause) = causation.filter(|_| !follows) {
-            return Err(format!(
-                "emitted {kind} {ty} with metadata.causation {cause}, which it was not given and did not say"
-            ));
+            return Err(EmissionError::FalseCause { kind, ty: ty.clone(), cause: cause.clone() });
         }
         if kind == OsKind::Error && !is_fault(&message.data) {
-            return Err(format!(
-                "emitted an error {ty} whose data is not {{code: 400 to 599, message: text}}"
-            ));
+            return Err(EmissionError::NoFault { ty: ty.clone() });
         }
         let declared = self.table.get(from).and_then(|one| one.manifest.outbound.as_ref());
         let Some(outbound) = declared.filter(|_| kind != OsKind::Error) else { return Ok(()) };
         match outbound.iter().find(|branch| branch.kind == kind && branch.ty == *ty) {
-            None => Err(format!("emitted {kind} {ty}, which its manifest does not declare")),
-            Some(branch) => branch
-                .data
-                .check(&message.data)
-                .map_err(|details| format!("emitted {kind} {ty} that does not fit its schema: {details}")),
+            None => Err(EmissionError::Undeclared { kind, ty: ty.clone() }),
+            Some(branch) => branch.data.check(&message.data).map_err(|mismatch| EmissionError::Mismatch {
+                kind,
+                ty: ty.clone(),
+                mismatch,
+            }),
         }
     }
 
@@ -220,10 +225,10 @@ impl Router {
 
 fn is_fault(data: &JsonText) -> bool {
     #[derive(serde::Deserialize)]
-    struct Fault {
+    struct FaultShape {
         code: u16,
         #[serde(rename = "message")]
         _message: String,
     }
-    serde_json::from_str::<Fault>(data.as_str()).is_ok_and(|fault| (400..=599).contains(&fault.code))
+    serde_json::from_str::<FaultShape>(data.as_str()).is_ok_and(|fault| (400..=599).contains(&fault.code))
 }

@@ -9,8 +9,9 @@ use std::sync::Arc;
 
 use millrace_model::{Now, OsMessage, TICK_MS};
 
+use crate::capabilities::schema::SchemaMismatch;
 use crate::interface::input::{CapabilityId, ConnId};
-use crate::reports::trace::{Behalf, Party, Realm, Step};
+use crate::reports::trace::{Behalf, Party, Realm, TraceStep};
 use crate::router::{Router, TimerEvent};
 use crate::routing::lanes::Microtask;
 use crate::sabotage::Sabotage;
@@ -71,7 +72,7 @@ enum Fit {
     Now,
     Full,
     Down(String),
-    Misfit(String),
+    Misfit(SchemaMismatch),
 }
 
 impl EventAuthor {
@@ -122,8 +123,8 @@ impl Router {
                 (Fit::Down(reason), _) => {
                     self.drop_event(now, name, author.capability(), &message, reason);
                 }
-                (Fit::Misfit(details), _) => {
-                    let reason = format!("Schema validation failed: {details}");
+                (Fit::Misfit(mismatch), _) => {
+                    let reason = format!("Schema validation failed: {mismatch}");
                     self.drop_event(now, name, author.capability(), &message, reason.clone());
                     fan_out.misfit = Some(reason);
                 }
@@ -134,7 +135,7 @@ impl Router {
         }
         self.routed(&message, author.capability(), &fan_out.taken);
         let from = self.event_party(author);
-        self.traced(now, from, Step::Routed { to: fan_out.taken.clone() }, realm, &message);
+        self.traced(now, from, TraceStep::Routed { to: fan_out.taken.clone() }, realm, &message);
         fan_out
     }
 
@@ -150,8 +151,8 @@ impl Router {
     fn fits(&self, now: Now, id: CapabilityId, author: EventAuthor, message: &OsMessage) -> Fit {
         let Some(one) = self.table.get(id) else { return Fit::Down("it is gone".to_owned()) };
         let branch = one.branch(message.kind, &message.ty);
-        if let Some(Err(details)) = branch.map(|branch| branch.data.check(&message.data)) {
-            return Fit::Misfit(details);
+        if let Some(Err(mismatch)) = branch.map(|branch| branch.data.check(&message.data)) {
+            return Fit::Misfit(mismatch);
         }
         if let Some(reason) = &one.unhealthy {
             return Fit::Down(format!("it is unhealthy: {reason}"));

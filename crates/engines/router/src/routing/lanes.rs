@@ -55,7 +55,7 @@ pub(crate) enum Task {
 pub(crate) struct Emitted {
     pub(crate) from: CapabilityId,
     /// The delivery that the actor was working on at the time, if the shell could tell.
-    pub(crate) hand: Option<InProgress>,
+    pub(crate) in_progress: Option<InProgress>,
     pub(crate) message: OsMessage,
     /// For an outcome: the delivery that it answers. Determined when the message was emitted, because the actor may be
     /// working on another delivery when its turn comes.

@@ -11,22 +11,22 @@ use millrace_model::OsId;
 pub(crate) type Correlation = Option<OsId>;
 
 #[derive(Debug, Default)]
-pub(crate) struct Lineage {
+pub(crate) struct LineageRing {
     ring: VecDeque<(OsId, Correlation)>,
     /// Built at the first lookup: most actors only name the message they are working on, which needs no lookup, and
     /// those do not pay for an index with every message.
-    index: Option<BTreeMap<OsId, Known>>,
+    index: Option<BTreeMap<OsId, KnownId>>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct KnownId {
     /// How often the id is in the ring: ids are used again.
     times: usize,
     /// The correlation of the newest of these uses.
     correlation: Correlation,
 }
 
-impl Lineage {
+impl LineageRing {
     /// Removes the oldest entries to stay within `max`.
     pub(crate) fn remember(&mut self, id: OsId, correlation: Correlation, max: usize) {
         while self.ring.len() >= max.max(1) {
@@ -52,13 +52,13 @@ impl Lineage {
     }
 }
 
-fn note(index: &mut BTreeMap<OsId, Known>, id: &OsId, correlation: &Correlation) {
-    let known = index.entry(id.clone()).or_insert(Known { times: 0, correlation: None });
+fn note(index: &mut BTreeMap<OsId, KnownId>, id: &OsId, correlation: &Correlation) {
+    let known = index.entry(id.clone()).or_insert(KnownId { times: 0, correlation: None });
     known.times += 1;
     known.correlation.clone_from(correlation);
 }
 
-fn forget(index: &mut BTreeMap<OsId, Known>, id: &OsId) {
+fn forget(index: &mut BTreeMap<OsId, KnownId>, id: &OsId) {
     if let Some(known) = index.get_mut(id) {
         known.times -= 1;
         if known.times == 0 {
@@ -75,7 +75,7 @@ mod tests {
     fn the_newest_are_remembered_whenever_it_is_first_asked() {
         let id = |n: u32| OsId::new(&format!("m-{n}")).unwrap();
         for asked_at in [0, 3, 7, 20] {
-            let mut lineage = Lineage::default();
+            let mut lineage = LineageRing::default();
             for n in 0..20 {
                 if n == asked_at {
                     assert!(lineage.find(&id(99)).is_none());

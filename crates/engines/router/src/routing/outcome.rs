@@ -7,11 +7,11 @@ use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage};
 use crate::interface::effect::Effect;
 use crate::interface::input::{CapabilityId, DeliveryId};
 use crate::interface::note::{Audience, Cause, Note};
-use crate::reports::messages::{self, Asked};
-use crate::reports::trace::{Behalf, Party, Realm, Step};
+use crate::reports::messages::{self, RequestRef};
+use crate::reports::trace::{Behalf, Party, Realm, TraceStep};
 use crate::router::Router;
 use crate::routing::lanes::{Answers, InProgress, Microtask};
-use crate::routing::pending::{Pending, Requester};
+use crate::routing::pending::{PendingRequest, Requester};
 use crate::routing::route::TIMED_OUT;
 
 impl Router {
@@ -40,7 +40,7 @@ impl Router {
         let party = Party::Capability(self.table.name_of(from));
         let Some(cause) = message.metadata.causation.clone() else {
             // An error that names no request is only recorded in the trace.
-            self.traced(now, party, Step::Orphan, None, &message);
+            self.traced(now, party, TraceStep::Orphan, None, &message);
             return;
         };
         let found = self.pending.answered(from, answers, &cause);
@@ -53,14 +53,14 @@ impl Router {
             _ => self.counters.replies += 1,
         }
         let message = with_correlation(message, pending.correlation);
-        let step = Step::Answered { to: self.party(pending.requester) };
+        let step = TraceStep::Answered { to: self.party(pending.requester) };
         self.traced(now, party, step, pending.realm, &message);
         self.give(pending.requester, message);
     }
 
     /// Removes a pending request. A later outcome for it is an orphan.
-    pub(crate) fn forget(&mut self, id: &OsId, delivery: DeliveryId) -> Option<Pending> {
-        let pending = self.pending.take(id, delivery)?;
+    pub(crate) fn forget(&mut self, id: &OsId, delivery: DeliveryId) -> Option<PendingRequest> {
+        let pending = self.pending.remove(id, delivery)?;
         if let Some(deadline) = pending.deadline {
             self.timeouts.cancel(deadline);
         }
@@ -124,9 +124,9 @@ impl Router {
     pub(crate) fn fail(&mut self, now: Now, id: &OsId, delivery: DeliveryId, fault: &OsFault) -> bool {
         let Some(pending) = self.forget(id, delivery) else { return false };
         self.counters.refusals += 1;
-        let asked = Asked { id: id.clone(), ty: pending.ty, correlation: pending.correlation };
+        let asked = RequestRef { id: id.clone(), ty: pending.ty, correlation: pending.correlation };
         let message = messages::error(&mut self.ids, now, &asked, fault);
-        let step = Step::Answered { to: self.party(pending.requester) };
+        let step = TraceStep::Answered { to: self.party(pending.requester) };
         self.traced(now, Party::Loop, step, pending.realm, &message);
         self.give(pending.requester, message);
         true
@@ -156,16 +156,17 @@ impl Router {
         fault: &OsFault,
     ) {
         self.counters.actor_faults += 1;
-        let request = in_progress.as_ref().map(|hand| hand.id.clone());
-        let cause = in_progress
-            .as_ref()
-            .map(|hand| Cause { id: hand.id.clone(), correlation: hand.correlation.clone() });
+        let request = in_progress.as_ref().map(|in_progress| in_progress.id.clone());
+        let cause = in_progress.as_ref().map(|in_progress| Cause {
+            id: in_progress.id.clone(),
+            correlation: in_progress.correlation.clone(),
+        });
         let mut to = Audience::SubscribersBut(from);
-        if let Some(hand) = in_progress {
-            if hand.is_sys {
+        if let Some(in_progress) = in_progress {
+            if in_progress.is_sys {
                 to = Audience::Nobody;
             }
-            self.fail(now, &hand.id, hand.delivery, fault);
+            self.fail(now, &in_progress.id, in_progress.delivery, fault);
         }
         let capability = self.table.name_of(from).to_string();
         self.note(Note::ActorFault { capability, message: fault.message.clone(), request }, to, cause);

@@ -37,7 +37,7 @@ impl Requester {
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Pending {
+pub(crate) struct PendingRequest {
     pub(crate) requester: Requester,
     pub(crate) to: CapabilityId,
     /// The generation: tells this use of the request id from others.
@@ -52,16 +52,16 @@ pub(crate) struct Pending {
 /// tables.
 #[derive(Debug, Default)]
 pub(crate) struct PendingTable {
-    external: BTreeMap<OsId, Pending>,
-    internal: BTreeMap<OsId, Pending>,
+    external: BTreeMap<OsId, PendingRequest>,
+    internal: BTreeMap<OsId, PendingRequest>,
 }
 
 impl PendingTable {
-    fn of(&self, client: bool) -> &BTreeMap<OsId, Pending> {
+    fn of(&self, client: bool) -> &BTreeMap<OsId, PendingRequest> {
         if client { &self.external } else { &self.internal }
     }
 
-    fn of_mut(&mut self, client: bool) -> &mut BTreeMap<OsId, Pending> {
+    fn of_mut(&mut self, client: bool) -> &mut BTreeMap<OsId, PendingRequest> {
         if client { &mut self.external } else { &mut self.internal }
     }
 
@@ -69,13 +69,13 @@ impl PendingTable {
         self.of(requester.is_client()).contains_key(id)
     }
 
-    pub(crate) fn insert(&mut self, id: OsId, pending: Pending) {
+    pub(crate) fn insert(&mut self, id: OsId, pending: PendingRequest) {
         self.of_mut(pending.requester.is_client()).insert(id, pending);
     }
 
     /// The pending request that `from` answers by an outcome caused by `id`.
     pub(crate) fn answered(&self, from: CapabilityId, answers: Answers, id: &OsId) -> Option<DeliveryId> {
-        let meant = |pending: &&Pending| {
+        let meant = |pending: &&PendingRequest| {
             pending.to == from
                 && match answers {
                     Answers::Exactly(delivery) => pending.delivery == delivery,
@@ -87,19 +87,19 @@ impl PendingTable {
     }
 
     /// Removes the request of exactly this generation.
-    pub(crate) fn take(&mut self, id: &OsId, delivery: DeliveryId) -> Option<Pending> {
+    pub(crate) fn remove(&mut self, id: &OsId, delivery: DeliveryId) -> Option<PendingRequest> {
         let client = [true, false]
             .into_iter()
             .find(|client| self.of(*client).get(id).is_some_and(|pending| pending.delivery == delivery))?;
         self.of_mut(client).remove(id)
     }
 
-    pub(crate) fn get(&self, id: &OsId, client: bool) -> Option<&Pending> {
+    pub(crate) fn get(&self, id: &OsId, client: bool) -> Option<&PendingRequest> {
         self.of(client).get(id)
     }
 
     /// First the clients' requests, then those of actors and timers, each in the order of their ids.
-    pub(crate) fn all(&self) -> impl Iterator<Item = (&OsId, &Pending)> {
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&OsId, &PendingRequest)> {
         self.external.iter().chain(self.internal.iter())
     }
 

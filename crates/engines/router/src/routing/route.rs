@@ -9,11 +9,11 @@ use crate::interface::effect::{Effect, Settled};
 use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::interface::note::Note;
 use crate::reports::queries::Takes;
-use crate::reports::trace::{Behalf, Party, Realm, Step, realm_of};
-use crate::router::{Delivery, Router, TimerEvent};
+use crate::reports::trace::{Behalf, Party, Realm, TraceStep, realm_of};
+use crate::router::{DeliveryEntry, Router, TimerEvent};
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::Microtask;
-use crate::routing::pending::{Pending, Requester};
+use crate::routing::pending::{PendingRequest, Requester};
 use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::timers::TimerMessage;
@@ -40,7 +40,7 @@ impl Router {
             // Only the timer and the bus may send these, because actors act on them.
             OsKind::Event if OWN_EVENTS.contains(&message.ty.as_str()) => {
                 self.counters.events_undelivered += 1;
-                let step = Step::Refused { code: 403 };
+                let step = TraceStep::Refused { code: 403 };
                 self.traced(now, Party::Client(conn), step, realm_of(&by), &message);
             }
             OsKind::Event => {
@@ -101,7 +101,7 @@ impl Router {
         let to = self.handler(requester, message)?;
         let name = self.table.name_of(to);
         self.routed(message, requester.capability(), std::slice::from_ref(&name));
-        let step = Step::Routed { to: vec![name] };
+        let step = TraceStep::Routed { to: vec![name] };
         self.traced(now, self.party(requester), step, behalf.realm.clone(), message);
         let delivery = self.next_delivery();
         self.expect(requester, to, delivery, deadline, behalf.realm.clone(), message);
@@ -133,8 +133,8 @@ impl Router {
             return Err(OsFault::new(404, format!("Capability '{ty}' not found in registry.")));
         };
         let branch = capability.branch(kind, ty);
-        if let Some(Err(details)) = branch.map(|branch| branch.data.check(&message.data)) {
-            return Err(OsFault::new(422, format!("Schema validation failed: {details}")));
+        if let Some(Err(mismatch)) = branch.map(|branch| branch.data.check(&message.data)) {
+            return Err(OsFault::new(422, format!("Schema validation failed: {mismatch}")));
         }
         if let Some(reason) = &capability.unhealthy {
             let name = capability.name();
@@ -182,7 +182,7 @@ impl Router {
             handler.owes += 1;
         }
         let (ty, correlation) = (message.ty.clone(), message.metadata.correlation.clone());
-        self.pending.insert(id, Pending { requester, to, delivery, ty, correlation, deadline, realm });
+        self.pending.insert(id, PendingRequest { requester, to, delivery, ty, correlation, deadline, realm });
     }
 
     /// When a request that arrived at `since` times out.
@@ -221,7 +221,7 @@ impl Router {
         let is_sys = message.ty.is_sys();
         let sender = timer.as_ref().and_then(|event| self.timers.all.get(&event.timer));
         let owed = sender.is_some_and(|timer| timer.durable);
-        let one = Delivery { id, correlation, is_sys, receipt, timer, handed: false, realm };
+        let one = DeliveryEntry { id, correlation, is_sys, receipt, timer, handed: false, realm };
         self.deliveries.insert((to, delivery), one);
         self.effects.push(Effect::Post { to, delivery, message, by, owed });
     }
@@ -234,7 +234,7 @@ impl Router {
             return;
         }
         self.counters.events += 1;
-        self.traced(now, Party::Bus, Step::Routed { to: vec![self.table.name_of(to)] }, None, &message);
+        self.traced(now, Party::Bus, TraceStep::Routed { to: vec![self.table.name_of(to)] }, None, &message);
         let delivery = self.next_delivery();
         self.post(to, delivery, Arc::new(message), Behalf::default(), Some(receipt), None);
     }
@@ -252,7 +252,7 @@ impl Router {
             Party::Client(conn) => self.realm_of_client(*conn),
             _ => None,
         };
-        self.traced(now, from.clone(), Step::Orphan, realm, message);
+        self.traced(now, from.clone(), TraceStep::Orphan, realm, message);
         let from = match from {
             Party::Client(conn) => format!("client {}", conn.0),
             Party::Capability(name) => name.to_string(),

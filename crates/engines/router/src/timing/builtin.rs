@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 
 use crate::capabilities::manifest::{Branch, Manifest};
 use crate::capabilities::schema::Schema;
-use crate::capabilities::table::Table;
+use crate::capabilities::table::CapabilityTable;
 use crate::interface::input::{By, CapabilityId, DeliveryId};
 use crate::interface::note::Cause;
-use crate::reports::messages::{self, Asked};
-use crate::reports::trace::{Party, Step};
+use crate::reports::messages::{self, RequestRef};
+use crate::reports::trace::{Party, TraceStep};
 use crate::router::Router;
 use crate::routing::pending::Requester;
 use crate::timing::timers::Owner;
@@ -39,7 +39,7 @@ impl Own {
 /// A command of these that is being carried out: what its outcome needs.
 #[derive(Clone, Debug)]
 pub(crate) struct Ask {
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestRef,
     pub(crate) delivery: DeliveryId,
 }
 
@@ -49,7 +49,7 @@ impl Ask {
     }
 }
 
-pub(crate) fn install(table: &mut Table) -> Own {
+pub(crate) fn install(table: &mut CapabilityTable) -> Own {
     Own { timer: table.add_own(timer_manifest()), sys: table.add_own(sys_manifest()) }
 }
 
@@ -62,7 +62,7 @@ impl Router {
         delivery: DeliveryId,
         message: &OsMessage,
     ) {
-        let ask = Ask { asked: Asked::of(message), delivery };
+        let ask = Ask { asked: RequestRef::of(message), delivery };
         match message.ty.as_str() {
             TIMER_SET => self.set_timer(now, requester, by, ask, message),
             TIMER_CANCEL => self.cancel_timer(now, requester, by, ask, message),
@@ -84,7 +84,7 @@ impl Router {
             }
         };
         let from = Party::Capability(self.table.name_of(pending.to));
-        let step = Step::Answered { to: self.party(pending.requester) };
+        let step = TraceStep::Answered { to: self.party(pending.requester) };
         self.traced(now, from, step, pending.realm, &message);
         self.give(pending.requester, message);
     }

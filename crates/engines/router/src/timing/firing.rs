@@ -5,12 +5,12 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_model::{
     Boot, ElapsedRow, ElapsedTime, JsonText, Mono, Now, Op, OsFault, OsId, OsKind, OsMessage, OsMetadata,
-    OsType, Principal, Space, TICK_MS, keys,
+    OsNameError, OsType, Principal, Space, TICK_MS, keys,
 };
 use serde_json::json;
 
 use crate::interface::effect::Effect;
-use crate::interface::input::{CapabilityId, NotVouched};
+use crate::interface::input::{CapabilityId, NotTrusted};
 use crate::interface::note::{Audience, Note};
 use crate::reports::trace::{Behalf, Realm, realm_of};
 use crate::router::{Router, TimerEvent};
@@ -21,7 +21,7 @@ use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::template::{self, BehalfRow, TimerRow};
 use crate::timing::timer_queue::Armed;
-use crate::timing::timers::{Owner, SendStep, Stored, TIMER_PREFIX, Timer, TimerMessage};
+use crate::timing::timers::{Owner, SendStep, TIMER_PREFIX, Timer, TimerCommit, TimerMessage};
 
 /// How many timers enter the lanes in one turn; the others follow in the next.
 const FIRES_PER_TURN: usize = 64;
@@ -50,16 +50,21 @@ impl Router {
         }
     }
 
-    /// A timer may do no more than the principal that set it may do now: the shell finds out ([`Effect::Vouch`]).
+    /// A timer may do no more than the principal that set it may do now: the shell finds out ([`Effect::CheckSender`]).
     fn ask_for(&mut self, now: Now, number: u64, by: Principal) {
         let Some(timer) = self.timers.all.get(&number) else { return };
         match template::message(&timer.row, now) {
-            Ok(message) => self.effects.push(Effect::Vouch { timer: number, by, message }),
-            Err(why) => self.lose_timer(number, why),
+            Ok(message) => self.effects.push(Effect::CheckSender { timer: number, by, message }),
+            Err(error) => self.lose_timer(number, error.to_string()),
         }
     }
 
-    pub(crate) fn on_vouched(&mut self, now: Now, number: u64, result: Result<Arc<Principal>, NotVouched>) {
+    pub(crate) fn on_sender_checked(
+        &mut self,
+        now: Now,
+        number: u64,
+        result: Result<Arc<Principal>, NotTrusted>,
+    ) {
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         match result {
             Ok(by) => {
@@ -71,11 +76,11 @@ impl Router {
                 }
             }
             // Dropping a timer cannot be undone, so a clock that is wrong for a minute must not cause it.
-            Err(NotVouched::InDoubt(_)) => {
+            Err(NotTrusted::InDoubt(_)) => {
                 let at = now.mono + DOUBT_RETRY_MS;
                 self.timers.arm(number, Armed { at, day: None });
             }
-            Err(NotVouched::Refused(reason)) => {
+            Err(NotTrusted::Refused(reason)) => {
                 let agent = timer.row.by.as_ref().map(BehalfRow::principal).map(|by| by.agent.to_string());
                 let cause = timer.cause();
                 let (timer, ty) = (timer.name.to_string(), OsType::new(&timer.row.ty));
@@ -109,7 +114,8 @@ impl Router {
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         let (message, fired) = match (template::message(&timer.row, now), fired_event(timer, now)) {
             (Ok(message), Ok(fired)) => (message, fired),
-            (Err(why), _) | (_, Err(why)) => return self.lose_timer(number, why),
+            (Err(error), _) => return self.lose_timer(number, error.to_string()),
+            (_, Err(error)) => return self.lose_timer(number, error.to_string()),
         };
         let is_first = !std::mem::replace(&mut timer.announced, true);
         let (name, cause) = (timer.name.to_string(), timer.cause());
@@ -324,7 +330,7 @@ impl Router {
         if timer.durable {
             let key = format!("{TIMER_PREFIX}{}", timer.name);
             let cause = timer.cause();
-            let token = self.timers.token(Stored::Forget { timer: timer.name, cause });
+            let token = self.timers.token(TimerCommit::Forget { timer: timer.name, cause });
             self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
         }
     }
@@ -377,18 +383,17 @@ impl Router {
     }
 }
 
-fn fired_event(timer: &Timer, now: Now) -> Result<OsMessage, String> {
-    let id = |text: &str| OsId::new(text).map_err(|error| error.to_string());
+fn fired_event(timer: &Timer, now: Now) -> Result<OsMessage, OsNameError> {
     let data = json!({ "timerId": &*timer.name }).to_string();
     Ok(OsMessage {
         kind: OsKind::Event,
-        ty: OsType::new(TIMER_FIRED).map_err(|error| error.to_string())?,
+        ty: OsType::new(TIMER_FIRED)?,
         data: JsonText::from_stored(data.into()),
         metadata: OsMetadata {
-            id: id(&timer.row.fired_id)?,
+            id: OsId::new(&timer.row.fired_id)?,
             timestamp: now.wall,
-            correlation: timer.row.correlation.as_deref().map(id).transpose()?,
-            causation: Some(id(&timer.row.set_by)?),
+            correlation: timer.row.correlation.as_deref().map(OsId::new).transpose()?,
+            causation: Some(OsId::new(&timer.row.set_by)?),
             other: None,
         },
     })

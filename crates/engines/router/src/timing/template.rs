@@ -9,8 +9,10 @@ use millrace_model::{
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+use crate::timing::timer_errors::{SetTimerError, TimerRowError};
+
 /// Largest delay and largest time of a timer: the largest integer that every JSON reader represents exactly.
-const TIME_MAX: f64 = 9_007_199_254_740_991.0;
+pub(crate) const TIME_MAX: f64 = 9_007_199_254_740_991.0;
 
 /// `data` of `Timer.Set`, read and checked.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,23 +67,21 @@ fn given<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Option<&'de RawVal
     Deserialize::deserialize(from).map(Some)
 }
 
-/// Reads and checks the data of `Timer.Set`. The error is the message of a 422.
-pub(crate) fn parse(data: &JsonText) -> Result<SetTimer, String> {
+/// Reads and checks the data of `Timer.Set`.
+pub(crate) fn parse(data: &JsonText) -> Result<SetTimer, SetTimerError> {
     let text = data.last_members();
-    let set: SetData<'_> = object(&text).ok_or_else(|| {
-        format!("data is {}: give an object with delayMs or dueAt, and message", shown(&text))
-    })?;
+    let set: SetData<'_> = object(&text).ok_or_else(|| SetTimerError::NotAnObject(shown(&text)))?;
     let when = match (set.delay_ms, set.due_at) {
         (Some(delay), None) => When::After { ms: time("delayMs", delay)? },
         (None, Some(due)) => When::At(Timestamp(time("dueAt", due)?)),
-        (Some(_), Some(_)) => return Err("delayMs and dueAt are both given: give one of them".to_owned()),
-        (None, None) => return Err("neither delayMs nor dueAt is given: give one of them".to_owned()),
+        (Some(_), Some(_)) => return Err(SetTimerError::TwoTimes),
+        (None, None) => return Err(SetTimerError::NoTime),
     };
-    let message = set.message.ok_or("message is missing: give {kind, type, data}")?;
+    let message = set.message.ok_or(SetTimerError::NoMessage)?;
     let durable = match set.durable.map(RawValue::get) {
         None | Some("null" | "true") => true,
         Some("false") => false,
-        Some(other) => return Err(format!("durable is {}: give true or false", shown(other))),
+        Some(other) => return Err(SetTimerError::BadDurable(shown(other))),
     };
     Ok(SetTimer { when, template: template(message)?, durable })
 }
@@ -93,13 +93,10 @@ pub fn scheduled(data: &JsonText) -> Option<(OsType, JsonText)> {
 }
 
 /// Parses whole milliseconds, rounded down.
-fn time(name: &str, raw: &RawValue) -> Result<u64, String> {
+fn time(name: &'static str, raw: &RawValue) -> Result<u64, SetTimerError> {
     match raw.get().parse::<f64>() {
         Ok(ms) if (0.0..=TIME_MAX).contains(&ms) => Ok(ms as u64),
-        _ => {
-            let found = shown(raw.get());
-            Err(format!("{name} is {found}: give a number of milliseconds from 0 to {TIME_MAX}"))
-        }
+        _ => Err(SetTimerError::BadTime { name, found: shown(raw.get()) }),
     }
 }
 
@@ -113,25 +110,24 @@ fn shown(text: &str) -> String {
     text.chars().take(40).collect()
 }
 
-fn template(raw: &RawValue) -> Result<Template, String> {
+fn template(raw: &RawValue) -> Result<Template, SetTimerError> {
     let text = last_members(raw.get());
-    let found: TemplateData<'_> =
-        object(&text).ok_or_else(|| format!("message is {}: give {{kind, type, data}}", shown(raw.get())))?;
-    let kind = found.kind.ok_or("message.kind is missing: give command, query or event")?;
+    let found: TemplateData<'_> = object(&text).ok_or_else(|| SetTimerError::BadMessage(shown(raw.get())))?;
+    let kind = found.kind.ok_or(SetTimerError::NoKind)?;
     let kind = serde_json::from_str::<String>(kind.get())
         .ok()
         .and_then(|kind| OsKind::parse(&kind))
         .filter(|kind| !kind.is_outcome())
-        .ok_or_else(|| format!("message.kind is {}: give command, query or event", shown(kind.get())))?;
-    let ty = found.ty.ok_or("message.type is missing: give a type such as Memory.Get")?;
-    let ty = serde_json::from_str::<String>(ty.get())
-        .map_err(|_| format!("message.type is {}: give a type such as Memory.Get", shown(ty.get())))?;
-    let ty = OsType::new(&ty).map_err(|error| format!("message.{error}"))?;
-    let data = found.data.ok_or("message.data is missing: give any JSON value, null included")?;
+        .ok_or_else(|| SetTimerError::BadKind(shown(kind.get())))?;
+    let ty = found.ty.ok_or(SetTimerError::NoType)?;
+    let ty =
+        serde_json::from_str::<String>(ty.get()).map_err(|_| SetTimerError::TypeIsNoText(shown(ty.get())))?;
+    let ty = OsType::new(&ty).map_err(SetTimerError::BadType)?;
+    let data = found.data.ok_or(SetTimerError::NoData)?;
     let mut metadata: BTreeMap<String, &RawValue> = match found.metadata {
         None => BTreeMap::new(),
         Some(raw) => serde_json::from_str::<Option<_>>(raw.get())
-            .map_err(|_| format!("message.metadata is {}: give an object", shown(raw.get())))?
+            .map_err(|_| SetTimerError::BadMetadata(shown(raw.get())))?
             .unwrap_or_default(),
     };
     // These are assigned when the timer fires.
@@ -141,9 +137,12 @@ fn template(raw: &RawValue) -> Result<Template, String> {
     let correlation = match metadata.remove("correlation").map(RawValue::get) {
         None | Some("null") => None,
         Some(text) => {
-            let text: String = serde_json::from_str(text)
-                .map_err(|_| format!("message.metadata.correlation is {}: give a string", shown(text)))?;
-            Some(OsId::of_field("message.metadata.correlation", &text).map_err(|error| error.to_string())?)
+            let text: String =
+                serde_json::from_str(text).map_err(|_| SetTimerError::CorrelationIsNoText(shown(text)))?;
+            Some(
+                OsId::of_field("message.metadata.correlation", &text)
+                    .map_err(SetTimerError::BadCorrelation)?,
+            )
         }
     };
     Ok(Template { kind, ty, data: JsonText::from_checked(data), correlation, other: members(&metadata) })
@@ -233,18 +232,17 @@ pub(crate) fn due(now: Now, when: When) -> Timestamp {
 }
 
 /// Builds the message that the timer sends now.
-pub(crate) fn message(row: &TimerRow, now: Now) -> Result<OsMessage, String> {
+pub(crate) fn message(row: &TimerRow, now: Now) -> Result<OsMessage, TimerRowError> {
     use millrace_model::OsMetadata;
-    let id = |text: &str| OsId::new(text).map_err(|error| error.to_string());
     Ok(OsMessage {
-        kind: OsKind::parse(&row.kind).ok_or("its kind is unknown")?,
-        ty: OsType::new(&row.ty).map_err(|error| error.to_string())?,
-        data: JsonText::parse(&row.data).map_err(|error| error.to_string())?,
+        kind: OsKind::parse(&row.kind).ok_or(TimerRowError::UnknownKind)?,
+        ty: OsType::new(&row.ty)?,
+        data: JsonText::parse(&row.data)?,
         metadata: OsMetadata {
-            id: id(&row.message_id)?,
+            id: OsId::new(&row.message_id)?,
             timestamp: now.wall,
-            correlation: row.correlation.as_deref().map(id).transpose()?,
-            causation: Some(id(&row.set_by)?),
+            correlation: row.correlation.as_deref().map(OsId::new).transpose()?,
+            causation: Some(OsId::new(&row.set_by)?),
             other: row.other.as_deref().map(Into::into),
         },
     })
@@ -255,7 +253,7 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<SetTimer, String> {
-        parse(&JsonText::parse(text).unwrap())
+        parse(&JsonText::parse(text).unwrap()).map_err(|error| error.to_string())
     }
 
     #[test]

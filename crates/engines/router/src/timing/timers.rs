@@ -14,7 +14,7 @@ use millrace_model::{
 use serde_json::json;
 
 use crate::interface::effect::Effect;
-use crate::interface::input::{By, CapabilityId, ConnId, Token};
+use crate::interface::input::{By, CapabilityId, CommitToken, ConnId, NotStored};
 use crate::interface::note::{Audience, Cause, Note};
 use crate::router::Router;
 use crate::routing::pending::Requester;
@@ -56,7 +56,7 @@ pub(crate) struct Timer {
     pub(crate) owed: usize,
     /// The timer has fired, and `Sys.TimerFired` was emitted.
     pub(crate) announced: bool,
-    /// The principal it acts as, once the shell has trusted for it ([`crate::Input::Vouched`]).
+    /// The principal it acts as, once the shell has trusted for it ([`crate::Input::SenderChecked`]).
     pub(crate) by: By,
     /// When the timer is given up as lost; set once its message found no subscriber, or one that answered 503.
     pub(crate) give_up_at: Option<Mono>,
@@ -130,7 +130,7 @@ impl Timer {
 
 /// The purpose of a commit.
 #[derive(Debug)]
-pub(crate) enum Stored {
+pub(crate) enum TimerCommit {
     Set {
         timer: u64,
         armed: Armed,
@@ -159,7 +159,7 @@ pub(crate) struct Timers {
     pub(crate) held: BTreeMap<CapabilityId, Mono>,
     /// Timers that were due while nobody subscribes to their event.
     pub(crate) unheard: BTreeSet<u64>,
-    commits: BTreeMap<Token, Stored>,
+    commits: BTreeMap<CommitToken, TimerCommit>,
     /// The clock on which delays of durable timers are counted. `None` until the rows of the previous process are
     /// known.
     pub(crate) elapsed: Option<ElapsedTime>,
@@ -235,9 +235,9 @@ impl Timers {
         Some(Op::Put { space: Space::Kv, key: keys::ROUTER_ELAPSED.to_owned(), value })
     }
 
-    pub(crate) fn token(&mut self, stored: Stored) -> Token {
+    pub(crate) fn token(&mut self, stored: TimerCommit) -> CommitToken {
         self.next_token += 1;
-        let token = Token(self.next_token);
+        let token = CommitToken(self.next_token);
         self.commits.insert(token, stored);
         token
     }
@@ -289,7 +289,7 @@ impl Router {
             if timer.row.due_elapsed.is_some() {
                 ops.extend(self.timers.put_elapsed(now));
             }
-            let token = self.timers.token(Stored::Set { timer: number, armed, ask });
+            let token = self.timers.token(TimerCommit::Set { timer: number, armed, ask });
             self.effects.push(Effect::Commit { token, ops });
         } else {
             self.timer_is_set(now, number, armed, &ask);
@@ -412,7 +412,7 @@ impl Router {
         };
         if self.timers.all.get(&number).is_some_and(|one| one.durable) {
             let key = format!("{TIMER_PREFIX}{name}");
-            let token = self.timers.token(Stored::Cancel { timer: number, armed, ask });
+            let token = self.timers.token(TimerCommit::Cancel { timer: number, armed, ask });
             self.effects.push(Effect::Commit { token, ops: vec![Op::Delete { space: Space::Kv, key }] });
         } else {
             self.timer_is_cancelled(now, number, &ask);
@@ -449,26 +449,30 @@ impl Router {
         self.finish_own(now, ask, Ok(&json!({ "cancelled": true })));
     }
 
-    pub(crate) fn timer_committed(&mut self, now: Now, token: Token, result: Result<(), String>) {
-        let failed = |why: &str| OsFault::new(503, format!("The timer could not be stored: {why}"));
+    pub(crate) fn timer_committed(&mut self, now: Now, token: CommitToken, result: Result<(), NotStored>) {
+        let failed = |why: &NotStored| OsFault::new(503, format!("The timer could not be stored: {why}"));
         match (self.timers.commits.remove(&token), result) {
-            (Some(Stored::Set { timer, armed, ask }), Ok(())) => self.timer_is_set(now, timer, armed, &ask),
-            (Some(Stored::Set { timer, ask, .. }), Err(why)) => {
+            (Some(TimerCommit::Set { timer, armed, ask }), Ok(())) => {
+                self.timer_is_set(now, timer, armed, &ask)
+            }
+            (Some(TimerCommit::Set { timer, ask, .. }), Err(why)) => {
                 self.drop_timer(timer);
                 self.finish_own(now, &ask, Err(failed(&why)));
             }
-            (Some(Stored::Cancel { timer, ask, .. }), Ok(())) => self.timer_is_cancelled(now, timer, &ask),
-            (Some(Stored::Cancel { timer, armed, ask }), Err(why)) => {
+            (Some(TimerCommit::Cancel { timer, ask, .. }), Ok(())) => {
+                self.timer_is_cancelled(now, timer, &ask)
+            }
+            (Some(TimerCommit::Cancel { timer, armed, ask }), Err(why)) => {
                 self.timers.arm(timer, armed);
                 self.finish_own(now, &ask, Err(failed(&why)));
             }
-            (Some(Stored::Forget { timer, cause }), Err(why)) => {
+            (Some(TimerCommit::Forget { timer, cause }), Err(why)) => {
                 let reason = format!("it fired but its row could not be removed, it may fire again: {why}");
                 let note = Note::TimerLost { timer: timer.to_string(), reason };
                 self.note(note, Audience::Subscribers, cause);
             }
             // A failed write of the elapsed time is repeated with the next timer, or when the wall clock changes again.
-            (Some(Stored::Forget { .. }), Ok(())) | (Some(Stored::Elapsed), _) | (None, _) => {}
+            (Some(TimerCommit::Forget { .. }), Ok(())) | (Some(TimerCommit::Elapsed), _) | (None, _) => {}
         }
     }
 
@@ -479,7 +483,7 @@ impl Router {
             && !self.timers.is_empty()
             && let Some(op) = self.timers.put_elapsed(now)
         {
-            let token = self.timers.token(Stored::Elapsed);
+            let token = self.timers.token(TimerCommit::Elapsed);
             self.effects.push(Effect::Commit { token, ops: vec![op] });
         }
     }

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use millrace_model::{Boot, JsonText, Mono, Now, Op, OsFault, OsKind, OsMessage, OsType, Timestamp};
 use millrace_router::{
-    Branch, CapabilityId, ConnId, DeliveryId, Effect, Input, Manifest, NotVouched, Note, Receipt, Router,
-    RouterLimits, Schema, Settled, Token,
+    Branch, CapabilityId, CommitToken, ConnId, DeliveryId, Effect, Input, Manifest, NotTrusted, Note,
+    Receipt, Router, RouterLimits, Schema, Settled,
 };
 use serde_json::{Value, json};
 
@@ -21,12 +21,12 @@ pub(crate) struct Harness {
     pub(crate) ids: BTreeMap<String, CapabilityId>,
     /// All posted messages, the newest last.
     pub(crate) posted: Vec<(CapabilityId, DeliveryId, OsMessage)>,
-    pub(crate) commits: Vec<(Token, Vec<Op>)>,
+    pub(crate) commits: Vec<(CommitToken, Vec<Op>)>,
     /// The identity on whose behalf the last message was posted.
     pub(crate) by: millrace_router::By,
     /// If set, every timer of an agent is refused with this reason.
-    pub(crate) refuses: Option<NotVouched>,
-    vouches: usize,
+    pub(crate) refuses: Option<NotTrusted>,
+    checks: usize,
     pub(crate) notes: Vec<Note>,
 }
 
@@ -84,7 +84,7 @@ impl Harness {
             commits,
             by: None,
             refuses: None,
-            vouches: 0,
+            checks: 0,
             notes: Vec::new(),
         }
     }
@@ -135,10 +135,10 @@ impl Harness {
         let mut lines = Vec::new();
         loop {
             while self.router.turn(self.now) {}
-            let vouches = self.vouches;
+            let checks = self.checks;
             lines.extend(self.effects());
             // A timer that was trusted for goes on.
-            if self.vouches == vouches {
+            if self.checks == checks {
                 return lines;
             }
         }
@@ -169,10 +169,10 @@ impl Harness {
             Effect::Outcome { to, message } => format!("{} awaited {}", self.name(to), show(&message)),
             Effect::Answer { conn, message } => format!("{} is told {}", conn.0, show(&message)),
             Effect::Release { .. } | Effect::Trace(_) => return None,
-            Effect::Vouch { timer, by, .. } => {
-                self.vouches += 1;
+            Effect::CheckSender { timer, by, .. } => {
+                self.checks += 1;
                 let result = self.refuses.clone().map_or_else(|| Ok(by.into()), Err);
-                self.give(Input::Vouched { timer, result });
+                self.give(Input::SenderChecked { timer, result });
                 return None;
             }
             Effect::Commit { token, ops } => {

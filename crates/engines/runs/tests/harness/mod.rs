@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use millrace_model::Mono;
 use millrace_runs::{
-    Answer, CallId, Disposition, Effect, Guest, GuestLog, Input, Operation, ResumeKind, RunId, RunOutcome,
-    Runs, RunsLimits, ScriptFault, ScriptLine, ScriptedGuest, Start,
+    Answer, CallId, Disposition, Effect, Guest, GuestLog, Input, NewRun, Operation, ResumeKind, RunId,
+    RunOutcome, Runs, RunsLimits, ScriptFault, ScriptLine, ScriptedGuest,
 };
 
 pub(crate) type Value = i64;
@@ -79,7 +79,7 @@ impl Harness {
     ) -> Result<RunId, millrace_runs::StartRefused> {
         self.guests += 1;
         let guest = ScriptedGuest::new(self.guests, lines);
-        let start = Start { guest, operations: Arc::clone(&self.operations), deadline };
+        let start = NewRun { guest, operations: Arc::clone(&self.operations), deadline };
         self.runs.start(self.now, start).map_err(|not_started| {
             not_started.guest.release(&mut self.log);
             not_started.refused

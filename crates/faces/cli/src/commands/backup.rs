@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_store_sqlite::{Copied, Existing, Restore, backup};
+use millrace_stores::{Copied, Existing, backup, prepare_restore};
 use serde_json::json;
 
 use crate::commands::json_flag;
-use crate::commands::offline::{examine, store_file};
+use crate::commands::offline::{examine, store_url};
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
@@ -56,7 +56,7 @@ pub(super) fn run_backup(matches: &ArgMatches) -> Result<(), Failure> {
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
     let file = file(matches);
-    let copied = backup(&store_file(&config)?, &file, existing(matches))?;
+    let copied = backup(&store_url(&config)?, &file, existing(matches))?;
     say(matches, &config.store, &format!("{} is backed up to {}", config.store, file.display()), copied)
 }
 
@@ -64,8 +64,8 @@ pub(super) fn run_restore(matches: &ArgMatches) -> Result<(), Failure> {
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
     let file = file(matches);
-    let restore = Restore::prepare(&file, &store_file(&config)?, existing(matches))?;
-    let found = examine(restore.path())?.findings;
+    let restore = prepare_restore(&file, &store_url(&config)?, existing(matches))?;
+    let found = examine(&restore.open_doctor()?).findings;
     if let Some(first) =
         found.list().iter().find(|_| !found.is_healthy() && !matches.get_flag("allow-damaged"))
     {

@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_bench::{
-    BUS_SCENARIOS, BenchError, BenchOptions, GrowthOptions, HANDLER_SCENARIOS, LOOP_SCENARIOS,
-    ROUTER_SCENARIOS, RUNS_SCENARIOS, Report, STORE_SCENARIOS, bench_bus, bench_growth, bench_handlers,
+    BUS_SCENARIOS, BenchError, BenchOptions, BenchReport, GrowthOptions, HANDLER_SCENARIOS, LOOP_SCENARIOS,
+    ROUTER_SCENARIOS, RUNS_SCENARIOS, STORE_SCENARIOS, bench_bus, bench_growth, bench_handlers,
     bench_handlers_worker, bench_loop, bench_router, bench_runs, bench_store,
 };
 
@@ -190,7 +190,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 fn measure(
     matches: &ArgMatches,
-    bench: impl FnOnce(&BenchOptions, &mut dyn FnMut(&str)) -> Result<Report, BenchError>,
+    bench: impl FnOnce(&BenchOptions, &mut dyn FnMut(&str)) -> Result<BenchReport, BenchError>,
 ) -> Result<(), Failure> {
     // Not every subcommand has every argument.
     let scenarios = matches.try_get_many::<String>("scenario").ok().flatten();

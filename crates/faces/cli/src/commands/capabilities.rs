@@ -3,8 +3,8 @@
 use clap::{Arg, ArgMatches, Command};
 use serde_json::Value;
 
-use crate::commands::connect::loop_socket;
-use crate::commands::loop_client::LoopClient;
+use crate::commands::connect::kernel_socket;
+use crate::commands::kernel_client::KernelClient;
 use crate::commands::send::token_arg;
 use crate::commands::{json_flag, text};
 use crate::failure::Failure;
@@ -28,13 +28,13 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let name = text(matches, "name");
     let config = resolve(matches)?.config;
-    let path = loop_socket(&config)?;
+    let path = kernel_socket(&config)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let found = runtime.block_on(async {
-        let client = LoopClient::connect(&path, &config.token).await?;
+        let client = KernelClient::connect(&path, &config.token).await?;
         client.describe(name.unwrap_or("*")).await
     })?;
     if let (Some(name), true) = (name, found.is_empty()) {

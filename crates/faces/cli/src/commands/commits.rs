@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_model::{Identity, Namespace, StateChange, StateCommit};
-use millrace_session::State;
-use millrace_session::state::{CommitRecord, StateError};
+use millrace_state::{CommitRecord, State, StateError};
 use serde_json::{Value, json};
 
 use crate::commands::events::open_existing;

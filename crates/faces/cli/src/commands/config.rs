@@ -13,7 +13,8 @@ use crate::exposed;
 use crate::failure::Failure;
 use crate::output::{Output, columns};
 use crate::settings::{
-    Effective, Kind, Scope, Setting, Source, Value, args, capability_line, resolve, token_line,
+    Effective, Scope, SettingDef, SettingKind, SettingSource, SettingValue, args, capability_line, resolve,
+    token_line,
 };
 
 pub(super) fn command() -> Command {
@@ -71,7 +72,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 /// Returns one line per token or certificate, with the agent it stands for but never the token or its digest, and one
 /// line per capability.
 fn tables(effective: &Effective) -> Vec<(String, String, String)> {
-    let from = |source: &Option<Source>| source.as_ref().map(ToString::to_string).unwrap_or_default();
+    let from = |source: &Option<SettingSource>| source.as_ref().map(ToString::to_string).unwrap_or_default();
     let server = &effective.config.server;
     let (certificates, tokens): (Vec<_>, Vec<_>) =
         server.tokens.iter().partition(|token| matches!(token.proof, Proof::Certificate(_)));
@@ -88,12 +89,12 @@ fn tables(effective: &Effective) -> Vec<(String, String, String)> {
     tokens.chain(capabilities).collect()
 }
 
-fn to_json(setting: &Setting, value: Value) -> Json {
+fn to_json(setting: &SettingDef, value: SettingValue) -> Json {
     match (setting.kind, value) {
-        (Kind::Secret, value) => json!(setting.kind.shown(&value)),
-        (_, Value::Text(text)) => json!(text),
-        (_, Value::Number(number)) => json!(number),
-        (_, Value::Flag(flag)) => json!(flag),
-        (_, Value::List(items)) => json!(items),
+        (SettingKind::Secret, value) => json!(setting.kind.shown(&value)),
+        (_, SettingValue::Text(text)) => json!(text),
+        (_, SettingValue::Number(number)) => json!(number),
+        (_, SettingValue::Flag(flag)) => json!(flag),
+        (_, SettingValue::List(items)) => json!(items),
     }
 }

@@ -65,7 +65,7 @@ pub(crate) fn client_certificate(config: &Config) -> Result<Option<ClientCertifi
 }
 
 /// Returns the path of the CQRS loop's socket of a server with the same settings.
-pub(super) fn loop_socket(config: &Config) -> Result<PathBuf, Failure> {
+pub(super) fn kernel_socket(config: &Config) -> Result<PathBuf, Failure> {
     match config.socket.as_str() {
         SOCKET_DEFAULT => {
             let path = default_socket();

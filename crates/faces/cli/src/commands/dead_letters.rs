@@ -62,7 +62,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     log::start(&config, "warn");
     let topic = text(matches, "topic").map(TopicName::new).transpose();
     let topic = topic.map_err(|error| Failure::Usage(error.to_string()))?;
-    let call = Call {
+    let call = DeadLettersCall {
         http: Http::new(&config)?,
         json: matches.get_flag("json"),
         out: Output::new(),
@@ -78,7 +78,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-struct Call {
+struct DeadLettersCall {
     http: Http,
     json: bool,
     out: Output,
@@ -87,7 +87,7 @@ struct Call {
     limit: Option<u64>,
 }
 
-impl Call {
+impl DeadLettersCall {
     fn list(mut self) -> Result<(), Failure> {
         if self.partition.is_some() || self.offset.is_some() || self.limit.is_some() {
             return Err(Failure::Usage("--partition, --offset and --limit go with a TOPIC".into()));
@@ -127,7 +127,7 @@ impl Call {
         for (name, number) in numbers {
             path.extend(number.map(|number| format!("&{name}={number}")));
         }
-        let body = self.http.ask(Method::GET, &path, "")?;
+        let body = self.http.request(Method::GET, &path, "")?;
         if self.json {
             return self.out.document(&body);
         }
@@ -145,7 +145,7 @@ impl Call {
     fn replay(mut self, topic: &TopicName) -> Result<(), Failure> {
         let body =
             json!({ "partition": self.partition, "offset": self.offset, "limit": self.limit }).to_string();
-        let answer = self.http.ask(Method::POST, &format!("/dead-letters/{topic}/replay"), &body)?;
+        let answer = self.http.request(Method::POST, &format!("/dead-letters/{topic}/replay"), &body)?;
         if self.json {
             return self.out.document(&answer);
         }

@@ -10,7 +10,8 @@ const OTHER_DESCRIPTORS: u64 = 64;
 
 /// Raises the soft limit to the hard limit, and warns if that is still less than all connections together may take.
 pub(super) fn raise_limit(config: &Config) {
-    let promised = config.server.sockets_max() as u64 + config.sqlite.readers_max as u64 + OTHER_DESCRIPTORS;
+    let promised =
+        config.server.sockets_max() as u64 + config.store_options.readers_max as u64 + OTHER_DESCRIPTORS;
     if let Some(available) = raise_to_hard().filter(|available| *available < promised) {
         tracing::warn!(
             "the settings allow connections for {promised} file descriptors, and this process may open {available}: \

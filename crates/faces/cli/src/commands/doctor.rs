@@ -1,14 +1,12 @@
 //! `millrace doctor`: reports what is wrong with a store, and what to do about it.
 
-use std::path::Path;
-
 use clap::{ArgMatches, Command};
 use millrace_model::{Finding, Weight};
-use millrace_store_sqlite::Examined;
+use millrace_stores::{Examined, StoreUrl, open_doctor};
 use serde_json::{Value, json};
 
 use crate::commands::json_flag;
-use crate::commands::offline::{examine, store_file};
+use crate::commands::offline::{examine, store_url};
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
@@ -31,13 +29,13 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
-    let path = store_file(&config)?;
-    let examined = examine(&path)?;
+    let url = store_url(&config)?;
+    let examined = examine(&open_doctor(&url)?);
     let mut out = Output::new();
     if matches.get_flag("json") {
         out.json(&document(&config.store, &examined))?;
     } else {
-        print(&mut out, &path, &examined)?;
+        print(&mut out, &url, &examined)?;
     }
     out.flush()?;
     match examined.findings.problems() {
@@ -64,7 +62,7 @@ fn document(store: &str, examined: &Examined) -> Value {
     })
 }
 
-fn print(out: &mut Output, path: &Path, examined: &Examined) -> Result<(), Failure> {
+fn print(out: &mut Output, url: &StoreUrl, examined: &Examined) -> Result<(), Failure> {
     for finding in examined.findings.list() {
         out.line(&shown(finding))?;
     }
@@ -76,8 +74,8 @@ fn print(out: &mut Output, path: &Path, examined: &Examined) -> Result<(), Failu
     let counted = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let events = counted(examined.events, "whole event");
     let streams = counted(examined.streams.len() as u64, "stream");
-    let path = path.display();
-    out.line(&format!("{path} is {state}: schema {version}, {events} in {streams}"))
+    let name = url.file().map_or_else(|| url.to_string(), |file| file.display().to_string());
+    out.line(&format!("{name} is {state}: schema {version}, {events} in {streams}"))
 }
 
 fn shown(finding: &Finding) -> String {

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 /// The longest line of stdin.
 const LINE_BYTES_MAX: u64 = 16 << 20;
 
-pub(super) struct Feed {
+pub(super) struct StdinFeed {
     left: Option<u64>,
     stdin: BufReader<Stdin>,
     tally: Rc<Tally>,
@@ -24,9 +24,9 @@ pub(super) struct Fed {
     pub(super) line: Option<u64>,
 }
 
-impl Feed {
-    pub(super) fn new(tally: Rc<Tally>) -> Feed {
-        Feed { left: tally.total(), stdin: BufReader::new(stdin()), tally }
+impl StdinFeed {
+    pub(super) fn new(tally: Rc<Tally>) -> StdinFeed {
+        StdinFeed { left: tally.total(), stdin: BufReader::new(stdin()), tally }
     }
 
     pub(super) async fn next(&mut self, template: &NewMessage) -> Result<Option<Fed>, Failure> {

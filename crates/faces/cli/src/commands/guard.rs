@@ -5,7 +5,7 @@
 use std::ffi::OsString;
 
 use clap::{Arg, ArgMatches, Command, value_parser};
-use millrace_server::become_guarded;
+use millrace_child::become_guarded;
 
 use crate::failure::Failure;
 

@@ -1,17 +1,15 @@
 //! `millrace info`: the version of this program, and the contents of a store in figures.
 
-use std::path::Path;
-
 use clap::{ArgMatches, Command};
-use millrace_session::admin::{Admin, Totals};
+use millrace_admin::{Admin, Totals};
 use millrace_store::DiskUse;
-use millrace_store_sqlite::{SCHEMA_VERSION, ServeLock, find_store, schema_version};
+use millrace_stores::{StoreInfo, store_info};
 use serde_json::{Value, json};
 
 use crate::commands::events::{SESSION_TTL_MS, open_existing};
 use crate::commands::json_flag;
 use crate::commands::now;
-use crate::commands::offline::store_file;
+use crate::commands::offline::store_url;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::{Output, columns};
@@ -32,12 +30,10 @@ pub(super) fn command() -> Command {
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
-    let path = find_store(&store_file(&config)?)?;
-    let schema = schema_version(&path)?;
-    let mut info = Info { schema, served: ServeLock::is_held(&path), disk: None, totals: None };
+    let mut info = Info { store: store_info(&store_url(&config)?)?, disk: None, totals: None };
     // Opening an older store upgrades it, which a command that only reads must not do. A file that is no store, or one
     // of a newer version, is opened anyway: opening refuses it with a clear message.
-    if schema.is_none_or(|found| found == SCHEMA_VERSION) {
+    if info.store.schema.is_none_or(|found| found == info.store.schema_of_build) {
         let opened = open_existing(&config)?;
         info.disk = opened.store.disk_use();
         info.totals = Some(Admin::new(opened.store).totals(now(), SESSION_TTL_MS)?);
@@ -47,12 +43,11 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         out.json(&info.document(&config))?;
         return out.flush();
     }
-    out.document(&columns(&info.lines(&config, &path)).join("\n"))
+    out.document(&columns(&info.lines(&config)).join("\n"))
 }
 
 struct Info {
-    schema: Option<usize>,
-    served: bool,
+    store: StoreInfo,
     disk: Option<DiskUse>,
     /// `None` for a store of an older version, which is not opened.
     totals: Option<Totals>,
@@ -63,9 +58,9 @@ impl Info {
         json!({
             "version": clap::crate_version!(),
             "store": config.store,
-            "schema": self.schema,
-            "schema_of_this_version": SCHEMA_VERSION,
-            "served": self.served,
+            "schema": self.store.schema,
+            "schema_of_this_version": self.store.schema_of_build,
+            "served": self.store.is_served,
             "store_bytes": self.disk.map(|disk| disk.store_bytes),
             "wal_bytes": self.disk.map(|disk| disk.wal_bytes),
             "free_bytes": self.disk.map(|disk| disk.free_bytes),
@@ -73,14 +68,14 @@ impl Info {
         })
     }
 
-    fn lines(&self, config: &Config, path: &Path) -> Vec<Vec<String>> {
+    fn lines(&self, config: &Config) -> Vec<Vec<String>> {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String| lines.push(vec![name.to_owned(), value]);
         line("version", clap::crate_version!().to_owned());
         line("store", config.store.clone());
-        line("file", path.display().to_string());
+        line("file", self.store.file.display().to_string());
         line("schema", self.schema_in_words());
-        line("served", if self.served { "by a server, now" } else { "by no server" }.to_owned());
+        line("served", if self.store.is_served { "by a server, now" } else { "by no server" }.to_owned());
         if let Some(disk) = self.disk {
             line("bytes", format!("{} and {} in the write-ahead log", disk.store_bytes, disk.wal_bytes));
             line("free", format!("{} bytes on the file system", disk.free_bytes));
@@ -100,11 +95,10 @@ impl Info {
     }
 
     fn schema_in_words(&self) -> String {
-        match self.schema {
-            Some(found) if found < SCHEMA_VERSION => {
-                format!(
-                    "{found}: the next program of this version that opens it brings it to {SCHEMA_VERSION}"
-                )
+        let newest = self.store.schema_of_build;
+        match self.store.schema {
+            Some(found) if found < newest => {
+                format!("{found}: the next program of this version that opens it brings it to {newest}")
             }
             Some(found) => found.to_string(),
             None => "unknown".to_owned(),

@@ -17,7 +17,7 @@ mod file_size;
 mod guard;
 mod guest;
 mod info;
-mod loop_client;
+mod kernel_client;
 mod memory;
 mod offline;
 mod openapi;

@@ -4,8 +4,7 @@
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-use millrace_server::SqliteOptions;
-use millrace_stores::{OpenError, OpenedStore, StoreUrl, open_store, opening_waits_for};
+use millrace_stores::{OpenError, OpenedStore, StoreOptions, StoreUrl, open_store, opening_waits_for};
 use tokio::task::{JoinError, spawn_blocking};
 use tokio::time::sleep;
 
@@ -24,12 +23,12 @@ pub(super) enum Opening {
 /// Opens the store, unless `stop` is ready first.
 pub(super) async fn open(
     url: &StoreUrl,
-    options: SqliteOptions,
+    options: StoreOptions,
     stop: impl Future<Output = ()>,
 ) -> Result<Opening, JoinError> {
     let to_open = url.clone();
     tokio::select! {
-        opened = spawn_blocking(move || open_store(&to_open, options)) => opened.map(Opening::Done),
+        opened = spawn_blocking(move || open_store(&to_open, &options)) => opened.map(Opening::Done),
         () = stop => Ok(Opening::Stopped),
         never = warn_again_and_again(url) => match never {},
     }

@@ -8,12 +8,12 @@ use std::time::Duration;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
 use millrace_client::{
-    Client, ClientError, ErrorCode, JsonText, NewMessage, Place, Published, Receipt, TopicName,
+    Client, ClientError, ErrorCode, JsonText, NewMessage, Published, PublishedPlace, Receipt, TopicName,
 };
 use tokio::time::Instant;
 
 use crate::commands::connect::with_client;
-use crate::commands::feed::{Fed, Feed, at_line};
+use crate::commands::feed::{Fed, StdinFeed, at_line};
 use crate::commands::progress::Progress;
 use crate::commands::tally::{Tally, events};
 use crate::commands::{json_flag, name_and_value, text};
@@ -68,7 +68,7 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let plan = Plan::of(matches)?;
+    let plan = PublishPlan::of(matches)?;
     let tally = Rc::new(Tally::new(plan.count));
     let counts = tally.clone();
     let ended = with_client(matches, |client| async move { plan.publish(&client, &counts).await });
@@ -78,7 +78,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-struct Plan {
+struct PublishPlan {
     topic: String,
     template: NewMessage,
     /// How many times the template is published; `None` = one event per line of stdin.
@@ -88,8 +88,8 @@ struct Plan {
     frame_bytes_max: usize,
 }
 
-impl Plan {
-    fn of(matches: &ArgMatches) -> Result<Plan, Failure> {
+impl PublishPlan {
+    fn of(matches: &ArgMatches) -> Result<PublishPlan, Failure> {
         let topic = text(matches, "topic").unwrap_or_default();
         TopicName::new(topic).map_err(|error| Failure::Usage(error.to_string()))?;
         let count = matches.get_one::<u64>("count").copied();
@@ -132,11 +132,11 @@ impl Plan {
         let rate = matches.get_one::<u64>("rate").copied();
         let frame_bytes_max = resolve(matches)?.config.server.frame_bytes_max;
         let json = matches.get_flag("json");
-        Ok(Plan { topic: topic.into(), template, count, rate, json, frame_bytes_max })
+        Ok(PublishPlan { topic: topic.into(), template, count, rate, json, frame_bytes_max })
     }
 
     async fn publish(self, client: &Client, tally: &Rc<Tally>) -> Result<(), Failure> {
-        let mut run = Run {
+        let mut run = PublishRun {
             out: Printer::new(),
             progress: Progress::new(self.count),
             json: self.json,
@@ -146,7 +146,7 @@ impl Plan {
         };
         let start = Instant::now();
         let sent = self.send_all(client, &mut run, start).await;
-        let Run { mut out, progress, last, .. } = run;
+        let PublishRun { mut out, progress, last, .. } = run;
         drop(progress);
         let mut written = Ok(());
         if !self.json && (sent.is_ok() || tally.confirmed_count() > 0) {
@@ -174,13 +174,13 @@ impl Plan {
 
     /// Sends all events, then waits for every confirmation, also after an error: one bad event must not hide that
     /// others are stored.
-    async fn send_all(&self, client: &Client, run: &mut Run, start: Instant) -> Result<(), Failure> {
+    async fn send_all(&self, client: &Client, run: &mut PublishRun, start: Instant) -> Result<(), Failure> {
         let end = self.send_some(client, run, start).await;
         end.and(run.confirm_all().await)
     }
 
-    async fn send_some(&self, client: &Client, run: &mut Run, start: Instant) -> Result<(), Failure> {
-        let mut feed = Feed::new(run.tally.clone());
+    async fn send_some(&self, client: &Client, run: &mut PublishRun, start: Instant) -> Result<(), Failure> {
+        let mut feed = StdinFeed::new(run.tally.clone());
         while let Some(Fed { message, line }) = feed.next(&self.template).await? {
             if let Some(rate) = self.rate {
                 let due = Duration::from_secs_f64(run.tally.sent_count() as f64 / rate as f64);
@@ -211,7 +211,7 @@ impl Plan {
 }
 
 /// The publishes that wait for their confirmation, and what has been confirmed.
-struct Run {
+struct PublishRun {
     out: Printer,
     progress: Progress,
     json: bool,
@@ -221,7 +221,7 @@ struct Run {
     last: Option<Published>,
 }
 
-impl Run {
+impl PublishRun {
     /// Waits for all confirmations and returns the first error.
     async fn confirm_all(&mut self) -> Result<(), Failure> {
         let mut end = Ok(());
@@ -272,12 +272,14 @@ impl Run {
 fn one_line(published: &Published) -> String {
     let Published { topic, id, durability, .. } = published;
     match published.place {
-        Place::At { partition, offset } => {
+        PublishedPlace::At { partition, offset } => {
             format!(
                 "published to {topic}, partition {partition}, offset {offset}, id {id} ({})",
                 durability.as_str()
             )
         }
-        Place::Due(due) => format!("published to {topic}, due {due}, id {id} ({})", durability.as_str()),
+        PublishedPlace::Due(due) => {
+            format!("published to {topic}, due {due}, id {id} ({})", durability.as_str())
+        }
     }
 }

@@ -17,7 +17,7 @@ use tokio::net::UnixStream;
 use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::time::Instant;
 
-use crate::commands::connect::{interrupted, loop_socket};
+use crate::commands::connect::{interrupted, kernel_socket};
 use crate::commands::send_typed::{self, Typed};
 use crate::commands::{json_flag, now, text};
 use crate::failure::Failure;
@@ -70,7 +70,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     };
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
-    let path = loop_socket(&config)?;
+    let path = kernel_socket(&config)?;
     let wait = Duration::from_millis(matches.get_one::<u64>("wait-ms").copied().unwrap_or_default());
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -114,7 +114,7 @@ async fn exchange(path: &Path, token: &str, message: Option<String>, wait: Durat
         };
         early = greeted.map_err(silent)??;
     }
-    let tally = RefCell::new(Tally::default());
+    let tally = RefCell::new(RequestTally::default());
     let sending = async {
         match message {
             Some(text) => send(text.as_bytes(), writer, &tally).await,
@@ -186,11 +186,11 @@ fn said(error: &OsMessage) -> String {
 }
 
 /// Sends everything, then closes the sending half. If the server has closed the connection, sending ends early, and
-/// `Tally::verdict` reports the missing outcomes.
+/// `RequestTally::verdict` reports the missing outcomes.
 async fn send(
     mut input: impl AsyncRead + Unpin,
     mut socket: OwnedWriteHalf,
-    tally: &RefCell<Tally>,
+    tally: &RefCell<RequestTally>,
 ) -> Result<(), Failure> {
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
     let mut buffer = vec![0; READ_BYTES];
@@ -221,13 +221,13 @@ async fn send(
 
 /// Prints what the server sends. Does not use `Output`, which would block everything else, including signals, while
 /// nobody reads stdout.
-async fn receive(mut socket: impl AsyncRead + Unpin, tally: &RefCell<Tally>) -> Result<(), Failure> {
+async fn receive(mut socket: impl AsyncRead + Unpin, tally: &RefCell<RequestTally>) -> Result<(), Failure> {
     let mut out = stdout();
     let mut lines = Vec::new();
     let mut splitter = LineSplitter::new(LINE_BYTES_MAX);
     let mut buffer = vec![0; READ_BYTES];
     loop {
-        // A connection reset counts as a close: `Tally::verdict` reports the missing outcomes.
+        // A connection reset counts as a close: `RequestTally::verdict` reports the missing outcomes.
         let bytes = socket.read(&mut buffer).await.unwrap_or(0);
         let mut rest = &buffer[..bytes];
         while let Some(line) = splitter.next(&mut rest) {
@@ -251,7 +251,7 @@ async fn receive(mut socket: impl AsyncRead + Unpin, tally: &RefCell<Tally>) -> 
 
 /// Counts the requests sent and the outcomes received.
 #[derive(Default)]
-struct Tally {
+struct RequestTally {
     /// Requests without an outcome, by id; the same id may have been sent twice.
     open: BTreeMap<OsId, u64>,
     requests: u64,
@@ -261,7 +261,7 @@ struct Tally {
     nameless: u64,
 }
 
-impl Tally {
+impl RequestTally {
     /// Appends the line to the bytes to send, with metadata if it has none.
     fn line(&mut self, line: Line<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
         let Line::Whole(line) = line else {

@@ -7,7 +7,7 @@ use clap::{Arg, ArgMatches};
 use millrace_client::JsonText;
 use millrace_model::OsType;
 
-use crate::commands::loop_client::LoopClient;
+use crate::commands::kernel_client::KernelClient;
 use crate::commands::text;
 use crate::failure::Failure;
 
@@ -52,7 +52,7 @@ impl Typed {
         let kind = match self.kind {
             Some(kind) => kind,
             None => {
-                let described = LoopClient::connect(path, token).await?.describe(ty.as_str()).await?;
+                let described = KernelClient::connect(path, token).await?.describe(ty.as_str()).await?;
                 let kind = described.iter().find_map(|(_, described)| described["kind"].as_str());
                 kind.map(str::to_owned).ok_or_else(|| {
                     Failure::Failed(format!("nobody handles {ty}: to send it as an event give --kind event"))

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgMatches, Command};
+use millrace_child::Guard;
 use millrace_server::{
-    Changed, ClientAuthority, Guard, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketFile,
+    Changed, ClientAuthority, NotReloaded, Proof, Reload, Reloaded, Reloader, ServeError, Server, SocketFile,
     TlsFiles, TokenSettings, default_path,
 };
 use millrace_store::StoreError;
@@ -21,7 +22,7 @@ use crate::exposed;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
-use crate::settings::{Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, Source, args, resolve};
+use crate::settings::{Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, SettingSource, args, resolve};
 
 pub(super) fn command() -> Command {
     Command::new("serve")
@@ -45,7 +46,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     log::start(&effective.config, "info");
     warn_of_mongo(&effective);
     warn_of_exposed(&effective);
-    let plan = Plan::of(&effective, matches)?;
+    let plan = ServePlan::of(&effective, matches)?;
     descriptors::raise_limit(&plan.config);
     if let Some(warning) = exposed::store(&plan.store) {
         tracing::warn!("{warning}");
@@ -59,19 +60,19 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         plan.serve().await
     });
     match &result {
-        Err(Failure::Interrupted(_)) | Ok(Ended::WhileOpening | Ended::Unwritten(_)) => {
+        Err(Failure::Interrupted(_)) | Ok(ServeEnd::WhileOpening | ServeEnd::Unwritten(_)) => {
             runtime.shutdown_background();
         }
         _ => runtime.shutdown_timeout(LET_GO_MAX),
     }
     match result? {
-        Ended::Served | Ended::WhileOpening => Ok(()),
-        Ended::Unwritten(why) => Err(Failure::Failed(why)),
+        ServeEnd::Served | ServeEnd::WhileOpening => Ok(()),
+        ServeEnd::Unwritten(why) => Err(Failure::Failed(why)),
     }
 }
 
 /// How a server ended that was asked to stop.
-enum Ended {
+enum ServeEnd {
     Served,
     /// Asked to stop before the store was open: no client was served, and the thread that opens the store may wait for
     /// ever.
@@ -84,7 +85,7 @@ enum Ended {
 /// put somebody's data in the wrong place.
 fn warn_of_mongo(effective: &Effective) {
     let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if (set("MONGO_URL") || set("MONGO_DB")) && *effective.source("store") == Source::Default {
+    if (set("MONGO_URL") || set("MONGO_DB")) && *effective.source("store") == SettingSource::Default {
         let store = &effective.config.store;
         tracing::warn!("MONGO_URL is set, but the MongoDB store is not part of this version: using {store}");
     }
@@ -96,7 +97,7 @@ fn warn_of_exposed(effective: &Effective) {
     }
 }
 
-struct Plan {
+struct ServePlan {
     config: Config,
     listen: SocketAddr,
     probe_listen: Option<SocketAddr>,
@@ -107,8 +108,8 @@ struct Plan {
     matches: ArgMatches,
 }
 
-impl Plan {
-    fn of(effective: &Effective, matches: &ArgMatches) -> Result<Plan, Failure> {
+impl ServePlan {
+    fn of(effective: &Effective, matches: &ArgMatches) -> Result<ServePlan, Failure> {
         let mut config = effective.config.clone();
         let listen = address("listen", &config)?;
         let probe_listen = match config.probe_listen.is_empty() {
@@ -116,7 +117,7 @@ impl Plan {
             false => Some(address("probe-listen", &config)?),
         };
         let others_reach = [Some(listen), probe_listen].iter().flatten().any(|addr| !addr.ip().is_loopback());
-        if config.server.os.require_auth && config.server.tokens.is_empty() {
+        if config.server.kernel.require_auth && config.server.tokens.is_empty() {
             // A reload cannot add the first token: closing an open server takes a restart.
             return Err(Failure::Usage(
                 "require-auth is set and no token is configured, so nobody could enter: add one to the file of --config, \
@@ -132,13 +133,13 @@ impl Plan {
             );
         }
         let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
-        let durability_asked = *effective.source("durability") != Source::Default;
-        Ok(Plan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
+        let durability_asked = *effective.source("durability") != SettingSource::Default;
+        Ok(ServePlan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
     }
 
-    async fn serve(mut self) -> Result<Ended, Failure> {
+    async fn serve(mut self) -> Result<ServeEnd, Failure> {
         // Before anything else, so that a signal during the start is not lost.
-        let (mut first, mut second) = (Signals::new()?, Signals::new()?);
+        let (mut first, mut second) = (StopSignals::new()?, StopSignals::new()?);
         let mut hangups = listen_for(SignalKind::hangup())?;
         // Before opening the store, so that a port in use does not leave a new store behind. Clients that connect now
         // wait.
@@ -148,12 +149,12 @@ impl Plan {
             None => None,
         };
         let socket = self.socket()?;
-        let opening = opening::open(&self.store, self.config.sqlite.clone(), first.next()).await;
+        let opening = opening::open(&self.store, self.config.store_options.clone(), first.next()).await;
         let opened = match opening.map_err(|error| Failure::Failed(error.to_string()))? {
             Opening::Done(opened) => opened.map_err(|error| self.store_failure(&error))?,
             Opening::Stopped => {
                 tracing::info!("stopped while the store was being opened");
-                return Ok(Ended::WhileOpening);
+                return Ok(ServeEnd::WhileOpening);
             }
         };
         let limits = &mut self.config.limits;
@@ -181,7 +182,10 @@ impl Plan {
         let mut path = None;
         if let Some((place, listener)) = socket {
             path = Some(place.path().display().to_string());
-            server.listen_os(place, listener).await.map_err(|error| Failure::Failed(error.to_string()))?;
+            server
+                .listen_socket(place, listener)
+                .await
+                .map_err(|error| Failure::Failed(error.to_string()))?;
         }
         let (reloader, matches) = (server.reloader(), self.matches);
         let (asked, with) = (reloader.clone(), matches.clone());
@@ -211,14 +215,14 @@ impl Plan {
                 // Nothing confirmed is lost, so this is not a failure.
                 Err(cut @ ServeError::CutShort { .. }) => {
                     tracing::warn!("{cut}");
-                    Ok(Ended::Served)
+                    Ok(ServeEnd::Served)
                 }
-                Err(unwritten @ ServeError::Unwritten { .. }) => Ok(Ended::Unwritten(unwritten.to_string())),
-                ran => ran.map(|()| Ended::Served).map_err(|error| Failure::Failed(error.to_string())),
+                Err(unwritten @ ServeError::Unwritten { .. }) => Ok(ServeEnd::Unwritten(unwritten.to_string())),
+                ran => ran.map(|()| ServeEnd::Served).map_err(|error| Failure::Failed(error.to_string())),
             },
             () = asked_twice => Err(Failure::Interrupted(None)),
-            () = reloading => Ok(Ended::Served),
-            () = giving_back => Ok(Ended::Served),
+            () = reloading => Ok(ServeEnd::Served),
+            () = giving_back => Ok(ServeEnd::Served),
         }
     }
 
@@ -230,7 +234,7 @@ impl Plan {
             SOCKET_DEFAULT => default_path(),
             path => PathBuf::from(path),
         };
-        match SocketFile::take(&path) {
+        match SocketFile::bind(&path) {
             Ok(taken) => Ok(Some(taken)),
             Err(error) if self.config.socket == SOCKET_DEFAULT => {
                 tracing::warn!("no NDJSON socket: {error} (--socket PATH, or --socket none)");
@@ -256,18 +260,19 @@ impl Plan {
 
 /// Reloads tokens, certificate and capabilities from the files. If anything is wrong with them, the old ones stay in
 /// force.
-async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, String> {
-    let read = move || -> Result<Reload, String> {
-        let said = |failure: Failure| failure.message().unwrap_or_default().to_owned();
+async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, NotReloaded> {
+    let read = move || -> Result<Reload, NotReloaded> {
+        let said = |failure: Failure| NotReloaded::from(failure.message().unwrap_or_default());
         let effective = resolve(&matches).map_err(said)?;
         warn_of_exposed(&effective);
         let config = effective.config;
         let tls = tls_files(&config).map_err(said)?;
         Ok(Reload { tokens: config.server.tokens, tls, capabilities: config.server.capabilities })
     };
-    let read = tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(error.to_string()));
+    let read =
+        tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(NotReloaded(error.to_string())));
     let reloaded = match read {
-        Ok(to) => reloader.reload(to).await.map_err(|error| error.to_string()),
+        Ok(to) => reloader.reload(to).await.map_err(|error| NotReloaded(error.to_string())),
         Err(why) => Err(why),
     };
     match reloaded {
@@ -301,7 +306,7 @@ fn say_ready(
     store: &StoreUrl,
 ) -> Result<(), Failure> {
     #[derive(serde::Serialize)]
-    struct Ready {
+    struct ReadyLine {
         ready: bool,
         http: String,
         ws: String,
@@ -313,7 +318,7 @@ fn say_ready(
     }
     let s = if tls { "s" } else { "" };
     let mut out = Output::new();
-    out.json(&Ready {
+    out.json(&ReadyLine {
         ready: true,
         http: format!("http{s}://{addr}"),
         ws: format!("ws{s}://{addr}/"),
@@ -384,14 +389,14 @@ fn listen_for(kind: SignalKind) -> Result<Signal, Failure> {
     signal(kind).map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))
 }
 
-struct Signals {
+struct StopSignals {
     terminate: Signal,
     interrupt: Signal,
 }
 
-impl Signals {
-    fn new() -> Result<Signals, Failure> {
-        Ok(Signals {
+impl StopSignals {
+    fn new() -> Result<StopSignals, Failure> {
+        Ok(StopSignals {
             terminate: listen_for(SignalKind::terminate())?,
             interrupt: listen_for(SignalKind::interrupt())?,
         })

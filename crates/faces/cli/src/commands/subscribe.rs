@@ -82,13 +82,13 @@ pub(super) fn command() -> Command {
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let reader = Reader {
+    let reader = SubscriptionReader {
         options: options(matches)?,
         left: matches.get_one::<u64>("count").copied(),
         answer: match text(matches, "nack") {
-            Some(reason) => Answer::Nack(reason.to_owned()),
-            None if matches.get_flag("no-ack") => Answer::Nothing,
-            None => Answer::Ack,
+            Some(reason) => AckPolicy::Nack(reason.to_owned()),
+            None if matches.get_flag("no-ack") => AckPolicy::Nothing,
+            None => AckPolicy::Ack,
         },
         json: matches.get_flag("json"),
     };
@@ -133,22 +133,22 @@ pub(super) fn start_from(text: &str) -> Result<StartFrom, Failure> {
     })
 }
 
-struct Reader {
+struct SubscriptionReader {
     options: SubscribeOptions,
     left: Option<u64>,
-    answer: Answer,
+    answer: AckPolicy,
     json: bool,
 }
 
 /// How printed events are answered.
-enum Answer {
+enum AckPolicy {
     Ack,
     /// Refuse, with this reason.
     Nack(String),
     Nothing,
 }
 
-impl Reader {
+impl SubscriptionReader {
     async fn run(mut self, client: &Client) -> Result<(), Failure> {
         // Request exactly this many: a delivery that is never printed would still count as an attempt.
         if let Some(count) = self.left {
@@ -200,11 +200,11 @@ impl Reader {
         for (at, delivery) in turn.iter().enumerate() {
             let is_last = self.left == Some(0) && at + 1 == turn.len();
             match &self.answer {
-                Answer::Ack if is_last => delivery.ack_confirmed().await?,
-                Answer::Ack => delivery.ack().await?,
-                Answer::Nack(reason) if is_last => delivery.nack_confirmed(Some(reason), None).await?,
-                Answer::Nack(reason) => delivery.nack(Some(reason), None).await?,
-                Answer::Nothing => {}
+                AckPolicy::Ack if is_last => delivery.ack_confirmed().await?,
+                AckPolicy::Ack => delivery.ack().await?,
+                AckPolicy::Nack(reason) if is_last => delivery.nack_confirmed(Some(reason), None).await?,
+                AckPolicy::Nack(reason) => delivery.nack(Some(reason), None).await?,
+                AckPolicy::Nothing => {}
             }
         }
         Ok(())

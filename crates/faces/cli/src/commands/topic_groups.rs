@@ -7,7 +7,7 @@ use serde_json::json;
 use ureq::http::Method;
 
 use crate::commands::text;
-use crate::commands::topics::Call;
+use crate::commands::topics::TopicsCall;
 use crate::failure::Failure;
 use crate::http::read;
 use crate::output::columns;
@@ -25,7 +25,12 @@ pub(super) fn commands(
     ]
 }
 
-pub(super) fn run(verb: &str, matches: &ArgMatches, topic: &TopicName, call: Call) -> Result<(), Failure> {
+pub(super) fn run(
+    verb: &str,
+    matches: &ArgMatches,
+    topic: &TopicName,
+    call: TopicsCall,
+) -> Result<(), Failure> {
     let group = text(matches, "group").map(Group::new).transpose();
     let group = group.map_err(|error| Failure::Usage(error.to_string()))?;
     match (verb, group) {
@@ -35,9 +40,9 @@ pub(super) fn run(verb: &str, matches: &ArgMatches, topic: &TopicName, call: Cal
     }
 }
 
-impl Call {
+impl TopicsCall {
     fn groups(mut self, topic: &TopicName) -> Result<(), Failure> {
-        let body = self.http.ask(Method::GET, &format!("/topics/{topic}/groups"), "")?;
+        let body = self.http.request(Method::GET, &format!("/topics/{topic}/groups"), "")?;
         if self.json {
             return self.print(&body);
         }
@@ -60,7 +65,7 @@ impl Call {
     }
 
     fn delete_group(mut self, topic: &TopicName, group: &Group) -> Result<(), Failure> {
-        self.http.ask(Method::DELETE, &format!("/topics/{topic}/groups/{group}"), "")?;
+        self.http.request(Method::DELETE, &format!("/topics/{topic}/groups/{group}"), "")?;
         let line = if self.json {
             json!({ "topic": topic, "deleted": group }).to_string()
         } else {

@@ -5,7 +5,7 @@ use millrace_model::TopicName;
 use millrace_wire::http::SchemaList;
 use ureq::http::Method;
 
-use crate::commands::topics::Call;
+use crate::commands::topics::TopicsCall;
 use crate::failure::Failure;
 use crate::http::read;
 
@@ -28,11 +28,11 @@ pub(super) fn force_flag() -> Arg {
         .help("Set the schema although retained events do not match it")
 }
 
-pub(super) fn run(matches: &ArgMatches, topic: &TopicName, mut call: Call) -> Result<(), Failure> {
+pub(super) fn run(matches: &ArgMatches, topic: &TopicName, mut call: TopicsCall) -> Result<(), Failure> {
     let wanted = matches.get_one::<u32>("version").copied();
     let mut path = format!("/topics/{topic}/schemas");
     path.extend(wanted.map(|version| format!("?version={version}")));
-    let answer = call.http.ask(Method::GET, &path, "")?;
+    let answer = call.http.request(Method::GET, &path, "")?;
     if call.json {
         return call.out.document(&answer);
     }

@@ -67,7 +67,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let usage = |error: millrace_model::NameError| Failure::Usage(error.to_string());
     let topic = text(matches, "topic").map(TopicName::new).transpose().map_err(usage)?;
     let http = Http::new(&config)?;
-    let call = Call { http, json: matches.get_flag("json"), out: Output::new() };
+    let call = TopicsCall { http, json: matches.get_flag("json"), out: Output::new() };
     match (verb, topic) {
         ("list", _) => call.list(),
         ("show", Some(topic)) => call.show(&topic),
@@ -85,13 +85,13 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     }
 }
 
-pub(super) struct Call {
+pub(super) struct TopicsCall {
     pub(super) http: Http,
     pub(super) json: bool,
     pub(super) out: Output,
 }
 
-impl Call {
+impl TopicsCall {
     fn list(mut self) -> Result<(), Failure> {
         let list = self.http.list("/topics", "topics")?.to_string();
         if self.json {
@@ -115,9 +115,9 @@ impl Call {
     }
 
     fn show(mut self, topic: &TopicName) -> Result<(), Failure> {
-        let doc: TopicDoc = read(&self.http.ask(Method::GET, &format!("/topics/{topic}"), "")?)?;
+        let doc: TopicDoc = read(&self.http.request(Method::GET, &format!("/topics/{topic}"), "")?)?;
         let offsets: TopicOffsets =
-            read(&self.http.ask(Method::GET, &format!("/topics/{topic}/offsets"), "")?)?;
+            read(&self.http.request(Method::GET, &format!("/topics/{topic}/offsets"), "")?)?;
         if self.json {
             self.out.json(
                 &json!({ "topic": doc.topic, "config": doc.config, "schemaVersion": doc.schema_version, "defaults": doc.defaults, "partitions": offsets.partitions }),
@@ -170,7 +170,7 @@ impl Call {
         }
         let body = Value::Object(settings).to_string();
         let query = if force { "?force=true" } else { "" };
-        let answer = self.http.ask(Method::PATCH, &format!("/topics/{topic}{query}"), &body)?;
+        let answer = self.http.request(Method::PATCH, &format!("/topics/{topic}{query}"), &body)?;
         if self.json {
             return self.out.document(&answer);
         }
@@ -193,7 +193,8 @@ impl Call {
             StartFrom::Timestamp(ts) => json!({ "kind": "timestamp", "value": ts.0 }),
         };
         let body = json!({ "from": from, "partition": partition }).to_string();
-        let answer = self.http.ask(Method::POST, &format!("/topics/{topic}/groups/{group}/seek"), &body)?;
+        let answer =
+            self.http.request(Method::POST, &format!("/topics/{topic}/groups/{group}/seek"), &body)?;
         if self.json {
             return self.out.document(&answer);
         }
@@ -207,7 +208,7 @@ impl Call {
     }
 
     fn delete(mut self, topic: &TopicName) -> Result<(), Failure> {
-        self.http.ask(Method::DELETE, &format!("/topics/{topic}"), "")?;
+        self.http.request(Method::DELETE, &format!("/topics/{topic}"), "")?;
         let line = if self.json {
             json!({ "deleted": topic }).to_string()
         } else {

@@ -9,9 +9,9 @@ use millrace_model::{Namespace, Offset, Partition, Stream, TRACE_TOPIC, TopicKey
 use millrace_store::{ReadLimit, Store};
 use serde_json::{Value, json};
 
-use crate::commands::connect::loop_socket;
+use crate::commands::connect::kernel_socket;
 use crate::commands::events::open_existing;
-use crate::commands::loop_client::LoopClient;
+use crate::commands::kernel_client::KernelClient;
 use crate::commands::send::token_arg;
 use crate::commands::{json_flag, text};
 use crate::failure::Failure;
@@ -69,7 +69,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         }
         query.pick(kept)
     } else {
-        let path = loop_socket(&config)?;
+        let path = kernel_socket(&config)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -124,7 +124,7 @@ impl Query {
 
 /// Asks the server for the records, page by page, because an answer is one line.
 async fn asked(path: PathBuf, token: &str, query: &Query) -> Result<Vec<Value>, Failure> {
-    let client = LoopClient::connect(&path, token).await?;
+    let client = KernelClient::connect(&path, token).await?;
     let (mut records, mut after) = (Vec::new(), None);
     loop {
         let page = client.query("Syscall.Trace", &query.data(after)).await?;

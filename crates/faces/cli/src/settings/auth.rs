@@ -10,7 +10,8 @@ use millrace_server::{
 use toml::{Table, Value};
 
 use crate::failure::Failure;
-use crate::settings::Source;
+use crate::settings::SettingSource;
+use crate::settings::entry::{EntryError, NAMES_MAX, text};
 
 pub(super) const KEY: &str = "auth";
 const ALL: &str = "*";
@@ -19,9 +20,8 @@ const KEYS: &str = "agent, roles, scopes, namespaces, rate, burst, expires";
 /// Smaller numbers are refused, because they are more likely seconds than milliseconds; as milliseconds this is the
 /// year 1973.
 const EXPIRES_MS_MIN: i64 = 100_000_000_000;
-const NAMES_MAX: usize = 64;
 
-pub(super) fn tokens(found: &Value, source: &Source) -> Result<Vec<TokenSettings>, Failure> {
+pub(super) fn tokens(found: &Value, source: &SettingSource) -> Result<Vec<TokenSettings>, Failure> {
     let usage = |what: String| Failure::Usage(format!("{what} ({source})"));
     let table = found.as_table().ok_or_else(|| usage("auth is no table: write [[auth.tokens]]".into()))?;
     if let Some(key) = table.keys().find(|key| !LISTS.iter().any(|list| list.key == **key)) {
@@ -68,7 +68,7 @@ struct List {
     what: &'static str,
     /// The keys that identify the client.
     proofs: &'static [&'static str],
-    proof: fn(&Table) -> Result<Proof, String>,
+    proof: fn(&Table) -> Result<Proof, EntryError>,
 }
 
 const LISTS: &[List] = &[
@@ -81,24 +81,24 @@ const LISTS: &[List] = &[
     List { key: "certificates", what: "certificate", proofs: &["name"], proof: certificate },
 ];
 
-/// Reads an entry. The error message never contains the value of `token` or `sha256`.
-fn token(entry: &Value, list: &List) -> Result<TokenSettings, String> {
-    let table = entry.as_table().ok_or("it is no table")?;
+/// Reads an entry.
+fn token(entry: &Value, list: &List) -> Result<TokenSettings, EntryError> {
+    let table = entry.as_table().ok_or(EntryError::NoTable)?;
     let List { what, proofs, .. } = list;
     let known = |key: &str| proofs.contains(&key) || KEYS.split(", ").any(|known| known == key);
     if let Some(key) = table.keys().find(|key| !known(key)) {
-        let proofs = proofs.join(" or ");
-        return Err(format!("{key} is no setting of a {what}: there are {proofs}, {KEYS}"));
+        let (key, known) = (key.clone(), format!("{}, {KEYS}", proofs.join(" or ")));
+        return Err(EntryError::UnknownKey { key, what, known });
     }
     let agent = text(table, "agent")?;
-    let agent = agent.ok_or_else(|| format!("agent is missing: name whom the {what} stands for"))?;
+    let agent = agent.ok_or(EntryError::NoAgent(what))?;
     Ok(TokenSettings {
         proof: (list.proof)(table)?,
-        agent: Actor::new(agent).map_err(|error| format!("agent is refused: {error}"))?,
+        agent: Actor::new(agent).map_err(|error| EntryError::BadActor { key: "agent", error })?,
         roles: names(table, "roles")?
             .unwrap_or_default()
             .into_iter()
-            .map(|name| Actor::new(name).map_err(|error| format!("roles is refused: {error}")))
+            .map(|name| Actor::new(name).map_err(|error| EntryError::BadActor { key: "roles", error }))
             .collect::<Result<_, _>>()?,
         scopes: scopes(table)?,
         namespaces: namespaces(table)?,
@@ -107,30 +107,21 @@ fn token(entry: &Value, list: &List) -> Result<TokenSettings, String> {
     })
 }
 
-fn certificate(table: &Table) -> Result<Proof, String> {
-    let name = text(table, "name")?
-        .ok_or("name is missing: give a DNS name or URI of the certificate's subject alternative names")?;
+fn certificate(table: &Table) -> Result<Proof, EntryError> {
+    let name = text(table, "name")?.ok_or(EntryError::NoCertificateName)?;
     let found = CertificateName::new(name).map(Proof::Certificate);
-    found.ok_or_else(|| {
-        format!("name is {name:?}: give a DNS name or a URI, 1 to 1024 printable ASCII characters without * or spaces")
-    })
+    found.ok_or_else(|| EntryError::BadCertificateName(name.to_owned()))
 }
 
 /// Reads the expiry: a time, a date (the token expires when that day begins, in UTC), or epoch milliseconds.
-fn expires(table: &Table) -> Result<Option<Timestamp>, String> {
-    let wrong = |found: &dyn std::fmt::Display| {
-        format!(
-            "expires is {found}: give a time such as 2027-01-31T12:00:00Z, a date such as 2027-01-31 (00:00 UTC), or \
-             whole epoch milliseconds"
-        )
-    };
+fn expires(table: &Table) -> Result<Option<Timestamp>, EntryError> {
     let text = match table.get("expires") {
         None => return Ok(None),
         Some(Value::Integer(ms)) if *ms >= EXPIRES_MS_MIN => return Ok(Some(Timestamp(ms.unsigned_abs()))),
-        Some(Value::Integer(ms)) => return Err(wrong(ms)),
+        Some(Value::Integer(ms)) => return Err(EntryError::BadExpiry(ms.to_string())),
         Some(Value::String(text)) => text.clone(),
         Some(Value::Datetime(time)) => time.to_string(),
-        Some(other) => return Err(wrong(&other.type_str())),
+        Some(other) => return Err(EntryError::BadExpiry(other.type_str().to_owned())),
     };
     // The comparison is needed, because the date parser also accepts a time without a zone.
     let date = text.parse::<jiff::civil::Date>().ok().filter(|date| date.to_string() == text);
@@ -139,71 +130,61 @@ fn expires(table: &Table) -> Result<Option<Timestamp>, String> {
         None => text.parse::<jiff::Timestamp>(),
     };
     let ms = time.ok().and_then(|time| u64::try_from(time.as_millisecond()).ok());
-    ms.map(|ms| Some(Timestamp(ms))).ok_or_else(|| wrong(&format!("{text:?}")))
+    ms.map(|ms| Some(Timestamp(ms))).ok_or_else(|| EntryError::BadExpiry(format!("{text:?}")))
 }
 
-fn digest(table: &Table) -> Result<TokenDigest, String> {
+fn digest(table: &Table) -> Result<TokenDigest, EntryError> {
     match (text(table, "token")?, text(table, "sha256")?) {
-        (Some(""), None) => Err("token is empty".into()),
+        (Some(""), None) => Err(EntryError::EmptyToken),
         (Some(token), None) if token.bytes().all(|byte| byte.is_ascii_graphic()) => {
             Ok(TokenDigest::of(token))
         }
-        (Some(_), None) => {
-            Err("token must be printable ASCII without spaces, as it is sent in a header".into())
-        }
-        (None, Some(hex)) => {
-            TokenDigest::from_hex(hex).ok_or_else(|| "sha256 must be 64 hexadecimal digits".into())
-        }
-        _ => Err("give either token or sha256".into()),
+        (Some(_), None) => Err(EntryError::BadToken),
+        (None, Some(hex)) => TokenDigest::from_hex(hex).ok_or(EntryError::BadDigest),
+        _ => Err(EntryError::TokenOrDigest),
     }
 }
 
-fn scopes(table: &Table) -> Result<Vec<Scope>, String> {
+fn scopes(table: &Table) -> Result<Vec<Scope>, EntryError> {
     let Some(names) = names(table, "scopes")? else { return Ok(vec![Scope::Publish, Scope::Subscribe]) };
     if names.contains(&ALL) {
         return Ok(Scope::ALL.to_vec());
     }
     let known = || Scope::ALL.iter().map(|scope| scope.as_str()).collect::<Vec<_>>().join(", ");
-    let scope = |name: &str| {
-        name.parse().map_err(|()| format!("{name:?} is no scope: there are {} and {ALL} for all", known()))
-    };
+    let scope =
+        |name: &str| name.parse().map_err(|()| EntryError::NoScope { name: name.to_owned(), known: known() });
     names.into_iter().map(scope).collect()
 }
 
-fn namespaces(table: &Table) -> Result<NamespaceRule, String> {
+fn namespaces(table: &Table) -> Result<NamespaceRule, EntryError> {
     let Some(names) = names(table, "namespaces")? else {
         return Ok(NamespaceRule::Only(vec![Namespace::default()]));
     };
     if names.contains(&ALL) {
         return Ok(NamespaceRule::All);
     }
-    let namespace = |name| Namespace::new(name).map_err(|error| format!("namespaces is refused: {error}"));
+    let namespace = |name| Namespace::new(name).map_err(EntryError::BadNamespace);
     Ok(NamespaceRule::Only(names.into_iter().map(namespace).collect::<Result<_, _>>()?))
 }
 
-fn rate(table: &Table) -> Result<Option<Rate>, String> {
-    let number = |key: &str, min: i64| match table.get(key) {
+fn rate(table: &Table) -> Result<Option<Rate>, EntryError> {
+    let number = |key: &'static str, min: i64| match table.get(key) {
         None => Ok(None),
         Some(Value::Integer(number)) if *number >= min => Ok(Some(number.unsigned_abs())),
-        Some(_) => Err(format!("{key} must be a whole number from {min} on")),
+        Some(_) => Err(EntryError::BadNumber { key, min }),
     };
     match (number("rate", 0)?, number("burst", 1)?) {
         (None, None) => Ok(None),
-        (None, Some(_)) => Err("burst is given without rate: give both".into()),
+        (None, Some(_)) => Err(EntryError::BurstAlone),
         (Some(per_second), burst) => Ok(Some(Rate { per_second, burst: burst.unwrap_or(per_second.max(1)) })),
     }
 }
 
-fn text<'a>(table: &'a Table, key: &str) -> Result<Option<&'a str>, String> {
-    let value = table.get(key);
-    value.map(|value| value.as_str().ok_or_else(|| format!("{key} must be text"))).transpose()
-}
-
-fn names<'a>(table: &'a Table, key: &str) -> Result<Option<Vec<&'a str>>, String> {
+fn names<'a>(table: &'a Table, key: &'static str) -> Result<Option<Vec<&'a str>>, EntryError> {
     let Some(value) = table.get(key) else { return Ok(None) };
     let list = value.as_array().filter(|list| list.len() <= NAMES_MAX);
     let names = list.and_then(|list| list.iter().map(Value::as_str).collect::<Option<Vec<_>>>());
-    names.map(Some).ok_or_else(|| format!("{key} must be a list of at most {NAMES_MAX} texts"))
+    names.map(Some).ok_or(EntryError::NoNames(key))
 }
 
 /// Describes an entry for people: whom it stands for and what it allows.
@@ -230,7 +211,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<TokenSettings>, String> {
         let table: Table = text.parse().unwrap();
-        let read = tokens(&table[KEY], &Source::File("f".into()));
+        let read = tokens(&table[KEY], &SettingSource::File("f".into()));
         read.map_err(|failure| failure.message().unwrap_or_default().to_owned())
     }
 

@@ -5,7 +5,7 @@ mod edge;
 mod engine;
 mod machine;
 
-use crate::settings::Setting;
+use crate::settings::SettingDef;
 
 /// Declares a number of the config: its name, field and type, its smallest and largest value.
 macro_rules! bound {
@@ -13,15 +13,15 @@ macro_rules! bound {
         bound!($name, $($field).+, $type, $min, largest!($type), &[], $help)
     };
     ($name:literal, $($field:ident).+, $type:ident, $min:literal, $max:expr, $also:expr, $help:literal) => {
-        Setting {
+        SettingDef {
             name: $name,
             help: $help,
-            kind: Kind::Number { min: $min, max: $max },
+            kind: SettingKind::Number { min: $min, max: $max },
             scope: Scope::Bound,
             also: $also,
-            get: |config| Value::Number(config.$($field).+ as u64),
+            get: |config| SettingValue::Number(config.$($field).+ as u64),
             set: |config, value| {
-                if let Value::Number(number) = value {
+                if let SettingValue::Number(number) = value {
                     config.$($field).+ = number as $type;
                 }
             },
@@ -41,6 +41,6 @@ macro_rules! largest {
 
 pub(super) use {bound, largest};
 
-pub(super) fn settings() -> impl Iterator<Item = &'static Setting> {
+pub(super) fn settings() -> impl Iterator<Item = &'static SettingDef> {
     engine::SETTINGS.iter().chain(edge::SETTINGS).chain(machine::SETTINGS)
 }

@@ -7,12 +7,13 @@ use millrace_server::ChildSettings;
 use toml::{Table, Value};
 
 use crate::failure::Failure;
-use crate::settings::Source;
+use crate::settings::SettingSource;
+use crate::settings::entry::{EntryError, text};
 
 pub(super) const KEY: &str = "capability";
 const KEYS: [&str; 5] = ["name", "command", "restart", "env", "cwd"];
 
-pub(super) fn capabilities(found: &Value, source: &Source) -> Result<Vec<ChildSettings>, Failure> {
+pub(super) fn capabilities(found: &Value, source: &SettingSource) -> Result<Vec<ChildSettings>, Failure> {
     let usage = |what: String| Failure::Usage(format!("{what} ({source})"));
     let list = found
         .as_array()
@@ -28,21 +29,20 @@ pub(super) fn capabilities(found: &Value, source: &Source) -> Result<Vec<ChildSe
     Ok(read)
 }
 
-/// Reads an entry. The error message never contains a value of `env`.
-fn capability(entry: &Value) -> Result<ChildSettings, String> {
-    let table = entry.as_table().ok_or("it is no table")?;
+/// Reads an entry.
+fn capability(entry: &Value) -> Result<ChildSettings, EntryError> {
+    let table = entry.as_table().ok_or(EntryError::NoTable)?;
     if let Some(key) = table.keys().find(|key| !KEYS.contains(&key.as_str())) {
-        return Err(format!("{key} is no setting of a capability: there are {}", KEYS.join(", ")));
+        let (key, known) = (key.clone(), KEYS.join(", "));
+        return Err(EntryError::UnknownKey { key, what: "capability", known });
     }
-    let name = text(table, "name")?.ok_or("name is missing: give the name its manifest says")?;
+    let name = text(table, "name")?.ok_or(EntryError::NoCapabilityName)?;
     if !ChildSettings::name_is_legal(name) {
-        return Err(format!(
-            "name is {name:?}: it must be 1 to 100 letters, digits, dots, hyphens and underscores"
-        ));
+        return Err(EntryError::BadCapabilityName(name.to_owned()));
     }
     let restart = match table.get("restart") {
         None => true,
-        Some(value) => value.as_bool().ok_or("restart must be true or false")?,
+        Some(value) => value.as_bool().ok_or(EntryError::BadRestart)?,
     };
     let cwd = text(table, "cwd")?.map(Into::into);
     Ok(ChildSettings { name: name.to_owned(), command: command(table)?, restart, env: env(table)?, cwd })
@@ -50,42 +50,34 @@ fn capability(entry: &Value) -> Result<ChildSettings, String> {
 
 /// Reads the command: a list of words, or a line that is split into words as a shell does, without any other shell
 /// syntax.
-fn command(table: &Table) -> Result<Vec<String>, String> {
-    const EXPECTED: &str = "give the program and its arguments, such as [\"python3\", \"greeter.py\"]";
+fn command(table: &Table) -> Result<Vec<String>, EntryError> {
     let words = match table.get("command") {
-        None => return Err(format!("command is missing: {EXPECTED}")),
-        Some(Value::String(line)) => {
-            shlex::split(line).ok_or_else(|| format!("command is {line:?}: a quote is not closed"))?
-        }
+        None => return Err(EntryError::NoCommand),
+        Some(Value::String(line)) => shlex::split(line).ok_or_else(|| EntryError::OpenQuote(line.clone()))?,
         Some(Value::Array(words)) => words
             .iter()
             .map(|word| word.as_str().map(str::to_owned))
             .collect::<Option<Vec<_>>>()
-            .ok_or_else(|| format!("command has an entry that is no text: {EXPECTED}"))?,
-        Some(_) => return Err(format!("command is neither text nor a list of texts: {EXPECTED}")),
+            .ok_or(EntryError::WordIsNoText)?,
+        Some(_) => return Err(EntryError::BadCommand),
     };
     match words.first() {
         Some(program) if !program.is_empty() && !words.iter().any(|word| word.contains('\0')) => Ok(words),
-        _ => Err(format!("command names no program: {EXPECTED}")),
+        _ => Err(EntryError::NoProgram),
     }
 }
 
-fn env(table: &Table) -> Result<BTreeMap<String, String>, String> {
+fn env(table: &Table) -> Result<BTreeMap<String, String>, EntryError> {
     let Some(env) = table.get("env") else { return Ok(BTreeMap::new()) };
-    let env = env.as_table().ok_or("env must be a table of texts, such as { LANG = \"C\" }")?;
+    let env = env.as_table().ok_or(EntryError::EnvIsNoTable)?;
     let entry = |(name, value): (&String, &Value)| {
         let fine = !name.is_empty() && !name.contains(['=', '\0']);
         let value = value.as_str().filter(|value| fine && !value.contains('\0'));
         value
             .map(|value| (name.clone(), value.to_owned()))
-            .ok_or_else(|| format!("env.{name} must be text under the name of an environment variable"))
+            .ok_or_else(|| EntryError::BadVariable(name.clone()))
     };
     env.iter().map(entry).collect()
-}
-
-fn text<'a>(table: &'a Table, key: &str) -> Result<Option<&'a str>, String> {
-    let value = table.get(key);
-    value.map(|value| value.as_str().ok_or_else(|| format!("{key} must be text"))).transpose()
 }
 
 /// Describes a capability for people. Values of `env` may be secrets, so only their names are shown.
@@ -108,7 +100,7 @@ mod tests {
 
     fn read(text: &str) -> Result<Vec<ChildSettings>, String> {
         let table: Table = text.parse().unwrap();
-        let read = capabilities(&table[KEY], &Source::File("f".into()));
+        let read = capabilities(&table[KEY], &SettingSource::File("f".into()));
         read.map_err(|failure| failure.message().unwrap_or_default().to_owned())
     }
 

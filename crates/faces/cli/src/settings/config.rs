@@ -3,7 +3,8 @@
 use crate::settings::SOCKET_DEFAULT;
 use millrace_bus::BusLimits;
 use millrace_runs::RunsLimits;
-use millrace_server::{ServerSettings, SqliteOptions};
+use millrace_server::ServerSettings;
+use millrace_stores::StoreOptions;
 use millrace_wasm::guest_process::GuestLimits;
 use millrace_wasm::{HostOptions, InstanceLimits, RunLimits};
 
@@ -20,7 +21,7 @@ pub(crate) struct Config {
     pub(crate) tls_client_ca: String,
     pub(crate) limits: BusLimits,
     pub(crate) server: ServerSettings,
-    pub(crate) sqlite: SqliteOptions,
+    pub(crate) store_options: StoreOptions,
     pub(crate) log_format: String,
     pub(crate) url: String,
     pub(crate) token: String,
@@ -101,7 +102,7 @@ impl Default for Config {
             tls_client_ca: String::new(),
             limits: BusLimits::default(),
             server: ServerSettings::default(),
-            sqlite: SqliteOptions::default(),
+            store_options: StoreOptions::default(),
             log_format: "text".into(),
             url: "ws://127.0.0.1:7070/".into(),
             token: String::new(),

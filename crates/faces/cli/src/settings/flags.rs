@@ -2,7 +2,7 @@
 
 use clap::{Arg, ArgAction};
 
-use crate::settings::{Config, Kind, Scope, Setting, all};
+use crate::settings::{Config, Scope, SettingDef, SettingKind, all};
 
 pub(crate) const CONFIG_FLAG: &str = "config";
 
@@ -20,7 +20,7 @@ pub(crate) fn args(scopes: &[Scope]) -> Vec<Arg> {
 
 /// Returns the flag of a setting. The flag has no clap default: a flag that was not given must leave the value to the
 /// environment and the file.
-fn arg(setting: &'static Setting) -> Arg {
+fn arg(setting: &'static SettingDef) -> Arg {
     let default = setting.kind.shown(&(setting.get)(&Config::default()));
     let default = if default.is_empty() { default } else { format!(" [default: {default}]") };
     let names =
@@ -32,11 +32,11 @@ fn arg(setting: &'static Setting) -> Arg {
         .help_heading(if setting.scope == Scope::Bound { "Bounds" } else { "Settings" })
         .hide_short_help(setting.scope == Scope::Bound);
     match setting.kind {
-        Kind::Number { .. } => arg.value_name("N"),
-        Kind::Choice(choices) => arg.value_name(choices.join("|")),
-        Kind::Text { .. } | Kind::Secret => arg.value_name(setting.name.to_uppercase()),
-        Kind::List { .. } => arg.value_name("LIST").action(ArgAction::Append),
-        Kind::Flag => {
+        SettingKind::Number { .. } => arg.value_name("N"),
+        SettingKind::Choice(choices) => arg.value_name(choices.join("|")),
+        SettingKind::Text { .. } | SettingKind::Secret => arg.value_name(setting.name.to_uppercase()),
+        SettingKind::List { .. } => arg.value_name("LIST").action(ArgAction::Append),
+        SettingKind::Flag => {
             arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")
         }
     }

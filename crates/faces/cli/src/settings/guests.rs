@@ -1,6 +1,6 @@
 //! The settings of `millrace guest`: the limits of guests. Grants are given on the command line of each run.
 
-use crate::settings::{Kind, Scope, Setting, Value};
+use crate::settings::{Scope, SettingDef, SettingKind, SettingValue};
 
 /// The largest number: whole numbers in a TOML file are signed.
 const LARGEST: u64 = i64::MAX as u64;
@@ -8,15 +8,15 @@ const LARGEST: u64 = i64::MAX as u64;
 /// Declares a number of the guest's settings.
 macro_rules! number {
     ($name:literal, $field:ident, $min:literal, $max:expr, $help:literal) => {
-        Setting {
+        SettingDef {
             name: $name,
             help: $help,
-            kind: Kind::Number { min: $min, max: $max },
+            kind: SettingKind::Number { min: $min, max: $max },
             scope: Scope::Guest,
             also: &[],
-            get: |config| Value::Number(config.guest.$field),
+            get: |config| SettingValue::Number(config.guest.$field),
             set: |config, value| {
-                if let Value::Number(number) = value {
+                if let SettingValue::Number(number) = value {
                     config.guest.$field = number;
                 }
             },
@@ -24,7 +24,7 @@ macro_rules! number {
     };
 }
 
-pub(super) static SETTINGS: &[Setting] = &[
+pub(super) static SETTINGS: &[SettingDef] = &[
     number!(
         "guest-memory-bytes-max",
         memory_bytes_max,

@@ -3,7 +3,7 @@
 use std::fmt;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum SettingValue {
     Text(String),
     Number(u64),
     Flag(bool),
@@ -11,19 +11,19 @@ pub(crate) enum Value {
 }
 
 /// The text is the same in a flag, the environment and `config print`.
-impl fmt::Display for Value {
+impl fmt::Display for SettingValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Value::Text(text) => f.write_str(text),
-            Value::Number(number) => number.fmt(f),
-            Value::Flag(flag) => flag.fmt(f),
-            Value::List(items) => f.write_str(&items.join(",")),
+            SettingValue::Text(text) => f.write_str(text),
+            SettingValue::Number(number) => number.fmt(f),
+            SettingValue::Flag(flag) => flag.fmt(f),
+            SettingValue::List(items) => f.write_str(&items.join(",")),
         }
     }
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum SettingKind {
     Number {
         min: u64,
         max: u64,
@@ -44,42 +44,42 @@ pub(crate) enum Kind {
     Secret,
 }
 
-impl Kind {
+impl SettingKind {
     /// Parses the text. Returns `None` if it is not accepted.
-    pub(crate) fn read(self, text: &str) -> Option<Value> {
+    pub(crate) fn read(self, text: &str) -> Option<SettingValue> {
         match self {
-            Kind::Number { min, max } => {
+            SettingKind::Number { min, max } => {
                 let digits = text.bytes().all(|byte| byte.is_ascii_digit());
                 let number = text.parse().ok().filter(|number| digits && (min..=max).contains(number))?;
-                Some(Value::Number(number))
+                Some(SettingValue::Number(number))
             }
-            Kind::Flag => text.parse().ok().map(Value::Flag),
-            Kind::Choice(choices) => choices.contains(&text).then(|| Value::Text(text.into())),
-            Kind::Text { check, .. } => check(text).then(|| Value::Text(text.into())),
-            Kind::List { check, .. } => {
+            SettingKind::Flag => text.parse().ok().map(SettingValue::Flag),
+            SettingKind::Choice(choices) => choices.contains(&text).then(|| SettingValue::Text(text.into())),
+            SettingKind::Text { check, .. } => check(text).then(|| SettingValue::Text(text.into())),
+            SettingKind::List { check, .. } => {
                 let items: Vec<String> =
                     text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Into::into).collect();
-                items.iter().all(|item| check(item)).then_some(Value::List(items))
+                items.iter().all(|item| check(item)).then_some(SettingValue::List(items))
             }
-            Kind::Secret => Some(Value::Text(text.into())),
+            SettingKind::Secret => Some(SettingValue::Text(text.into())),
         }
     }
 
     /// Returns what is accepted, as a continuation of «it must be».
     pub(crate) fn accepted(self) -> String {
         match self {
-            Kind::Number { min, max } => format!("a whole number from {min} to {max}"),
-            Kind::Flag => "true or false".into(),
-            Kind::Choice(choices) => choices.join(", "),
-            Kind::Text { what, .. } => what.into(),
-            Kind::List { what, .. } => format!("a list, separated by commas, of {what}"),
-            Kind::Secret => "text".into(),
+            SettingKind::Number { min, max } => format!("a whole number from {min} to {max}"),
+            SettingKind::Flag => "true or false".into(),
+            SettingKind::Choice(choices) => choices.join(", "),
+            SettingKind::Text { what, .. } => what.into(),
+            SettingKind::List { what, .. } => format!("a list, separated by commas, of {what}"),
+            SettingKind::Secret => "text".into(),
         }
     }
 
-    pub(crate) fn shown(self, value: &Value) -> String {
+    pub(crate) fn shown(self, value: &SettingValue) -> String {
         match (self, value) {
-            (Kind::Secret, Value::Text(text)) if !text.is_empty() => "(secret)".into(),
+            (SettingKind::Secret, SettingValue::Text(text)) if !text.is_empty() => "(secret)".into(),
             (_, value) => value.to_string(),
         }
     }

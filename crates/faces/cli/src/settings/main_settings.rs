@@ -7,18 +7,18 @@ use millrace_model::{AckMode, Durability, Namespace};
 use millrace_server::AuditKind;
 use millrace_stores::StoreUrl;
 
-use crate::settings::{Also, Kind, Scope, Setting, Value};
+use crate::settings::{Also, Scope, SettingDef, SettingKind, SettingValue};
 
 /// Declares a setting that is a text field of the config.
 macro_rules! text {
     ($name:literal, $scope:ident, $field:ident, $kind:expr, $also:expr, $help:literal) => {
-        Setting {
+        SettingDef {
             name: $name,
             help: $help,
             kind: $kind,
             scope: Scope::$scope,
             also: $also,
-            get: |config| Value::Text(config.$field.clone()),
+            get: |config| SettingValue::Text(config.$field.clone()),
             set: |config, value| config.$field = value.to_string(),
         }
     };
@@ -27,14 +27,14 @@ macro_rules! text {
 /// Stands for every kind of audit record.
 const AUDIT_ALL: &str = "all";
 
-const PATH: Kind = Kind::Text { what: "the path of a file", check: |_| true };
+const PATH: SettingKind = SettingKind::Text { what: "the path of a file", check: |_| true };
 
-pub(super) static SETTINGS: &[Setting] = &[
+pub(super) static SETTINGS: &[SettingDef] = &[
     text!(
         "listen",
         Serve,
         listen,
-        Kind::Text {
+        SettingKind::Text {
             what: "an address such as 127.0.0.1:7070",
             check: |text| text.parse::<SocketAddr>().is_ok()
         },
@@ -45,7 +45,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "probe-listen",
         Serve,
         probe_listen,
-        Kind::Text {
+        SettingKind::Text {
             what: "an address such as 127.0.0.1:7071",
             check: |text| text.parse::<SocketAddr>().is_ok()
         },
@@ -56,20 +56,20 @@ pub(super) static SETTINGS: &[Setting] = &[
         "store",
         Store,
         store,
-        Kind::Text {
+        SettingKind::Text {
             what: "sqlite:///FILE (relative), sqlite:////DIR/FILE (absolute) or memory:",
             check: |text| text.parse::<StoreUrl>().is_ok(),
         },
         &[],
         "Where events are kept"
     ),
-    Setting {
+    SettingDef {
         name: "durability",
         help: "What a confirmed publish has survived, for topics that do not set their own",
-        kind: Kind::Choice(&["fsync", "os", "memory"]),
+        kind: SettingKind::Choice(&["fsync", "os", "memory"]),
         scope: Scope::Serve,
         also: &[],
-        get: |config| Value::Text(config.limits.durability.as_str().into()),
+        get: |config| SettingValue::Text(config.limits.durability.as_str().into()),
         set: |config, value| {
             config.limits.durability = match value.to_string().as_str() {
                 "memory" => Durability::Memory,
@@ -78,25 +78,25 @@ pub(super) static SETTINGS: &[Setting] = &[
             };
         },
     },
-    Setting {
+    SettingDef {
         name: "ack-mode",
         help: "What an ACK completes, for clients that do not say and topics that do not set their own",
-        kind: Kind::Choice(&["cumulative", "individual"]),
+        kind: SettingKind::Choice(&["cumulative", "individual"]),
         scope: Scope::Serve,
         also: &[],
-        get: |config| Value::Text(config.limits.ack_mode.as_str().into()),
+        get: |config| SettingValue::Text(config.limits.ack_mode.as_str().into()),
         set: |config, value| {
             config.limits.ack_mode = AckMode::parse(&value.to_string()).unwrap_or_default();
         },
     },
-    Setting {
+    SettingDef {
         name: "insecure",
         help: "Without tokens: serve everyone who can reach the address, by whatever host name",
-        kind: Kind::Flag,
+        kind: SettingKind::Flag,
         scope: Scope::Serve,
         also: &[],
-        get: |config| Value::Flag(config.server.insecure),
-        set: |config, value| config.server.insecure = value == Value::Flag(true),
+        get: |config| SettingValue::Flag(config.server.insecure),
+        set: |config, value| config.server.insecure = value == SettingValue::Flag(true),
     },
     text!("tls-cert", Serve, tls_cert, PATH, &[], "PEM file with the certificate and its chain: TLS only"),
     text!("tls-key", Serve, tls_key, PATH, &[], "PEM file with the certificate's private key"),
@@ -108,56 +108,58 @@ pub(super) static SETTINGS: &[Setting] = &[
         &[],
         "PEM file with the authorities of client certificates, which stand for agents by auth.certificates"
     ),
-    Setting {
+    SettingDef {
         name: "allow-origin",
         help: "Web pages of other hosts that may connect, as browsers write their origin; * for all",
-        kind: Kind::List {
+        kind: SettingKind::List {
             what: "origins such as https://example.org, or *",
             check: |text| text == "*" || text.split_once("://").is_some_and(|(_, host)| !host.is_empty()),
         },
         scope: Scope::Serve,
         also: &[],
-        get: |config| Value::List(config.server.allow_origins.clone()),
+        get: |config| SettingValue::List(config.server.allow_origins.clone()),
         set: |config, value| {
-            if let Value::List(items) = value {
+            if let SettingValue::List(items) = value {
                 config.server.allow_origins = items;
             }
         },
     },
-    Setting {
+    SettingDef {
         name: "no-auto-create",
         help: "Do not create topics on first publish or subscribe",
-        kind: Kind::Flag,
+        kind: SettingKind::Flag,
         scope: Scope::Serve,
         also: &[],
-        get: |config| Value::Flag(!config.limits.auto_create),
-        set: |config, value| config.limits.auto_create = value != Value::Flag(true),
+        get: |config| SettingValue::Flag(!config.limits.auto_create),
+        set: |config, value| config.limits.auto_create = value != SettingValue::Flag(true),
     },
-    Setting {
+    SettingDef {
         name: "metrics-interval-ms",
         help: "How often an event with all counters goes to topic system.metrics; 0 = never",
-        kind: Kind::Number { min: 0, max: u32::MAX as u64 },
+        kind: SettingKind::Number { min: 0, max: u32::MAX as u64 },
         scope: Scope::Serve,
         also: &[],
-        get: |config| Value::Number(config.server.metrics_interval_ms),
+        get: |config| SettingValue::Number(config.server.metrics_interval_ms),
         set: |config, value| {
-            if let Value::Number(number) = value {
+            if let SettingValue::Number(number) = value {
                 config.server.metrics_interval_ms = number;
             }
         },
     },
-    Setting {
+    SettingDef {
         name: "audit",
         help: "What is published to topic system.bus.audit: refusals, admin, publish, subscribe, ack, redelivery, or all",
-        kind: Kind::List {
+        kind: SettingKind::List {
             what: "refusals, admin, publish, subscribe, ack, redelivery, or all",
             check: |text| text == AUDIT_ALL || text.parse::<AuditKind>().is_ok(),
         },
         scope: Scope::Serve,
         also: &[],
-        get: |config| Value::List(config.server.audit.iter().map(|kind| kind.as_str().to_owned()).collect()),
+        get: |config| {
+            SettingValue::List(config.server.audit.iter().map(|kind| kind.as_str().to_owned()).collect())
+        },
         set: |config, value| {
-            if let Value::List(items) = value {
+            if let SettingValue::List(items) = value {
                 let kinds = |item: &String| match item.parse() {
                     Ok(kind) => vec![kind],
                     // The check accepts only kinds and `AUDIT_ALL`, so this is the latter.
@@ -171,14 +173,14 @@ pub(super) static SETTINGS: &[Setting] = &[
         "url",
         Client,
         url,
-        Kind::Text {
+        SettingKind::Text {
             what: "ws://HOST:PORT/, wss://HOST:PORT/ (TLS), http(s)://HOST:PORT/ or HOST:PORT",
             check: |text| Endpoint::parse(text).is_ok()
         },
         &[("BUS_URL", Also::SameValue)],
         "The server's address"
     ),
-    text!("token", Client, token, Kind::Secret, &[], "Bearer token, if the server wants one"),
+    text!("token", Client, token, SettingKind::Secret, &[], "Bearer token, if the server wants one"),
     text!(
         "tls-ca",
         Client,
@@ -200,22 +202,22 @@ pub(super) static SETTINGS: &[Setting] = &[
         "namespace",
         Client,
         namespace,
-        Kind::Text {
+        SettingKind::Text {
             what: "1 to 255 characters of A-Z a-z 0-9 . _ : - without empty dot segments",
             check: |text| Namespace::new(text).is_ok(),
         },
         &[],
         "Namespace of the topics"
     ),
-    Setting {
+    SettingDef {
         name: "reconnect-ms",
         help: "How long to try to reconnect after a connection is lost; 0 gives up at once",
-        kind: Kind::Number { min: 0, max: u32::MAX as u64 },
+        kind: SettingKind::Number { min: 0, max: u32::MAX as u64 },
         scope: Scope::Client,
         also: &[],
-        get: |config| Value::Number(config.reconnect_ms),
+        get: |config| SettingValue::Number(config.reconnect_ms),
         set: |config, value| {
-            if let Value::Number(number) = value {
+            if let SettingValue::Number(number) = value {
                 config.reconnect_ms = number;
             }
         },
@@ -224,7 +226,7 @@ pub(super) static SETTINGS: &[Setting] = &[
         "log-format",
         Everywhere,
         log_format,
-        Kind::Choice(&["text", "json"]),
+        SettingKind::Choice(&["text", "json"]),
         &[],
         "Form of the log on stderr"
     ),

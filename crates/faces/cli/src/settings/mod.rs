@@ -7,6 +7,7 @@ mod auth;
 mod bounds;
 mod capability;
 mod config;
+mod entry;
 mod flags;
 mod guests;
 mod kind;
@@ -19,21 +20,21 @@ pub(crate) use auth::token_line;
 pub(crate) use capability::capability_line;
 pub(crate) use config::Config;
 pub(crate) use flags::args;
-pub(crate) use kind::{Kind, Value};
+pub(crate) use kind::{SettingKind, SettingValue};
 pub(crate) use os::{SOCKET_DEFAULT, SOCKET_NONE};
-pub(crate) use sources::{Effective, Source, resolve};
+pub(crate) use sources::{Effective, SettingSource, resolve};
 
 /// A setting: its name, the values it may have, and where they are stored.
-pub(crate) struct Setting {
+pub(crate) struct SettingDef {
     /// The name of the flag, without the dashes.
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
-    pub(crate) kind: Kind,
+    pub(crate) kind: SettingKind,
     pub(crate) scope: Scope,
     /// Environment variables of the source document with the same meaning.
     pub(crate) also: &'static [(&'static str, Also)],
-    pub(crate) get: fn(&Config) -> Value,
-    pub(crate) set: fn(&mut Config, Value),
+    pub(crate) get: fn(&Config) -> SettingValue,
+    pub(crate) set: fn(&mut Config, SettingValue),
 }
 
 /// The commands that have a setting.
@@ -62,7 +63,7 @@ pub(crate) enum Also {
     Port,
 }
 
-impl Setting {
+impl SettingDef {
     pub(crate) fn env_name(&self) -> String {
         format!("MILLRACE_{}", self.name.to_uppercase().replace('-', "_"))
     }
@@ -72,7 +73,7 @@ impl Setting {
     }
 }
 
-pub(crate) fn all() -> impl Iterator<Item = &'static Setting> {
+pub(crate) fn all() -> impl Iterator<Item = &'static SettingDef> {
     main_settings::SETTINGS
         .iter()
         .chain(os::SETTINGS)
@@ -113,11 +114,11 @@ mod tests {
     #[test]
     fn engine_and_store_agree_on_the_longest_dedupe_window() {
         let mut config = Config::default();
-        assert_eq!(config.limits.dedupe_window_ms_max, config.sqlite.dedupe_window_ms_max);
+        assert_eq!(config.limits.dedupe_window_ms_max, config.store_options.dedupe_window_ms_max);
         assert!(config.limits.dedupe_window_ms <= config.limits.dedupe_window_ms_max);
         let setting = all().find(|setting| setting.name == "dedupe-window-ms-max").unwrap();
-        (setting.set)(&mut config, Value::Number(5));
-        assert_eq!((config.limits.dedupe_window_ms_max, config.sqlite.dedupe_window_ms_max), (5, 5));
+        (setting.set)(&mut config, SettingValue::Number(5));
+        assert_eq!((config.limits.dedupe_window_ms_max, config.store_options.dedupe_window_ms_max), (5, 5));
     }
 
     #[test]
@@ -131,10 +132,11 @@ mod tests {
             ("store-fold-bytes", 6),
         ] {
             let setting = all().find(|setting| setting.name == name).unwrap();
-            (setting.set)(&mut config, Value::Number(number));
+            (setting.set)(&mut config, SettingValue::Number(number));
         }
-        let sqlite = &config.sqlite;
-        assert_eq!((sqlite.dedupe_ids_max, sqlite.readers_max, sqlite.wal_bytes), (1, 2, 5000));
+        let options = &config.store_options;
+        let sqlite = &options.sqlite;
+        assert_eq!((options.dedupe_ids_max, options.readers_max, sqlite.wal_bytes), (1, 2, 5000));
         assert_eq!((sqlite.fold_events, sqlite.fold_bytes), (4, 6));
     }
 }

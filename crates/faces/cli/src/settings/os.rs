@@ -1,7 +1,7 @@
 //! The settings of the CQRS loop: its socket, its rules, its bounds.
 
 use crate::settings::bounds::{bound, largest};
-use crate::settings::{Kind, Scope, Setting, Value};
+use crate::settings::{Scope, SettingDef, SettingKind, SettingValue};
 
 /// The value for a socket at its default path.
 pub(crate) const SOCKET_DEFAULT: &str = "default";
@@ -11,102 +11,102 @@ pub(crate) const SOCKET_NONE: &str = "none";
 /// Declares an on/off setting of the loop.
 macro_rules! switch {
     ($name:literal, $scope:ident, $($field:ident).+, $help:literal) => {
-        Setting {
+        SettingDef {
             name: $name,
             help: $help,
-            kind: Kind::Flag,
+            kind: SettingKind::Flag,
             scope: Scope::$scope,
             also: &[],
-            get: |config| Value::Flag(config.$($field).+),
-            set: |config, value| config.$($field).+ = value == Value::Flag(true),
+            get: |config| SettingValue::Flag(config.$($field).+),
+            set: |config, value| config.$($field).+ = value == SettingValue::Flag(true),
         }
     };
 }
 
-pub(super) static SETTINGS: &[Setting] = &[
-    Setting {
+pub(super) static SETTINGS: &[SettingDef] = &[
+    SettingDef {
         name: "socket",
         help: "Path of the NDJSON socket of the CQRS loop; default = millrace/millrace.sock in $XDG_RUNTIME_DIR or the \
                temp directory, none = no socket",
-        kind: Kind::Text { what: "a path, default or none", check: |text| !text.is_empty() },
+        kind: SettingKind::Text { what: "a path, default or none", check: |text| !text.is_empty() },
         scope: Scope::Socket,
         also: &[],
-        get: |config| Value::Text(config.socket.clone()),
+        get: |config| SettingValue::Text(config.socket.clone()),
         set: |config, value| config.socket = value.to_string(),
     },
     switch!(
         "lenient-metadata",
         Serve,
-        server.os.lenient_metadata,
+        server.kernel.lenient_metadata,
         "Give messages without metadata, id or timestamp what they lack, instead of 422"
     ),
     switch!(
         "require-auth",
         Serve,
-        server.os.require_auth,
+        server.kernel.require_auth,
         "The first message of a connection of the socket must be Syscall.Authenticate with a valid token: 401"
     ),
     bound!(
         "request-timeout-ms",
-        server.os.router.request_timeout_ms,
+        server.kernel.router.request_timeout_ms,
         u64,
         0,
         "A request of the loop without an outcome after this long is answered with 504; 0 = never"
     ),
-    bound!("mailbox-max", server.os.router.mailbox_max, usize, 1, "Messages in one mailbox: 503"),
+    bound!("mailbox-max", server.kernel.router.mailbox_max, usize, 1, "Messages in one mailbox: 503"),
     bound!(
         "os-connection-messages-max",
-        server.os.router.conn_messages_max,
+        server.kernel.router.conn_messages_max,
         usize,
         1,
         "Unanswered messages of one connection of the loop: reading from it pauses"
     ),
     bound!(
         "os-user-lane-max",
-        server.os.router.user_lane_max,
+        server.kernel.router.user_lane_max,
         usize,
         1,
         "Messages that wait for their turn in the loop: 503"
     ),
     bound!(
         "os-system-lane-max",
-        server.os.router.system_lane_max,
+        server.kernel.router.system_lane_max,
         usize,
         1,
         "The same of the loop's own messages, and the most of them between two others"
     ),
     bound!(
         "os-pending-max",
-        server.os.router.pending_max,
+        server.kernel.router.pending_max,
         usize,
         1,
         "Requests of the loop that wait for their outcome: 503"
     ),
     bound!(
         "os-lineage-max",
-        server.os.router.lineage_max,
+        server.kernel.router.lineage_max,
         usize,
         1,
         "Messages a capability has finished with and may still name as a cause: older ones are a fault"
     ),
-    bound!("timers-max", server.os.router.timers_max, usize, 1, "Timers set and not yet fired: 503"),
+    bound!("timers-max", server.kernel.router.timers_max, usize, 1, "Timers set and not yet fired: 503"),
     bound!(
         "timers-per-connection-max",
-        server.os.router.conn_timers_max,
+        server.kernel.router.conn_timers_max,
         usize,
         1,
         "The same of one connection: 503"
     ),
     bound!(
         "timer-retry-ms",
-        server.os.router.timer_retry_ms,
+        server.kernel.router.timer_retry_ms,
         u64,
         1,
         "Pause before a timer tries again to send what could not be taken"
     ),
     bound!(
         "os-event-dropped-ms",
-        server.os.router.event_dropped_ms,
+        server.kernel.router.event_dropped_ms,
         u64,
         0,
         "Between two Sys.EventDropped about one subscriber: the next one tells how many there were"
@@ -114,27 +114,33 @@ pub(super) static SETTINGS: &[Setting] = &[
     switch!(
         "timers-durable",
         Bound,
-        server.os.router.durable_timers,
+        server.kernel.router.durable_timers,
         "Keep timers in the store, so that they outlive the process"
     ),
     bound!(
         "actor-requests-max",
-        server.os.router.actor_requests_max,
+        server.kernel.router.actor_requests_max,
         usize,
         1,
         "Requests of one capability that wait for their outcome: 503 to the capability"
     ),
-    bound!("capabilities-max", server.os.router.capabilities_max, usize, 1, "Capabilities that run: refused"),
+    bound!(
+        "capabilities-max",
+        server.kernel.router.capabilities_max,
+        usize,
+        1,
+        "Capabilities that run: refused"
+    ),
     bound!(
         "trace-records-max",
-        server.os.router.trace_records_max,
+        server.kernel.router.trace_records_max,
         usize,
         0,
         "Records of what the loop saw, kept in memory: the oldest make room"
     ),
     bound!(
         "trace-data-bytes-max",
-        server.os.router.trace_data_bytes_max,
+        server.kernel.router.trace_data_bytes_max,
         usize,
         0,
         4096,
@@ -144,7 +150,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     switch!(
         "os-routing-events",
         Serve,
-        server.os.router.routing_events,
+        server.kernel.router.routing_events,
         "Say the event Sys.Routed for every message that was routed, to capabilities that subscribe to it"
     ),
     switch!(
@@ -162,7 +168,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "os-line-bytes-max",
-        server.os.line_bytes_max,
+        server.kernel.line_bytes_max,
         usize,
         256,
         1 << 30,
@@ -171,35 +177,35 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "os-unsent-bytes-max",
-        server.os.unsent_bytes_max,
+        server.kernel.unsent_bytes_max,
         usize,
         1,
         "Bytes waiting for one connection of the loop: reading from it pauses"
     ),
     bound!(
         "os-slow-reader-ms",
-        server.os.slow_reader_ms,
+        server.kernel.slow_reader_ms,
         u64,
         1,
         "A connection of the socket that takes nothing for this long is closed"
     ),
     bound!(
         "os-connections-max",
-        server.os.connections_max,
+        server.kernel.connections_max,
         usize,
         1,
         "Connections of the socket: one more gets 503 and is closed"
     ),
     bound!(
         "os-auth-ms-max",
-        server.os.auth_ms_max,
+        server.kernel.auth_ms_max,
         u64,
         1,
         "With require-auth, a connection of the socket that sends nothing for this long is closed"
     ),
     bound!(
         "os-inbox-max",
-        server.os.inbox_max,
+        server.kernel.inbox_max,
         usize,
         1,
         1 << 20,
@@ -208,21 +214,21 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "os-crowded-max",
-        server.os.crowded_max,
+        server.kernel.backpressure_max,
         usize,
         1,
         "Messages that wait for their turn: above, capabilities wait before they say more"
     ),
     bound!(
         "os-flush-turns-max",
-        server.os.flush_turns_max,
+        server.kernel.flush_turns_max,
         u32,
         1,
         "Answers are written after this many turns at the latest"
     ),
     bound!(
         "os-commit-ops-max",
-        server.os.commit_ops_max,
+        server.kernel.commit_ops_max,
         usize,
         1,
         1 << 16,
@@ -231,7 +237,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "timer-give-up-ms",
-        server.os.router.timer_give_up_ms,
+        server.kernel.router.timer_give_up_ms,
         u64,
         0,
         "A durable timer waits this long for a subscriber of its event, and for one that answers 503: then it is lost"
@@ -282,7 +288,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "capability-handover-ms",
-        server.os.handover_ms,
+        server.kernel.handover_ms,
         u64,
         0,
         "Time for a capability that a reload replaced to finish; its successor waits, then the rest is 503; 0 = no end"

@@ -2,7 +2,7 @@
 
 use millrace_wasm::capability::Allow;
 
-use crate::settings::{Kind, Scope, Setting, Value};
+use crate::settings::{Scope, SettingDef, SettingKind, SettingValue};
 
 /// The largest number: whole numbers in a TOML file are signed.
 const LARGEST: u64 = i64::MAX as u64;
@@ -10,15 +10,15 @@ const LARGEST: u64 = i64::MAX as u64;
 /// Declares a number of the settings of `millrace run`.
 macro_rules! number {
     ($name:literal, $field:ident, $min:literal, $max:expr, $help:literal) => {
-        Setting {
+        SettingDef {
             name: $name,
             help: $help,
-            kind: Kind::Number { min: $min, max: $max },
+            kind: SettingKind::Number { min: $min, max: $max },
             scope: Scope::Run,
             also: &[],
-            get: |config| Value::Number(config.run.$field),
+            get: |config| SettingValue::Number(config.run.$field),
             set: |config, value| {
-                if let Value::Number(number) = value {
+                if let SettingValue::Number(number) = value {
                     config.run.$field = number;
                 }
             },
@@ -26,14 +26,14 @@ macro_rules! number {
     };
 }
 
-pub(super) static SETTINGS: &[Setting] = &[
-    Setting {
+pub(super) static SETTINGS: &[SettingDef] = &[
+    SettingDef {
         name: "clock",
         help: "Time of the runs: real, or a virtual one that jumps to the next timer when nothing is left to do",
-        kind: Kind::Choice(&["real", "virtual"]),
+        kind: SettingKind::Choice(&["real", "virtual"]),
         scope: Scope::Run,
         also: &[],
-        get: |config| Value::Text(config.run.clock.clone()),
+        get: |config| SettingValue::Text(config.run.clock.clone()),
         set: |config, value| config.run.clock = value.to_string(),
     },
     number!(
@@ -57,33 +57,33 @@ pub(super) static SETTINGS: &[Setting] = &[
         1 << 30,
         "Bytes of each run's buffer, for requests, replies and results; 0 = 4096 for generation A, 131072 for B"
     ),
-    Setting {
+    SettingDef {
         name: "allow",
         help: "What the module may do: time, random, log, env, env=NAME, fs=DIR, input, output, bus (needs a server, --url), \
                store (--store); nothing else",
-        kind: Kind::List {
+        kind: SettingKind::List {
             what: "time, random, log, env, env=NAME, fs=DIR, input, output, bus or store",
             check: |text| text.parse::<Allow>().is_ok(),
         },
         scope: Scope::Run,
         also: &[],
-        get: |config| Value::List(config.run.allow.clone()),
+        get: |config| SettingValue::List(config.run.allow.clone()),
         set: |config, value| {
-            if let Value::List(items) = value {
+            if let SettingValue::List(items) = value {
                 config.run.allow = items;
             }
         },
     },
-    Setting {
+    SettingDef {
         name: "seed",
         help: "Shuffles completions of the same moment, and seeds random: the same seed, the same trace",
-        kind: Kind::Text {
+        kind: SettingKind::Text {
             what: "a whole number from 0 to 18446744073709551615",
             check: |text| text.parse::<u64>().is_ok(),
         },
         scope: Scope::Run,
         also: &[],
-        get: |config| Value::Text(config.run.seed.clone()),
+        get: |config| SettingValue::Text(config.run.seed.clone()),
         set: |config, value| config.run.seed = value.to_string(),
     },
     number!(

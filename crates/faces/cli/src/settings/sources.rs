@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 
 use crate::failure::Failure;
 use crate::settings::flags::CONFIG_FLAG;
-use crate::settings::{Also, Config, Kind, Setting, Value, all};
+use crate::settings::{Also, Config, SettingDef, SettingKind, SettingValue, all};
 use crate::settings::{auth, capability};
 
 const ENV_PREFIX: &str = "MILLRACE_";
@@ -16,20 +16,20 @@ const ENV_CONFIG: &str = "MILLRACE_CONFIG";
 const ENV_FOREIGN: [&str; 3] = ["MILLRACE_SERVICE_", "MILLRACE_PORT", "MILLRACE_PORT_"];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Source {
+pub(crate) enum SettingSource {
     Default,
     File(String),
     Env(String),
     Flag,
 }
 
-impl std::fmt::Display for Source {
+impl std::fmt::Display for SettingSource {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Source::Default => f.write_str("default"),
-            Source::File(path) => write!(f, "file {path}"),
-            Source::Env(name) => write!(f, "environment {name}"),
-            Source::Flag => f.write_str("flag"),
+            SettingSource::Default => f.write_str("default"),
+            SettingSource::File(path) => write!(f, "file {path}"),
+            SettingSource::Env(name) => write!(f, "environment {name}"),
+            SettingSource::Flag => f.write_str("flag"),
         }
     }
 }
@@ -37,27 +37,29 @@ impl std::fmt::Display for Source {
 /// The config, and the source of each setting's value.
 pub(crate) struct Effective {
     pub(crate) config: Config,
-    sources: Vec<Source>,
+    sources: Vec<SettingSource>,
     /// Where the tokens came from. Tokens have no flag and no environment variable, because both are visible to others
     /// on the machine.
-    pub(crate) tokens_from: Option<Source>,
+    pub(crate) tokens_from: Option<SettingSource>,
     /// Where the capabilities came from. Capabilities are tables, which fit neither a flag nor a variable.
-    pub(crate) capabilities_from: Option<Source>,
+    pub(crate) capabilities_from: Option<SettingSource>,
     /// The path of the settings file, if it contains a token in plain text instead of its digest.
     pub(crate) secrets_in: Option<String>,
 }
 
 impl Effective {
-    pub(crate) fn settings(&self) -> impl Iterator<Item = (&'static Setting, Value, &Source)> {
+    pub(crate) fn settings(
+        &self,
+    ) -> impl Iterator<Item = (&'static SettingDef, SettingValue, &SettingSource)> {
         all().zip(&self.sources).map(|(setting, source)| (setting, (setting.get)(&self.config), source))
     }
 
-    pub(crate) fn source(&self, name: &str) -> &Source {
+    pub(crate) fn source(&self, name: &str) -> &SettingSource {
         let at = all().position(|setting| setting.name == name).unwrap_or(usize::MAX);
-        self.sources.get(at).unwrap_or(&Source::Default)
+        self.sources.get(at).unwrap_or(&SettingSource::Default)
     }
 
-    fn set(&mut self, at: usize, setting: &Setting, value: Value, source: Source) {
+    fn set(&mut self, at: usize, setting: &SettingDef, value: SettingValue, source: SettingSource) {
         (setting.set)(&mut self.config, value);
         self.sources[at] = source;
     }
@@ -66,7 +68,7 @@ impl Effective {
 pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
     let mut effective = Effective {
         config: Config::default(),
-        sources: vec![Source::Default; all().count()],
+        sources: vec![SettingSource::Default; all().count()],
         tokens_from: None,
         capabilities_from: None,
         secrets_in: None,
@@ -77,17 +79,17 @@ pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
     refuse_unknown_env()?;
     for (at, setting) in all().enumerate() {
         if let Some((value, name)) = from_env(setting, &effective.config)? {
-            effective.set(at, setting, value, Source::Env(name));
+            effective.set(at, setting, value, SettingSource::Env(name));
         }
         if let Some(value) = from_flags(setting, matches)? {
-            effective.set(at, setting, value, Source::Flag);
+            effective.set(at, setting, value, SettingSource::Flag);
         }
     }
     Ok(effective)
 }
 
-fn bad_value(setting: &Setting, found: &str, source: &Source) -> Failure {
-    let found = if matches!(setting.kind, Kind::Secret) { "(secret)" } else { found };
+fn bad_value(setting: &SettingDef, found: &str, source: &SettingSource) -> Failure {
+    let found = if matches!(setting.kind, SettingKind::Secret) { "(secret)" } else { found };
     let accepted = setting.kind.accepted();
     Failure::Usage(format!("{} is {found:?} ({source}): it must be {accepted}", setting.name))
 }
@@ -108,7 +110,7 @@ fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
         let (line, what) = (before.matches('\n').count() + 1, error.message());
         Failure::Usage(format!("config is {path:?}: the file is not valid TOML: line {line}: {what}"))
     })?;
-    let source = Source::File(path.into());
+    let source = SettingSource::File(path.into());
     for (key, found) in table {
         if key == auth::KEY {
             effective.config.server.tokens = auth::tokens(&found, &source)?;
@@ -127,29 +129,32 @@ fn apply_file(effective: &mut Effective, path: &str) -> Result<(), Failure> {
             return Err(Failure::Usage(format!(
                 "{key} = {} ({source}) is no setting{}",
                 unless_secret(&key, shown_briefly(&found)),
-                meant(&key, Setting::file_key)
+                meant(&key, SettingDef::file_key)
             )));
         };
         let value = from_toml(setting, &found).ok_or_else(|| bad_value(setting, &shown(&found), &source))?;
         effective.set(at, setting, value, source.clone());
-        if matches!(setting.kind, Kind::Secret) {
+        if matches!(setting.kind, SettingKind::Secret) {
             effective.secrets_in = Some(path.to_owned());
         }
     }
     Ok(())
 }
 
-fn from_toml(setting: &Setting, found: &toml::Value) -> Option<Value> {
+fn from_toml(setting: &SettingDef, found: &toml::Value) -> Option<SettingValue> {
     match (found, setting.kind) {
-        (toml::Value::Integer(number), Kind::Number { .. }) => setting.kind.read(&number.to_string()),
-        (toml::Value::Boolean(flag), Kind::Flag) => Some(Value::Flag(*flag)),
-        (toml::Value::Array(items), Kind::List { check, .. }) => {
+        (toml::Value::Integer(number), SettingKind::Number { .. }) => setting.kind.read(&number.to_string()),
+        (toml::Value::Boolean(flag), SettingKind::Flag) => Some(SettingValue::Flag(*flag)),
+        (toml::Value::Array(items), SettingKind::List { check, .. }) => {
             let items: Option<Vec<_>> = items.iter().map(|item| item.as_str().map(str::to_owned)).collect();
-            items.filter(|items| items.iter().all(|item| check(item))).map(Value::List)
+            items.filter(|items| items.iter().all(|item| check(item))).map(SettingValue::List)
         }
         (
             toml::Value::String(text),
-            Kind::Text { .. } | Kind::Choice(_) | Kind::List { .. } | Kind::Secret,
+            SettingKind::Text { .. }
+            | SettingKind::Choice(_)
+            | SettingKind::List { .. }
+            | SettingKind::Secret,
         ) => setting.kind.read(text),
         _ => None,
     }
@@ -175,7 +180,7 @@ fn unless_secret(name: &str, value: String) -> String {
     if secret { "(secret)".into() } else { value }
 }
 
-fn from_env(setting: &Setting, config: &Config) -> Result<Option<(Value, String)>, Failure> {
+fn from_env(setting: &SettingDef, config: &Config) -> Result<Option<(SettingValue, String)>, Failure> {
     let own = std::iter::once((setting.env_name(), Also::SameValue));
     let also = setting.also.iter().map(|(name, how)| ((*name).to_owned(), *how));
     // Millrace's own variable comes first, because it is the more deliberate one.
@@ -183,11 +188,11 @@ fn from_env(setting: &Setting, config: &Config) -> Result<Option<(Value, String)
         let Some(text) = env(&name)? else { continue };
         let read = match how {
             Also::SameValue => setting.kind.read(&text),
-            Also::Port => with_port(&(setting.get)(config).to_string(), &text).map(Value::Text),
+            Also::Port => with_port(&(setting.get)(config).to_string(), &text).map(SettingValue::Text),
         };
         return match (read, how) {
             (Some(value), _) => Ok(Some((value, name))),
-            (None, Also::SameValue) => Err(bad_value(setting, &text, &Source::Env(name))),
+            (None, Also::SameValue) => Err(bad_value(setting, &text, &SettingSource::Env(name))),
             (None, Also::Port) => {
                 Err(Failure::Usage(format!("{name} is {text:?}: it must be a port from 0 to 65535")))
             }
@@ -221,7 +226,7 @@ fn refuse_unknown_env() -> Result<(), Failure> {
             .iter()
             .any(|foreign| name == *foreign || foreign.ends_with('_') && name.starts_with(foreign));
         if name != ENV_CONFIG && !foreign && !all().any(|setting| setting.env_name() == name) {
-            let hint = meant(name, Setting::env_name);
+            let hint = meant(name, SettingDef::env_name);
             return Err(Failure::Usage(format!(
                 "{name}={} (environment) is no setting{hint}",
                 unless_secret(name, found.to_string_lossy().into_owned())
@@ -232,7 +237,7 @@ fn refuse_unknown_env() -> Result<(), Failure> {
 }
 
 /// Returns a hint to append to «is no setting».
-fn meant(found: &str, spelled: fn(&Setting) -> String) -> String {
+fn meant(found: &str, spelled: fn(&SettingDef) -> String) -> String {
     let plain = |text: &str| text.to_lowercase().replace(['-', '_'], "");
     let near = all().map(spelled).find(|name| plain(name) == plain(found));
     let near = near.or_else(|| {
@@ -244,11 +249,11 @@ fn meant(found: &str, spelled: fn(&Setting) -> String) -> String {
     format!("{hint}: `millrace config print` shows all of them")
 }
 
-fn from_flags(setting: &Setting, matches: &ArgMatches) -> Result<Option<Value>, Failure> {
+fn from_flags(setting: &SettingDef, matches: &ArgMatches) -> Result<Option<SettingValue>, Failure> {
     let Ok(Some(given)) = matches.try_get_many::<String>(setting.name) else { return Ok(None) };
     if matches.value_source(setting.name) != Some(ValueSource::CommandLine) {
         return Ok(None);
     }
     let text = given.cloned().collect::<Vec<_>>().join(",");
-    setting.kind.read(&text).map(Some).ok_or_else(|| bad_value(setting, &text, &Source::Flag))
+    setting.kind.read(&text).map(Some).ok_or_else(|| bad_value(setting, &text, &SettingSource::Flag))
 }

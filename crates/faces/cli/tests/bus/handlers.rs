@@ -15,7 +15,7 @@ struct OrderPlaced {
 /// Runs a session that gives up on the orders with odd numbers, after one attempt each.
 fn give_up_on_odd_ones(server: &Server, orders: u64) {
     let config = Config { event_max_attempts: 1, ..Config::default() };
-    let session = Session::open(&server.store_url()).expect("a session").config(config);
+    let session = Session::builder(&server.store_url()).config(config).open().expect("a session");
     for order in 1..=orders {
         session.publish(OrderPlaced { order }).expect("a publish");
     }

@@ -52,7 +52,7 @@ impl Shop {
     fn open() -> Shop {
         let shop = Shop { folder: tempfile::tempdir().unwrap() };
         let config = Config { event_max_attempts: 1, ..Config::default() };
-        let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap().config(config);
+        let session = Session::builder(&shop.url()).namespace("shop").config(config).open().unwrap();
         for order in 1..=3 {
             session.publish(OrderPlaced { order }).unwrap();
         }
@@ -124,7 +124,7 @@ fn everything_is_listed_for_people_and_for_programs() {
 #[test]
 fn an_event_that_two_handlers_have_not_finished_is_one_pending_event() {
     let shop = Shop { folder: tempfile::tempdir().unwrap() };
-    let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap();
+    let session = Session::builder(&shop.url()).namespace("shop").open().unwrap();
     session.run_until_idle(handlers![pay, thank], vec![]).unwrap();
     for order in [1, 2] {
         session.publish(OrderPlaced { order }).unwrap();
@@ -178,7 +178,7 @@ fn a_dead_letter_is_replayed_to_the_handler_that_gave_up() {
     // The handler fails once more; then a repaired handler runs.
     let session = || {
         let config = Config { event_max_attempts: 1, ..Config::default() };
-        Session::open(&shop.url()).unwrap().namespace("shop").unwrap().config(config)
+        Session::builder(&shop.url()).namespace("shop").config(config).open().unwrap()
     };
     session().run_until_idle(handlers![pay], vec![]).unwrap();
     let said = letters(&["--replay", "all", "--json"]).json();
@@ -218,7 +218,7 @@ fn a_letter_that_cannot_be_replayed_stays_and_says_what_can_be_done() {
     letters(&shop, &["--replay", "all"]).refused(1, &["shop:pay is not known", "--publish-again"]);
     assert_eq!(letters(&shop, &["--json"]).json().as_array().unwrap().len(), 1, "the letter is still there");
     // The handler registers again, and receives everything that is retained, so it gets the event without a replay.
-    let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap();
+    let session = Session::builder(&shop.url()).namespace("shop").open().unwrap();
     session
         .run_until_idle(vec![millrace::Handler::from_fn::<OrderPlaced>("shop:pay", |_| Ok(()))], vec![])
         .unwrap();
@@ -294,7 +294,7 @@ fn cleanup_removes_what_is_finished_and_with_all_the_rest() {
     assert_eq!(sessions.as_array().unwrap().len(), 1, "a session of today keeps its row");
 
     let shop = Shop::open();
-    let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap();
+    let session = Session::builder(&shop.url()).namespace("shop").open().unwrap();
     session.publish(OrderPlaced { order: 9 }).unwrap();
     drop(session);
     let clean =

@@ -25,7 +25,7 @@ impl Shop {
     fn open() -> Shop {
         let shop = Shop { folder: tempfile::tempdir().unwrap() };
         let config = Config { event_max_attempts: 1, ..Config::default() };
-        let session = Session::open(&shop.url()).unwrap().namespace("shop").unwrap().config(config);
+        let session = Session::builder(&shop.url()).namespace("shop").config(config).open().unwrap();
         let idle = Handler::from_fn::<OrderPlaced>("shop:audit", |_| Ok(()));
         session.run_until_idle(vec![idle], vec![]).unwrap();
         for order in 1..=2 {

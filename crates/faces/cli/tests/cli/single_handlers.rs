@@ -32,7 +32,7 @@ impl Program {
         let folder = tempfile::tempdir().unwrap();
         let url = url(&folder);
         let config = Config { stop_grace_ms: 20, event_poll_interval_ms: 10, ..Config::default() };
-        Program { folder, session: Session::open(&url).unwrap().config(config) }
+        Program { folder, session: Session::builder(&url).config(config).open().unwrap() }
     }
 
     fn run(&self, args: &[&str]) -> Ran {

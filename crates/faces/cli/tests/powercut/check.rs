@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use millrace_store_sqlite::Doctor;
+use millrace_stores::{StoreUrl, open_doctor};
 use serde_json::json;
 
 use crate::facts::{Fact, Ledger, Seen};
@@ -101,7 +101,8 @@ fn is_being_switched(store: &Path) -> bool {
 }
 
 fn is_healthy(store: &Path) -> Result<(), String> {
-    let examined = Doctor::open(store).map_err(|error| error.to_string())?.examine();
+    let doctor = open_doctor(&StoreUrl::Sqlite(store.to_owned())).map_err(|error| error.to_string())?;
+    let examined = doctor.examine();
     if examined.findings.is_healthy() {
         Ok(())
     } else {

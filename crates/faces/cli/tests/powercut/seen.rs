@@ -2,12 +2,11 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
-use std::sync::Arc;
 
 use millrace_model::{CursorRow, DueRow, Namespace, Offset, Space};
-use millrace_session::State;
+use millrace_state::State;
 use millrace_store::{KeyRange, ReadLimit, Store};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_stores::{StoreOptions, StoreUrl, open_shared};
 use serde_json::{Value, json};
 
 use crate::client::Client;
@@ -20,8 +19,9 @@ const ROWS_MAX: usize = 100_000;
 
 /// Opens the store as any process would, and reads it. The error says why it cannot be read.
 pub fn through_store(path: &Path) -> Result<Seen, String> {
-    let store = SqliteStore::open(path, SqliteOptions::default()).map_err(|error| error.to_string())?;
-    let store: Arc<dyn Store> = Arc::new(store);
+    let url = StoreUrl::Sqlite(path.to_owned());
+    let opened = open_shared(&url, &StoreOptions::default()).map_err(|error| error.to_string())?;
+    let store = opened.store;
     let mut seen = Seen::default();
     events(&*store, &mut seen)?;
     rows(&*store, &mut seen)?;

@@ -78,7 +78,7 @@ fn ensure_and_emit() -> Vec<Ask> {
 
 #[test]
 fn state_and_events_of_a_program_are_part_of_the_handlers_commit() {
-    let session = Session::open("memory:").unwrap().with(pricing(&ensure_and_emit()));
+    let session = Session::builder("memory:").with(pricing(&ensure_and_emit())).open().unwrap();
     session.publish(OrderPlaced { fail: false }).unwrap();
     session.run_until_idle(handlers![price_order, count_priced], vec![]).unwrap();
     assert_eq!(stored(&session, "price"), Some(json!({ "cents": 5 })));
@@ -87,7 +87,7 @@ fn state_and_events_of_a_program_are_part_of_the_handlers_commit() {
 
 #[test]
 fn nothing_of_a_program_is_left_when_its_handler_fails() {
-    let session = Session::open("memory:").unwrap().with(pricing(&ensure_and_emit()));
+    let session = Session::builder("memory:").with(pricing(&ensure_and_emit())).open().unwrap();
     session.publish(OrderPlaced { fail: true }).unwrap();
     session.run_until_idle(handlers![price_order, count_priced], vec![]).unwrap();
     assert_eq!((stored(&session, "price"), stored(&session, "priced")), (None, None));
@@ -102,7 +102,7 @@ fn publish_inside_a_handler_and_a_run_without_one_are_refused() {
     let outside = pricing.instance.start("main", vec![]).unwrap().wait().into_result().unwrap().to_json();
     assert_eq!((&outside["ok"], &outside["code"]), (&json!(false), &json!(5)));
     assert!(outside["message"].as_str().unwrap().contains("ContextPort::run"), "{outside}");
-    let session = Session::open("memory:").unwrap().with(pricing);
+    let session = Session::builder("memory:").with(pricing).open().unwrap();
     session.publish(OrderPlaced { fail: false }).unwrap();
     session.run_until_idle(handlers![price_order, count_priced], vec![]).unwrap();
     assert_eq!(stored(&session, "priced"), None);

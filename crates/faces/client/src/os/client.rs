@@ -12,7 +12,7 @@ use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use crate::os::error::OsClientError;
 use crate::os::link::{self, Outgoing};
 use crate::os::options::{OsOptions, OsRequest};
-use crate::os::pending::Pending;
+use crate::os::pending::OsRequests;
 use crate::os::place::check_socket;
 
 /// Most lines that wait for the writing task; at this number the next one waits.
@@ -42,13 +42,13 @@ const LINES_QUEUED_MAX: usize = 64;
 /// ```
 #[derive(Clone, Debug)]
 pub struct OsClient {
-    shared: Arc<Shared>,
+    shared: Arc<OsClientShared>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct OsClientShared {
     lines: Mutex<Option<mpsc::Sender<Outgoing>>>,
-    pending: Arc<Pending>,
+    pending: Arc<OsRequests>,
     inflight: Semaphore,
     options: OsOptions,
     stop: watch::Sender<Option<Duration>>,
@@ -64,12 +64,12 @@ impl OsClient {
         let (reader, writer) = socket.into_split();
         let (lines, queue) = mpsc::channel(LINES_QUEUED_MAX);
         let (stop, stopped) = watch::channel(None);
-        let pending = Arc::new(Pending::default());
+        let pending = Arc::new(OsRequests::default());
         let writing = tokio::spawn(link::write(writer, queue, pending.clone())).abort_handle();
         tokio::spawn(link::read(reader, options.received_line_bytes_max, pending.clone(), stopped, writing));
         let inflight = Semaphore::new(options.requests_inflight_max.clamp(1, Semaphore::MAX_PERMITS));
         let lines = Mutex::new(Some(lines));
-        Ok(OsClient { shared: Arc::new(Shared { lines, pending, inflight, options, stop }) })
+        Ok(OsClient { shared: Arc::new(OsClientShared { lines, pending, inflight, options, stop }) })
     }
 
     /// Sends a query and returns the reply's data. An error outcome is [`OsClientError::Refused`].
@@ -165,7 +165,7 @@ impl OsClient {
     }
 }
 
-impl Drop for Shared {
+impl Drop for OsClientShared {
     /// Ends the reading task, because nobody waits for an outcome any more. The writing task ends with its queue.
     fn drop(&mut self) {
         self.stop.send_if_modified(|linger| linger.is_none() && linger.replace(DROPPED_LINGER).is_none());
@@ -178,7 +178,7 @@ const DROPPED_LINGER: Duration = Duration::from_secs(5);
 
 /// Removes a request from the pending ones when it ends, however it ends.
 struct Asking<'a> {
-    pending: &'a Pending,
+    pending: &'a OsRequests,
     id: &'a OsId,
 }
 

@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 
 use crate::os::error::OsClientError;
-use crate::os::pending::{Pending, fault_of};
+use crate::os::pending::{OsRequests, fault_of};
 
 /// Lines are collected up to about this much before they are written.
 const WRITE_BYTES: usize = 64 << 10;
@@ -28,7 +28,7 @@ pub(super) struct Outgoing {
 pub(super) async fn write(
     mut socket: OwnedWriteHalf,
     mut lines: mpsc::Receiver<Outgoing>,
-    pending: Arc<Pending>,
+    pending: Arc<OsRequests>,
 ) {
     let mut buffer = Vec::new();
     let mut told = Vec::new();
@@ -58,7 +58,7 @@ pub(super) async fn write(
 pub(super) async fn read(
     mut socket: OwnedReadHalf,
     line_bytes_max: usize,
-    pending: Arc<Pending>,
+    pending: Arc<OsRequests>,
     mut stop: watch::Receiver<Option<Duration>>,
     writing: AbortHandle,
 ) {
@@ -71,25 +71,29 @@ pub(super) async fn read(
         error = reading => error,
         () = stopped => OsClientError::Closed,
     };
-    pending.end(&error);
+    pending.close(&error);
     writing.abort();
 }
 
-async fn read_lines(socket: &mut OwnedReadHalf, line_bytes_max: usize, pending: &Pending) -> OsClientError {
+async fn read_lines(
+    socket: &mut OwnedReadHalf,
+    line_bytes_max: usize,
+    pending: &OsRequests,
+) -> OsClientError {
     let mut splitter = LineSplitter::new(line_bytes_max);
     let mut buffer = vec![0; READ_BYTES];
     // The last error that answers no request, such as that the server has too many connections.
-    let mut last_words = None;
+    let mut closing_error = None;
     loop {
         let mut rest = match socket.read(&mut buffer).await {
-            Ok(0) => return ended(last_words, "the server closed the connection"),
+            Ok(0) => return ended(closing_error, "the server closed the connection"),
             Ok(bytes) => &buffer[..bytes],
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return ended(last_words, &error.to_string()),
+            Err(error) => return ended(closing_error, &error.to_string()),
         };
         while let Some(line) = splitter.next(&mut rest) {
             match line {
-                Line::Whole(line) => take(line, pending, &mut last_words),
+                Line::Whole(line) => on_line(line, pending, &mut closing_error),
                 Line::TooLong => {
                     let reason = format!("the server sent a line of more than {line_bytes_max} bytes");
                     return OsClientError::Disconnected(reason);
@@ -99,7 +103,7 @@ async fn read_lines(socket: &mut OwnedReadHalf, line_bytes_max: usize, pending: 
     }
 }
 
-fn take(line: &[u8], pending: &Pending, last_words: &mut Option<OsFault>) {
+fn on_line(line: &[u8], pending: &OsRequests, closing_error: &mut Option<OsFault>) {
     let message = match parse(line, None) {
         Ok(message) => message,
         Err(refusal) => {
@@ -112,12 +116,12 @@ fn take(line: &[u8], pending: &Pending, last_words: &mut Option<OsFault>) {
         let fault = fault_of(&message);
         let causation = message.metadata.causation;
         tracing::warn!(code = fault.code, message = fault.message, ?causation, "an error nobody waits for");
-        *last_words = Some(fault);
+        *closing_error = Some(fault);
     }
 }
 
-fn ended(last_words: Option<OsFault>, reason: &str) -> OsClientError {
-    OsClientError::Disconnected(match last_words {
+fn ended(closing_error: Option<OsFault>, reason: &str) -> OsClientError {
+    OsClientError::Disconnected(match closing_error {
         Some(fault) => format!("{reason}; it said: {} ({})", fault.message, fault.code),
         None => reason.into(),
     })

@@ -11,18 +11,18 @@ use crate::os::error::OsClientError;
 pub(super) type Outcome = Result<OsMessage, OsClientError>;
 
 #[derive(Debug, Default)]
-pub(super) struct Pending {
-    table: Mutex<Table>,
+pub(super) struct OsRequests {
+    table: Mutex<OsRequestTable>,
 }
 
 #[derive(Debug, Default)]
-struct Table {
+struct OsRequestTable {
     waiting: HashMap<OsId, oneshot::Sender<Outcome>>,
     /// Why no more requests are accepted.
     ended: Option<OsClientError>,
 }
 
-impl Pending {
+impl OsRequests {
     pub(super) fn add(&self, id: &OsId) -> Result<oneshot::Receiver<Outcome>, OsClientError> {
         let mut table = self.table();
         if let Some(error) = &table.ended {
@@ -58,7 +58,7 @@ impl Pending {
         self.table().ended = Some(error);
     }
 
-    pub(super) fn end(&self, error: &OsClientError) {
+    pub(super) fn close(&self, error: &OsClientError) {
         let waiting = {
             let mut table = self.table();
             table.ended = Some(error.clone());
@@ -74,7 +74,7 @@ impl Pending {
     }
 
     /// Locks the table. A poisoned lock is ignored: no code panics with the table half changed.
-    fn table(&self) -> MutexGuard<'_, Table> {
+    fn table(&self) -> MutexGuard<'_, OsRequestTable> {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -82,11 +82,11 @@ impl Pending {
 /// Returns the fault in an error's data, which may hold anything that a capability put there.
 pub(super) fn fault_of(message: &OsMessage) -> OsFault {
     #[derive(serde::Deserialize)]
-    struct Data {
+    struct FaultData {
         code: u16,
         message: String,
     }
-    match serde_json::from_str::<Data>(message.data.as_str()) {
+    match serde_json::from_str::<FaultData>(message.data.as_str()) {
         Ok(data) => OsFault::new(data.code, data.message),
         Err(_) => OsFault::new(500, message.data.as_str()),
     }

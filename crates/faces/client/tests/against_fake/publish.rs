@@ -1,7 +1,7 @@
 //! A publish is confirmed once, whatever happens to connections in between.
 
 use crate::fake::Fake;
-use millrace_client::{Client, ClientError, ErrorCode, NewMessage, Place};
+use millrace_client::{Client, ClientError, ErrorCode, NewMessage, PublishedPlace};
 use tokio::io::AsyncWriteExt;
 
 fn message(payload: u32) -> NewMessage {
@@ -21,7 +21,7 @@ async fn a_publish_resolves_when_it_is_confirmed() {
         conn.confirm(&publish, 7).await;
     };
     let (published, ()) = tokio::join!(client.publish("a", message(1).key("k").header("h", "v")), server);
-    assert!(matches!(published.unwrap().place, Place::At { offset, .. } if offset.0 == 7));
+    assert!(matches!(published.unwrap().place, PublishedPlace::At { offset, .. } if offset.0 == 7));
 }
 
 #[tokio::test]
@@ -42,7 +42,7 @@ async fn many_publishes_are_in_flight_and_confirmed_in_any_order() {
     }
     for (n, receipt) in receipts.into_iter().enumerate() {
         let published = receipt.await.unwrap();
-        assert!(matches!(published.place, Place::At { offset, .. } if offset.0 == n as u64 + 1));
+        assert!(matches!(published.place, PublishedPlace::At { offset, .. } if offset.0 == n as u64 + 1));
     }
 }
 

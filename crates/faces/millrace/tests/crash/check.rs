@@ -1,11 +1,10 @@
 //! Checks of what must hold when every event has ended.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
 use millrace::{DeadLettered, Event, Session, StateCommit};
-use millrace_session::admin::{Admin, EventView, Status};
-use millrace_store_sqlite::Doctor;
+use millrace_admin::{Admin, EventView, Status};
+use millrace_stores::open_doctor;
 
 use crate::chain::{ATTEMPTS_MAX, Invoice, Paid, Payment, Placed, Shipment, Shipped, cents, is_hopeless};
 
@@ -133,8 +132,8 @@ fn sorted<T: Ord>(found: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// Checks the database file itself, from end to end.
-pub fn doctor(path: &Path) {
-    let examined = Doctor::open(path).unwrap().examine();
+/// Checks the store itself, from end to end.
+pub fn doctor(url: &str) {
+    let examined = open_doctor(&url.parse().unwrap()).unwrap().examine();
     assert_eq!(examined.findings.problems(), 0, "{:?}", examined.findings);
 }

@@ -8,8 +8,7 @@
 use std::time::{Duration, Instant};
 
 use millrace::{Config, Entity, Event, Handler, Session};
-use millrace_session::admin::Admin;
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_admin::Admin;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{self, Crew, Place, work};
@@ -94,7 +93,7 @@ fn increments_over_processes_and_kills_are_exact() {
     let (increments, kills) = (number(INCREMENTS, INCREMENTS_PLAIN), number(KILLS, KILLS_PLAIN));
     let mut draw = Draw::seeded();
     let place = Place::new();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let began = Instant::now();
     for first in (0..increments).step_by(PUBLISHED_AT_ONCE as usize) {
         let visits = (first..increments.min(first + PUBLISHED_AT_ONCE)).map(|n| Visit { n });
@@ -107,8 +106,7 @@ fn increments_over_processes_and_kills_are_exact() {
         wait_for(&session, &mut crew, kill * between);
         crew.kill_and_replace(draw.below(PROCESSES as u64) as usize);
     }
-    let store = std::sync::Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
-    let admin = Admin::new(store);
+    let admin = Admin::new(place.store());
     wait_for(&session, &mut crew, increments);
     while check::unfinished(&admin, &session) > 0 && visits(&session) <= increments {
         crew.are_alive();
@@ -124,7 +122,7 @@ fn increments_over_processes_and_kills_are_exact() {
     let emitted = admin_counted(&place);
     assert_eq!(emitted, increments, "each event emitted once");
     drop((session, admin));
-    check::doctor(&place.file());
+    check::doctor(&place.url());
     println!(
         "{increments} increments, {kills} kills of {PROCESSES} processes, seed {}: counted {} in {:?}",
         draw.seed,
@@ -150,9 +148,7 @@ fn wait_for(session: &Session, crew: &mut Crew<'_>, count: u64) {
 
 /// Returns how many `Counted` events there are. Offsets have no gaps, so the next offset tells.
 fn admin_counted(place: &Place) -> u64 {
-    use millrace_store::Store;
-    let store = SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap();
-    let streams = store.streams().unwrap();
+    let streams = place.store().streams().unwrap();
     let counted = streams.iter().filter(|bounds| bounds.stream.topic.topic() == Counted::TYPE);
     counted.map(|bounds| bounds.next.0 - 1).sum()
 }

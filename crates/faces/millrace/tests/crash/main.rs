@@ -18,9 +18,8 @@ use std::hash::BuildHasher;
 use std::time::Duration;
 
 use millrace::Session;
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_store::Store;
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 use chain::{Placed, config};
 use process::{Crew, Place};
@@ -37,8 +36,8 @@ const PAUSE_MS_MAX: u64 = 150;
 fn forty_kills_lose_and_double_nothing() {
     let mut draw = Draw::seeded();
     let place = Place::new();
-    let session = Session::open(&place.url()).unwrap().config(config());
-    let store = std::sync::Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
+    let store = place.store();
     let env = vec![(process::STORE, place.url())];
     let mut crew = Crew::start(&place, "process::child", env, PROCESSES);
     for kill in 0..KILLS {
@@ -61,7 +60,7 @@ fn forty_kills_lose_and_double_nothing() {
     crew.stop();
     let found = check::all(&admin, &session, KILLS * ORDERS_EACH);
     drop((session, admin));
-    check::doctor(&place.file());
+    check::doctor(&place.url());
     println!("{KILLS} kills of {PROCESSES} processes, seed {}: {found}", draw.seed);
 }
 

@@ -4,8 +4,7 @@
 use std::time::Duration;
 
 use millrace::{Config, Entity, Event, Handler, HandlerOrder, HandlerSettings, Session};
-use millrace_session::admin::Admin;
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_admin::Admin;
 use serde::{Deserialize, Serialize};
 
 use crate::process::{self, Crew, Place, work};
@@ -71,7 +70,7 @@ fn child() {
 fn accounts_see_their_events_in_order_over_processes_and_kills() {
     let mut draw = Draw::seeded();
     let place = Place::new();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let moves = (0..ACCOUNTS * MOVES_EACH).map(|at| {
         let (account, n) = (at % ACCOUNTS, at / ACCOUNTS + 1);
         Moved { account, n }.with_key(format!("account-{account}"))
@@ -83,8 +82,7 @@ fn accounts_see_their_events_in_order_over_processes_and_kills() {
         crew.kill_and_replace(draw.below(PROCESSES as u64) as usize);
     }
     wait_for(&session, &mut crew, ACCOUNTS * MOVES_EACH);
-    let store = std::sync::Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
-    let admin = Admin::new(store);
+    let admin = Admin::new(place.store());
     while check::unfinished(&admin, &session) > 0 {
         crew.are_alive();
         std::thread::sleep(Duration::from_millis(20));
@@ -100,7 +98,7 @@ fn accounts_see_their_events_in_order_over_processes_and_kills() {
         );
     }
     drop((session, admin));
-    check::doctor(&place.file());
+    check::doctor(&place.url());
 }
 
 /// Waits until `count` events have been applied.

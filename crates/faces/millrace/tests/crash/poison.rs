@@ -3,12 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::io::Read;
-use std::sync::Arc;
 use std::time::Duration;
 
 use millrace::{Config, DeadLettered, Event, Handler, Session};
-use millrace_session::admin::{Admin, ClaimView, EventView, Status};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_admin::{Admin, ClaimView, EventView, Status};
 use serde::{Deserialize, Serialize};
 
 use crate::process::{Crew, Place};
@@ -64,7 +62,7 @@ fn handlers() -> Vec<Handler> {
 fn child() {
     let Ok(url) = std::env::var(STORE) else { return };
     let concurrency = std::env::var(CONCURRENCY).unwrap().parse().unwrap();
-    let session = Session::open(&url).unwrap().config(config(concurrency));
+    let session = Session::builder(&url).config(config(concurrency)).open().unwrap();
     let running = session.spawn(handlers(), vec![]).unwrap();
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     running.stop().unwrap();
@@ -81,12 +79,12 @@ impl Scene {
     /// Publishes `jobs` jobs and `chores` chores. The job in the middle aborts its process.
     fn new(concurrency: usize, jobs: u64, chores: u64, lasts_ms: u64) -> Scene {
         let place = Place::new();
-        let session = Session::open(&place.url()).unwrap().config(config(concurrency));
+        let session = Session::builder(&place.url()).config(config(concurrency)).open().unwrap();
         let job = |n| Job { n, ends_its_process: n == jobs / 2, lasts_ms };
         session.publish_all((0..jobs).map(job)).unwrap();
         session.publish_all((0..chores).map(|n| Chore { n, lasts_ms })).unwrap();
-        let store = SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap();
-        Scene { place, session, admin: Admin::new(Arc::new(store)), concurrency }
+        let admin = Admin::new(place.store());
+        Scene { place, session, admin, concurrency }
     }
 
     fn crew(&self, processes: usize) -> Crew<'_> {
@@ -130,7 +128,7 @@ impl Scene {
             }
         }
         assert_eq!(acked, [("tidy".to_owned(), chores), ("work".to_owned(), jobs - 1)].into());
-        check::doctor(&self.place.file());
+        check::doctor(&self.place.url());
         most
     }
 }

@@ -5,8 +5,11 @@ use std::io::Read;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 
 use millrace::{Config, Handler, Session};
+use millrace_store::Store;
+use millrace_stores::StoreOptions;
 
 use crate::chain::{config, handlers};
 
@@ -21,12 +24,14 @@ impl Place {
         Place(tempfile::tempdir().unwrap())
     }
 
-    pub fn file(&self) -> PathBuf {
-        self.0.path().join("app.db")
+    pub fn url(&self) -> String {
+        format!("sqlite:///{}", self.0.path().join("app.db").display())
     }
 
-    pub fn url(&self) -> String {
-        format!("sqlite:///{}", self.file().display())
+    /// Opens the store beside the sessions, as another process would.
+    pub fn store(&self) -> Arc<dyn Store> {
+        let url = self.url().parse().unwrap();
+        millrace_stores::open_shared(&url, &StoreOptions::default()).unwrap().store
     }
 }
 
@@ -144,7 +149,7 @@ fn child() {
 
 pub fn work(config: Config, handlers: Vec<Handler>) {
     let Ok(url) = std::env::var(STORE) else { return };
-    let session = Session::open(&url).unwrap().config(config);
+    let session = Session::builder(&url).config(config).open().unwrap();
     let running = session.spawn(handlers, vec![]).unwrap();
     std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
     running.stop().unwrap();

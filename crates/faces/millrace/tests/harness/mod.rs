@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace::{IntoIntents, State, StateCommit, StateError};
-use millrace_session::Declared;
 use millrace_session::model::{Batch, Check, Done, Namespace, Op, Outcome, Reconcile, Timestamp};
-use millrace_session::state::{Pending, SchemaBook};
+use millrace_state::Declared;
+use millrace_state::{Pending, SchemaBook};
 use millrace_store::{MemoryStore, Store, StoreError};
 
 pub(crate) struct Harness {

@@ -6,9 +6,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use millrace::{Config, Handler, HandlerSettings, Running, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_session::model::{Namespace, Timestamp};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{Ping, Place};
 
@@ -66,7 +65,7 @@ fn stop_in_time(running: Running) {
 #[test]
 fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() {
     let place = Place::empty();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let (wake, asleep) = channel();
     let (called, calls) = channel();
     let (told, handled) = channel();
@@ -80,8 +79,7 @@ fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() 
     session.publish(Fine { n: 7 }).unwrap();
     assert_eq!(handled.recv().unwrap(), 7, "the others go on");
     // Other processes can see which handler hangs.
-    let store = Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
-    let admin = Admin::new(store);
+    let admin = Admin::new(place.store());
     let hanging = until(|| {
         let sessions = admin.sessions(&Namespace::default(), Timestamp(0), 60_000).unwrap();
         sessions.into_iter().map(|session| session.hanging).find(|hanging| hanging.len() == 3)
@@ -103,7 +101,7 @@ fn a_handler_that_sleeps_for_ever_ends_in_a_dead_letter_and_the_session_stops() 
 #[test]
 fn a_stop_leaves_a_hanging_handler_behind() {
     let place = Place::empty();
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let (_wake, asleep) = channel::<()>();
     let (called, calls) = channel();
     session.publish(Ping { n: 1 }).unwrap();
@@ -129,7 +127,8 @@ fn an_async_handler_is_cut_off_and_its_thread_goes_on() {
         }
     }
     let place = Place::empty();
-    let session = Session::open(&place.url()).unwrap().config(Config { hanging_handlers_max: 0, ..config() });
+    let session =
+        Session::builder(&place.url()).config(Config { hanging_handlers_max: 0, ..config() }).open().unwrap();
     let (said, heard) = channel();
     let said = Arc::new(Mutex::new(said));
     let waits = Handler::from_async_fn::<Ping>("waits", move |_| {

@@ -7,9 +7,11 @@ mod replay;
 mod retention;
 mod signals;
 
-use std::path::PathBuf;
+use std::sync::Arc;
 
 use millrace::Event;
+use millrace_store::Store;
+use millrace_stores::StoreOptions;
 use serde::{Deserialize, Serialize};
 
 #[derive(Event, Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -26,11 +28,13 @@ impl Place {
         Place(tempfile::tempdir().unwrap())
     }
 
-    pub fn file(&self) -> PathBuf {
-        self.0.path().join("app.db")
+    pub fn url(&self) -> String {
+        format!("sqlite:///{}", self.0.path().join("app.db").display())
     }
 
-    pub fn url(&self) -> String {
-        format!("sqlite:///{}", self.file().display())
+    /// Opens the store beside the sessions, as another process would.
+    pub fn store(&self) -> Arc<dyn Store> {
+        let url = self.url().parse().unwrap();
+        millrace_stores::open_shared(&url, &StoreOptions::default()).unwrap().store
     }
 }

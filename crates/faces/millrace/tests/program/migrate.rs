@@ -106,7 +106,11 @@ fn handlers_fail_visibly_until_their_types_are_migrated() {
     drop(before);
 
     let session = Session::open(&place.url()).unwrap();
-    let session = session.config(millrace::Config { event_max_attempts: 1, ..millrace::Config::default() });
+    let session = session
+        .to_builder()
+        .config(millrace::Config { event_max_attempts: 1, ..millrace::Config::default() })
+        .open()
+        .unwrap();
     let adds = || {
         Handler::from_fn::<Ping>("adds", |ctx| {
             let account = ctx.get::<v2::Account>("a")?.map_or(0, |account| account.cents);

@@ -4,9 +4,8 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millrace::{Config, Handler, Session};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_session::model::{HandlerId, Namespace};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{Ping, Place};
 
@@ -32,15 +31,14 @@ fn wait_until(mut is_so: impl FnMut() -> bool) {
 fn a_replay_calls_the_handler_that_gave_up_and_no_other() {
     let place = Place::empty();
     let config = Config { event_max_attempts: 1, ..Config::default() };
-    let session = Session::open(&place.url()).unwrap().config(config);
+    let session = Session::builder(&place.url()).config(config).open().unwrap();
     let (charges, mails) = (Calls::default(), Calls::default());
     let handlers = vec![noting("charge_card", &charges, true), noting("mail", &mails, false)];
     let running = session.spawn(handlers, vec![]).unwrap();
     session.publish(Ping { n: 1 }).unwrap();
     wait_until(|| session.dead_letters().unwrap().len() == 1 && mails.lock().unwrap().len() == 1);
 
-    let store = Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
-    let admin = Admin::new(store);
+    let admin = Admin::new(place.store());
     let resent = admin.replay_dead_letters(&Namespace::default(), None, session.now()).unwrap();
     assert_eq!((resent.done.len(), resent.refused.len()), (1, 0));
     wait_until(|| charges.lock().unwrap().len() == 2);
@@ -56,11 +54,10 @@ fn a_replay_calls_the_handler_that_gave_up_and_no_other() {
 fn a_letter_that_is_being_replayed_is_hidden_and_comes_back_if_its_handler_is_forgotten() {
     let place = Place::empty();
     let config = Config { event_max_attempts: 1, ..Config::default() };
-    let session = Session::open(&place.url()).unwrap().config(config);
+    let session = Session::builder(&place.url()).config(config).open().unwrap();
     session.publish(Ping { n: 1 }).unwrap();
     session.run_until_idle(vec![noting("charge_card", &Calls::default(), true)], vec![]).unwrap();
-    let store = Arc::new(SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap());
-    let (admin, namespace) = (Admin::new(store), Namespace::default());
+    let (admin, namespace) = (Admin::new(place.store()), Namespace::default());
     let counts = |session: &Session| {
         let listed = session.dead_letters().unwrap().len();
         let by_handler: u64 = admin.letters_by_handler(&namespace).unwrap().iter().map(|of| of.count).sum();

@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use millrace::{Config, Event, Handler, Session, Simulation};
 use millrace_session::model::Space;
-use millrace_store::{KeyRange, Store};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_store::KeyRange;
 use serde::{Deserialize, Serialize};
 
 use crate::{Ping, Place};
@@ -46,7 +45,7 @@ fn what_is_old_and_finished_goes_and_what_is_open_stays() {
         event_backoff_max_ms: DAY.as_millis() as u64 / 24,
         ..Config::default()
     };
-    let sim = Session::open_simulated(3).config(config);
+    let sim = Simulation::builder(3).config(config).open().unwrap();
     let pings = Handler::from_fn::<Ping>("pings", |_| Ok(()));
     // The handler never succeeds with the third order.
     let orders = Handler::from_fn::<Order>("orders", |ctx| match ctx.event.n {
@@ -89,8 +88,8 @@ fn a_session_on_a_file_trims_beside_its_work() {
         retention_rows_max: 7,
         ..Config::default()
     };
-    let session = Session::open(&place.url()).unwrap().config(config);
-    let store = SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap();
+    let session = Session::builder(&place.url()).config(config).open().unwrap();
+    let store = place.store();
     let handled = Arc::new(Mutex::new(Vec::new()));
     let notes = handled.clone();
     let handler = Handler::from_fn::<Ping>("pings", move |ctx| {

@@ -9,7 +9,6 @@ use std::time::Duration;
 use millrace::{Config, Handler, Session};
 use millrace_session::model::{ClaimRow, Space};
 use millrace_store::{KeyRange, Store};
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 use crate::{Ping, Place};
 
@@ -33,7 +32,7 @@ struct Program {
     child: Child,
     /// Kept open, because the process prints more when it ends.
     said: BufReader<ChildStdout>,
-    store: SqliteStore,
+    store: Arc<dyn Store>,
 }
 
 impl Program {
@@ -52,7 +51,7 @@ impl Program {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
-        let store = SqliteStore::open(&place.file(), SqliteOptions::default()).unwrap();
+        let store = place.store();
         let said = BufReader::new(child.stdout.take().unwrap());
         let mut program = Program { child, said, store };
         let mut line = String::new();
@@ -106,7 +105,7 @@ impl Drop for Program {
 
 /// Checks that the next session gets the other two events, each as a first attempt.
 fn the_rest_is_handled_next(place: &Place) {
-    let session = Session::open(&place.url()).unwrap().config(config());
+    let session = Session::builder(&place.url()).config(config()).open().unwrap();
     let seen = Arc::new(Mutex::new(Vec::new()));
     let notes = seen.clone();
     let handler = Handler::from_fn::<Ping>(HANDLER, move |ctx| {
@@ -185,7 +184,7 @@ fn sigterm_ends_a_program_whose_handler_never_returns() {
 #[test]
 fn child() {
     let Ok(url) = std::env::var(STORE) else { return };
-    let session = Session::open(&url).unwrap().config(config());
+    let session = Session::builder(&url).config(config()).open().unwrap();
     let handler = Handler::from_fn::<Ping>(HANDLER, |ctx| {
         println!("handling {}", ctx.event.n);
         std::io::stdin().read_to_end(&mut Vec::new())?;

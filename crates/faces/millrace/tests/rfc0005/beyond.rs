@@ -33,7 +33,8 @@ fn too_many_intents_are_refused_whole_and_kept() {
     // Declaring an identity again replaces the queued intent. The count stays 10,001, so the commit is refused again.
     session.ensure(paid(0)).unwrap();
     assert!(session.commit().is_err());
-    let roomy = session.config(Config { max_batch_size: 10_001, ..Config::default() });
+    let roomy =
+        session.to_builder().config(Config { max_batch_size: 10_001, ..Config::default() }).open().unwrap();
     roomy.ensure((0..10_001).map(paid)).unwrap();
     assert_eq!(roomy.commit().unwrap(), Some(1));
     assert_eq!(session.query::<Payment>().count().unwrap(), 10_001);
@@ -41,7 +42,8 @@ fn too_many_intents_are_refused_whole_and_kept() {
 
 #[test]
 fn a_handler_may_split_what_was_too_much() {
-    let sim = simulation().config(Config { max_batch_size: 3, ..Config::default() });
+    let sim =
+        simulation().to_builder().config(Config { max_batch_size: 3, ..Config::default() }).open().unwrap();
     let handler = on::<Ping>("splits", |ctx| {
         ctx.ensure((0..4).map(paid))?;
         assert!(matches!(ctx.commit(), Err(SessionError::BatchSizeExceeded { count: 4, limit: 3 })));
@@ -119,7 +121,11 @@ enum Call {
 #[test]
 fn a_retryable_failure_is_never_stranded() {
     const EVENTS: u64 = 50;
-    let sim = simulation().config(Config { event_max_attempts: 1000, ..Config::default() });
+    let sim = simulation()
+        .to_builder()
+        .config(Config { event_max_attempts: 1000, ..Config::default() })
+        .open()
+        .unwrap();
     let calls = Arc::new(Mutex::new(vec![Vec::<(u32, Call)>::new(); EVENTS as usize]));
     sim.publish_all((0..EVENTS).map(|n| Ping { n })).unwrap();
     let handler = |session: &Simulation, ends: fn(u64) -> Call, round: u64| {
@@ -172,7 +178,11 @@ fn a_retryable_failure_is_never_stranded() {
 
 #[test]
 fn a_panic_is_a_failure_and_its_message_the_error() {
-    let sim = simulation().config(Config { event_max_attempts: 1, ..Config::default() });
+    let sim = simulation()
+        .to_builder()
+        .config(Config { event_max_attempts: 1, ..Config::default() })
+        .open()
+        .unwrap();
     sim.publish(Ping { n: 3 }).unwrap();
     sim.publish(OrderPlaced { order: 3 }).unwrap();
     let handlers = vec![
@@ -221,7 +231,7 @@ fn a_new_handler_may_begin_with_what_comes() {
 fn lease_renewal_lets_slow_handlers_finish() {
     // This test uses real time: only a separate thread can renew the lease while the handler is busy.
     let config = Config { event_claim_lease_ms: 200, lease_renewal: true, ..Config::default() };
-    let session = Session::open("memory:").unwrap().config(config);
+    let session = Session::builder("memory:").config(config).open().unwrap();
     session.publish(OrderPlaced { order: 1 }).unwrap();
     let seen = Seen::default();
     let notes = seen.clone();

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use millrace::{Config, Session};
 use millrace_session::model::{Batch, Durability, Offset, Op, Partition, TopicKey};
-use millrace_store::Store;
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_stores::{StoreOptions, open_shared};
 
 use crate::words::*;
 
@@ -44,7 +43,7 @@ fn what_was_committed_is_there_after_opening_again() {
 fn a_chain_runs_through_threads_and_commits_once() {
     let file = File::new();
     let config = Config { handler_concurrency: 4, ..Config::default() };
-    let session = Session::open(&file.url()).unwrap().config(config);
+    let session = Session::builder(&file.url()).config(config).open().unwrap();
     let seen = Seen::default();
     let pays = on::<OrderPlaced>("pays", |ctx| {
         ctx.ensure(paid(ctx.event.order))?;
@@ -63,7 +62,7 @@ fn commits_of_this_process_and_of_others_wake_a_waiting_session() {
     let file = File::new();
     // With an hour between polls, only a wake-up can be this fast.
     let config = Config { event_poll_interval_ms: 3_600_000, ..Config::default() };
-    let session = Session::open(&file.url()).unwrap().config(config);
+    let session = Session::builder(&file.url()).config(config).open().unwrap();
     let (sender, handled) = std::sync::mpsc::channel();
     let handler = on::<Ping>("pings", move |ctx| Ok(sender.send(ctx.event.n)?));
     let running = session.spawn(vec![handler], vec![]).unwrap();
@@ -88,15 +87,15 @@ fn an_event_behind_many_commits_without_events_is_seen() {
     let file = File::new();
     // The session is woken only by commits of this process.
     let config = Config { wake_poll_ms: 3_600_000, event_poll_interval_ms: 3_600_000, ..Config::default() };
-    let session = Session::open(&file.url()).unwrap().config(config);
+    let session = Session::builder(&file.url()).config(config).open().unwrap();
     session.publish_all((0..TRIMS).map(|order| OrderPlaced { order })).unwrap();
     session.publish(Ping { n: 1 }).unwrap();
-    let (seen, url, path) = (Seen::default(), file.url(), file.0.path().join("app.db"));
+    let (seen, url, other_url) = (Seen::default(), file.url(), file.url().parse().unwrap());
     let (notes, within) = (seen.clone(), session.clone());
     let handler = on::<Ping>("pings", move |ctx| {
         notes.add(ctx.event.n.to_string());
         if ctx.event.n == 1 {
-            let other = SqliteStore::open(&path, SqliteOptions::default())?;
+            let other = open_shared(&other_url, &StoreOptions::default())?.store;
             let stream = TopicKey::parse("default/order.placed")?.stream(Partition(0));
             for start in 2..TRIMS {
                 let trim = Op::Trim { stream: stream.clone(), start: Offset(start) };
@@ -211,7 +210,7 @@ fn child() {
     let (number, url) = given.split_once(' ').unwrap();
     let number: u64 = number.parse().unwrap();
     let config = Config { handler_concurrency: 2, ..Config::default() };
-    let session = Session::open(url).unwrap().config(config);
+    let session = Session::builder(url).config(config).open().unwrap();
     let running = session.spawn(vec![pays()], vec![]).unwrap();
     for n in 0..EACH {
         session.publish(OrderPlaced { order: number * EACH + n }).unwrap();

@@ -57,7 +57,7 @@ fn the_configuration_wins_over_the_macro() {
     assert_eq!(sim.sessions().unwrap()[0].1.counts.succeeded, 0, "{published:?}");
     let settings = HandlerSettings { paused: Some(false), ..HandlerSettings::default() };
     let handlers = BTreeMap::from([("limited".to_owned(), settings)]);
-    let going = sim.beside().config(Config { handlers, ..Config::default() });
+    let going = sim.to_builder().config(Config { handlers, ..Config::default() }).open().unwrap();
     going.start(handlers![limited], vec![]).unwrap();
     going.advance(60 * SECOND).unwrap();
     let counts = |id: &millrace::SessionId| {

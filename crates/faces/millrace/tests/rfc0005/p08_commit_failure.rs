@@ -72,7 +72,11 @@ fn the_second_commit_fails_and_the_first_is_not_repeated() {
 
 #[test]
 fn a_commit_that_can_never_work_ends_as_a_dead_letter() {
-    let sim = simulation().config(Config { event_max_attempts: 3, ..Config::default() });
+    let sim = simulation()
+        .to_builder()
+        .config(Config { event_max_attempts: 3, ..Config::default() })
+        .open()
+        .unwrap();
     sim.ensure(paid(1)).unwrap();
     sim.commit().unwrap();
     let handler = on::<OrderPlaced>("drifted", |ctx| {

@@ -10,7 +10,7 @@ use crate::words::*;
 fn a_circle_ends_at_the_limit_and_is_seen() {
     for with_commit in [false, true] {
         let config = Config { max_event_chain_depth: 3, event_max_attempts: 2, ..Config::default() };
-        let sim = simulation().config(config);
+        let sim = simulation().to_builder().config(config).open().unwrap();
         let seen = Seen::default();
         let notes = seen.clone();
         let circle = on::<Ping>("circle", move |ctx| {

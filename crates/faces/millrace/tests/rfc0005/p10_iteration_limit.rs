@@ -9,7 +9,7 @@ use crate::words::*;
 #[test]
 fn the_budget_of_an_iteration_is_kept_and_comes_back() {
     let config = Config { max_events_per_iteration: 5, event_poll_interval_ms: 1000, ..Config::default() };
-    let sim = simulation().config(config);
+    let sim = simulation().to_builder().config(config).open().unwrap();
     let seen = Seen::default();
     sim.publish_all((0..12).map(|n| Ping { n })).unwrap();
     sim.start(vec![noting::<Ping>("counts", &seen)], vec![]).unwrap();
@@ -30,7 +30,7 @@ fn the_budget_of_an_iteration_is_kept_and_comes_back() {
 #[test]
 fn a_busy_handler_does_not_starve_another() {
     let config = Config { max_events_per_iteration: 10, ..Config::default() };
-    let sim = simulation().config(config);
+    let sim = simulation().to_builder().config(config).open().unwrap();
     let seen = Seen::default();
     sim.publish_all((0..100).map(|n| Ping { n })).unwrap();
     sim.publish_all((0..3).map(|order| OrderPlaced { order })).unwrap();

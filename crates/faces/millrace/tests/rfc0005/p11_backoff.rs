@@ -11,7 +11,7 @@ use crate::words::*;
 #[test]
 fn delays_double_up_to_the_maximum_and_are_jittered() {
     let config = Config { event_backoff_max_ms: 4000, ..Config::default() };
-    let sim = simulation().config(config);
+    let sim = simulation().to_builder().config(config).open().unwrap();
     let times: Arc<Mutex<Vec<(u64, u64)>>> = Arc::default();
     let notes = times.clone();
     let handler = on::<Ping>("fails", move |ctx| {

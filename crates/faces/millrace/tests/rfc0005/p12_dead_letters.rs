@@ -8,7 +8,11 @@ use crate::words::*;
 
 #[test]
 fn an_event_is_given_up_announced_and_left_to_the_others() {
-    let sim = simulation().config(Config { event_max_attempts: 3, ..Config::default() });
+    let sim = simulation()
+        .to_builder()
+        .config(Config { event_max_attempts: 3, ..Config::default() })
+        .open()
+        .unwrap();
     let seen = Seen::default();
     let notes = seen.clone();
     let failing = on::<Ping>("failing", move |ctx| {
@@ -46,7 +50,11 @@ fn an_event_is_given_up_announced_and_left_to_the_others() {
 
 #[test]
 fn a_failing_handler_of_dead_letters_makes_no_more_of_them() {
-    let sim = simulation().config(Config { event_max_attempts: 2, ..Config::default() });
+    let sim = simulation()
+        .to_builder()
+        .config(Config { event_max_attempts: 2, ..Config::default() })
+        .open()
+        .unwrap();
     let seen = Seen::default();
     let notes = seen.clone();
     let told = on::<DeadLettered>("told", move |_| {

@@ -6,8 +6,8 @@ use crate::words::*;
 
 #[test]
 fn events_and_state_stay_in_their_namespace() {
-    let orders = simulation().namespace("orders").unwrap();
-    let payments = orders.beside().namespace("payments").unwrap();
+    let orders = simulation().to_builder().namespace("orders").open().unwrap();
+    let payments = orders.to_builder().namespace("payments").open().unwrap();
     let seen = Seen::default();
     orders.ensure(paid(1)).unwrap();
     orders.commit_with(Ping { n: 1 }).unwrap();
@@ -25,7 +25,11 @@ fn events_and_state_stay_in_their_namespace() {
 
 #[test]
 fn several_sessions_share_the_work_of_a_namespace() {
-    let sim = simulation().config(millrace::Config { event_claim_limit: 5, ..Default::default() });
+    let sim = simulation()
+        .to_builder()
+        .config(millrace::Config { event_claim_limit: 5, ..Default::default() })
+        .open()
+        .unwrap();
     let seen = Seen::default();
     sim.publish_all((0..100).map(|n| Ping { n })).unwrap();
     let sessions = [sim.beside(), sim.beside(), sim.beside()];

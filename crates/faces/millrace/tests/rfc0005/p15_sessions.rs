@@ -6,7 +6,7 @@ use crate::words::*;
 
 #[test]
 fn sessions_are_registered_beat_and_end() {
-    let sim = simulation().metadata("version", "1.2");
+    let sim = simulation().to_builder().metadata("version", "1.2").open().unwrap();
     let silent = sim.beside();
     sim.start(vec![], vec![]).unwrap();
     silent.start(vec![], vec![]).unwrap();

@@ -5,12 +5,11 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace::{CatchUp, Config, Event, Namespace, Offset, Partition, Schedule, Session, SessionError};
-use millrace_session::admin::Admin;
+use millrace_admin::Admin;
 use millrace_session::model::{
     Append, BATCH_BYTES_MAX, Batch, EventBody, JsonText, NewEvent, Op, Timestamp, TopicKey,
 };
-use millrace_store::Store;
-use millrace_store_sqlite::{SqliteOptions, SqliteStore};
+use millrace_stores::{StoreOptions, open_shared};
 use serde::{Deserialize, Serialize};
 
 use crate::words::*;
@@ -28,7 +27,7 @@ fn giving_up() -> Config {
 /// more than any store accepts.
 #[test]
 fn a_large_event_full_of_quotes_ends_as_a_dead_letter() {
-    let session = Session::open("memory:").unwrap().config(giving_up());
+    let session = Session::builder("memory:").config(giving_up()).open().unwrap();
     let large = Text { text: "\"".repeat(4_900_000) };
     let sent = session.publish(large.clone()).unwrap();
     session.publish(Ping { n: 1 }).unwrap();
@@ -69,7 +68,7 @@ fn large_fires_that_were_missed_all_come() {
 #[test]
 fn as_many_events_in_hand_as_one_likes() {
     let config = Config { event_claim_limit: 1_000_000, ..Config::default() };
-    let session = Session::open("memory:").unwrap().config(config);
+    let session = Session::builder("memory:").config(config).open().unwrap();
     session.publish_all((0..10).map(|n| Ping { n })).unwrap();
     let seen = Seen::default();
     session.run_until_idle(vec![noting::<Ping>("pings", &seen)], vec![]).unwrap();
@@ -78,7 +77,7 @@ fn as_many_events_in_hand_as_one_likes() {
 
 #[test]
 fn an_event_that_is_too_large_is_refused_where_it_is_sent() {
-    let session = Session::open("memory:").unwrap().config(giving_up());
+    let session = Session::builder("memory:").config(giving_up()).open().unwrap();
     let large = || Text { text: "x".repeat(12 << 20) };
     let refused = session.publish(large());
     assert!(matches!(refused, Err(SessionError::TooLarge { .. })), "{refused:?}");
@@ -96,9 +95,9 @@ fn an_event_that_is_too_large_is_refused_where_it_is_sent() {
 #[test]
 fn an_event_too_large_for_a_letter_is_replayed_from_the_log() {
     let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("app.db");
-    let session = Session::open(&format!("sqlite:///{}", path.display())).unwrap().config(giving_up());
-    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(&path, SqliteOptions::default()).unwrap());
+    let url = format!("sqlite:///{}", folder.path().join("app.db").display());
+    let session = Session::builder(&url).config(giving_up()).open().unwrap();
+    let store = open_shared(&url.parse().unwrap(), &StoreOptions::default()).unwrap().store;
     let payload = format!(r#"{{"text":"{}"}}"#, "x".repeat(BATCH_BYTES_MAX - 800));
     let body = EventBody::of(JsonText::parse(&payload).unwrap());
     let append = Append {

@@ -16,7 +16,7 @@ use millrace_wire::http::AuditDoc;
 
 use crate::access::{Meter, Peer, Rate};
 use crate::app::{App, SharedApp};
-use crate::observe::{Asker, AuditKind, Refusals};
+use crate::observe::{AuditKind, HttpRequester, Refusals};
 
 /// Log lines per second, and at once. Lines above this rate are left out; the next line says how many.
 const LINES: Rate = Rate { per_second: 10, burst: 100 };
@@ -47,7 +47,7 @@ impl Default for LogLines {
 impl LogLines {
     /// Returns how many lines were left out before this one, or `None` if this one must be left out as well.
     pub(crate) fn next(&self) -> Option<u64> {
-        if self.meter.take(1).is_err() {
+        if self.meter.spend(1).is_err() {
             self.suppressed.fetch_add(1, Relaxed);
             return None;
         }
@@ -88,7 +88,7 @@ impl App {
             let (code, agent) = (code.as_str(), refused.agent);
             tracing::warn!(target: "millrace::audit", code, agent, peer, ?what, ?why, trace_id, suppressed, "refused");
         }
-        if self.trail.wants(AuditKind::Refusals) {
+        if self.audit_log.wants(AuditKind::Refusals) {
             let owned = |text: &str| text.to_owned();
             let doc = AuditDoc {
                 kind: "refused".to_owned(),
@@ -102,7 +102,7 @@ impl App {
                 trace_id: trace_id.map(owned),
                 ..AuditDoc::default()
             };
-            self.trail.put(AuditKind::Refusals, doc);
+            self.audit_log.put(AuditKind::Refusals, doc);
         }
     }
 }
@@ -126,14 +126,14 @@ pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: 
     let connection = request.extensions().get::<Peer>();
     let peer = connection.map(|peer| peer.addr);
     let place = connection.map(|peer| peer.place.clone());
-    let asker = Arc::new(Asker::of(peer, place, request.headers()));
+    let http_requester = Arc::new(HttpRequester::of(peer, place, request.headers()));
     let begun = Instant::now();
-    let response = asker.clone().serve(next.run(request)).await;
-    let trace = asker.trace.as_ref();
+    let response = http_requester.clone().serve(next.run(request)).await;
+    let trace = http_requester.trace.as_ref();
     if let Some(reason) = response.extensions().get::<Reason>() {
         let topic = topic_of(&path);
         let what = &format_args!("{method} {path}");
-        let (code, why, agent) = (reason.code, &*reason.why, asker.agent());
+        let (code, why, agent) = (reason.code, &*reason.why, http_requester.agent());
         app.refused(&Refused { code, agent, peer, what, why, namespace: None, topic, trace });
     }
     tracing::debug!(
@@ -142,7 +142,7 @@ pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: 
         path,
         status = response.status().as_u16(),
         ms = u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX),
-        agent = asker.agent(),
+        agent = http_requester.agent(),
         peer = peer.map(tracing::field::display),
         trace_id = trace.map(TraceId::as_str),
         "request"

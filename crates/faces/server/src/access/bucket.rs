@@ -50,13 +50,13 @@ impl Bucket {
     }
 
     #[cfg(test)]
-    fn take(&mut self, now_ms: u64, cost: u64) -> Result<(), TooSoon> {
-        self.take_more(now_ms, 0, cost)
+    fn spend(&mut self, now_ms: u64, cost: u64) -> Result<(), TooSoon> {
+        self.spend_more(now_ms, 0, cost)
     }
 
     /// Takes `cost` more for a request that has paid `paid` already, and judges it as if it paid all at once. The wait
     /// in an error is that for the whole cost, because the retried request will have to pay all of it again.
-    pub(crate) fn take_more(&mut self, now_ms: u64, paid: u64, cost: u64) -> Result<(), TooSoon> {
+    pub(crate) fn spend_more(&mut self, now_ms: u64, paid: u64, cost: u64) -> Result<(), TooSoon> {
         let max = i128::from(self.rate.burst) * UNIT;
         let per_ms = i128::from(self.rate.per_second);
         let filled = i128::from(now_ms.saturating_sub(self.at_ms)).saturating_mul(per_ms);
@@ -93,14 +93,14 @@ impl Meter {
         Meter { bucket, since: Instant::now() }
     }
 
-    pub(crate) fn take(&self, cost: u64) -> Result<(), TooSoon> {
-        self.take_more(0, cost)
+    pub(crate) fn spend(&self, cost: u64) -> Result<(), TooSoon> {
+        self.spend_more(0, cost)
     }
 
-    pub(crate) fn take_more(&self, paid: u64, cost: u64) -> Result<(), TooSoon> {
+    pub(crate) fn spend_more(&self, paid: u64, cost: u64) -> Result<(), TooSoon> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         let now_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        bucket.lock().unwrap_or_else(PoisonError::into_inner).take_more(now_ms, paid, cost)
+        bucket.lock().unwrap_or_else(PoisonError::into_inner).spend_more(now_ms, paid, cost)
     }
 
     pub(crate) fn give_back(&self, cost: u64) {
@@ -117,49 +117,49 @@ mod tests {
     #[test]
     fn a_burst_passes_then_the_rate_counts() {
         let mut bucket = Bucket::full(Rate { per_second: 10, burst: 3 }, 0);
-        assert!((0..3).all(|_| bucket.take(0, 1).is_ok()));
-        assert_eq!(bucket.take(0, 1), Err(TooSoon { wait_ms: 100 }));
-        assert_eq!(bucket.take(99, 1), Err(TooSoon { wait_ms: 1 }));
-        assert_eq!(bucket.take(100, 1), Ok(()));
-        assert_eq!(bucket.take(100, 2), Err(TooSoon { wait_ms: 200 }));
+        assert!((0..3).all(|_| bucket.spend(0, 1).is_ok()));
+        assert_eq!(bucket.spend(0, 1), Err(TooSoon { wait_ms: 100 }));
+        assert_eq!(bucket.spend(99, 1), Err(TooSoon { wait_ms: 1 }));
+        assert_eq!(bucket.spend(100, 1), Ok(()));
+        assert_eq!(bucket.spend(100, 2), Err(TooSoon { wait_ms: 200 }));
     }
 
     #[test]
     fn it_never_holds_more_than_the_burst_and_nothing_overflows() {
         let mut bucket = Bucket::full(Rate { per_second: u64::MAX, burst: u64::MAX }, 0);
-        assert_eq!(bucket.take(u64::MAX, u64::MAX), Ok(()));
+        assert_eq!(bucket.spend(u64::MAX, u64::MAX), Ok(()));
         let mut bucket = Bucket::full(Rate { per_second: 1, burst: 2 }, 0);
-        assert_eq!(bucket.take(1_000_000, 2), Ok(()));
-        assert!(bucket.take(1_000_000, 1).is_err());
+        assert_eq!(bucket.spend(1_000_000, 2), Ok(()));
+        assert!(bucket.spend(1_000_000, 1).is_err());
     }
 
     #[test]
     fn what_costs_more_than_the_burst_needs_a_full_bucket_and_leaves_a_debt() {
         let mut bucket = Bucket::full(Rate { per_second: 1, burst: 5 }, 0);
-        assert_eq!(bucket.take(0, 1000), Ok(()));
-        assert_eq!(bucket.take(0, 1), Err(TooSoon { wait_ms: 996_000 }));
-        assert_eq!(bucket.take(0, 1000), Err(TooSoon { wait_ms: 1_000_000 }));
-        assert_eq!(bucket.take(996_000, 1), Ok(()));
-        assert_eq!(bucket.take(996_000, 1000), Err(TooSoon { wait_ms: 5000 }));
-        assert_eq!(bucket.take(1_001_000, 1000), Ok(()));
+        assert_eq!(bucket.spend(0, 1000), Ok(()));
+        assert_eq!(bucket.spend(0, 1), Err(TooSoon { wait_ms: 996_000 }));
+        assert_eq!(bucket.spend(0, 1000), Err(TooSoon { wait_ms: 1_000_000 }));
+        assert_eq!(bucket.spend(996_000, 1), Ok(()));
+        assert_eq!(bucket.spend(996_000, 1000), Err(TooSoon { wait_ms: 5000 }));
+        assert_eq!(bucket.spend(1_001_000, 1000), Ok(()));
     }
 
     #[test]
     fn what_is_paid_in_two_parts_is_judged_as_one() {
         let mut bucket = Bucket::full(Rate { per_second: 1, burst: 5 }, 0);
-        assert_eq!((bucket.take(0, 1), bucket.take_more(0, 1, 10)), (Ok(()), Ok(())));
+        assert_eq!((bucket.spend(0, 1), bucket.spend_more(0, 1, 10)), (Ok(()), Ok(())));
         // After the wait that the error named, the request passes.
-        assert_eq!(bucket.take_more(6000, 1, 10), Err(TooSoon { wait_ms: 5000 }));
-        assert_eq!((bucket.take(11_000, 1), bucket.take_more(11_000, 1, 10)), (Ok(()), Ok(())));
+        assert_eq!(bucket.spend_more(6000, 1, 10), Err(TooSoon { wait_ms: 5000 }));
+        assert_eq!((bucket.spend(11_000, 1), bucket.spend_more(11_000, 1, 10)), (Ok(()), Ok(())));
         bucket.give_back(10);
-        assert_eq!(bucket.take(11_000, 4), Ok(()));
+        assert_eq!(bucket.spend(11_000, 4), Ok(()));
     }
 
     #[test]
     fn a_clock_that_steps_back_gives_nothing_away() {
         let mut bucket = Bucket::full(Rate { per_second: 1, burst: 1 }, 1000);
-        assert_eq!(bucket.take(1000, 1), Ok(()));
-        assert!(bucket.take(0, 1).is_err() && bucket.take(1000, 1).is_err());
-        assert_eq!(bucket.take(2000, 1), Ok(()));
+        assert_eq!(bucket.spend(1000, 1), Ok(()));
+        assert!(bucket.spend(0, 1).is_err() && bucket.spend(1000, 1).is_err());
+        assert_eq!(bucket.spend(2000, 1), Ok(()));
     }
 }

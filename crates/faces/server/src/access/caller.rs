@@ -9,20 +9,25 @@ use millrace_bus::By;
 use millrace_wire::ErrorCode;
 
 use crate::access::{Grant, Meter, PresentedNames, Rate, Scope, TooSoon};
-use crate::crowd::{CallerKey, Place};
+use crate::fairness::{CallerKey, ConnectionPlace};
 use crate::refusal::Refusal;
 
 /// The other end of a connection: its address, the names of its client certificate, and its rate limit.
 #[derive(Clone, Debug)]
 pub(crate) struct Peer {
     pub(crate) addr: SocketAddr,
-    pub(crate) place: Arc<Place>,
+    pub(crate) place: Arc<ConnectionPlace>,
     pub(crate) certificate: PresentedNames,
     meter: Arc<Meter>,
 }
 
 impl Peer {
-    pub(crate) fn new(addr: SocketAddr, certificate: PresentedNames, place: Arc<Place>, rate: Rate) -> Peer {
+    pub(crate) fn new(
+        addr: SocketAddr,
+        certificate: PresentedNames,
+        place: Arc<ConnectionPlace>,
+        rate: Rate,
+    ) -> Peer {
         Peer { addr, place, certificate, meter: Arc::new(Meter::new(rate)) }
     }
 }
@@ -60,11 +65,11 @@ impl Caller {
     }
 
     pub(crate) fn charge_connection(&self, cost: u64) -> Result<(), TooSoon> {
-        self.peer.meter.take(cost)
+        self.peer.meter.spend(cost)
     }
 
     pub(crate) fn charge_token(&self, cost: u64) -> Result<(), TooSoon> {
-        self.grant.as_deref().map_or(Ok(()), |grant| grant.meter.take(cost))
+        self.grant.as_deref().map_or(Ok(()), |grant| grant.meter.spend(cost))
     }
 
     /// Charges both rates, the connection's and the token's, or none of them.
@@ -74,9 +79,9 @@ impl Caller {
 
     /// The same for a request that paid `paid` at the gate (`gate.rs`) and turned out to cost `cost` more.
     pub(crate) fn charge_more(&self, paid: u64, cost: u64) -> Result<(), TooSoon> {
-        self.peer.meter.take_more(paid, cost)?;
+        self.peer.meter.spend_more(paid, cost)?;
         let Some(grant) = self.grant.as_deref() else { return Ok(()) };
-        grant.meter.take_more(paid, cost).inspect_err(|_| self.peer.meter.give_back(cost))
+        grant.meter.spend_more(paid, cost).inspect_err(|_| self.peer.meter.give_back(cost))
     }
 
     /// Charges for an array of events. The gate has charged for one of them already.

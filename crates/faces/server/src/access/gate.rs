@@ -12,9 +12,9 @@ use millrace_wire::ErrorCode;
 use crate::access::needs::{self, Need};
 use crate::access::{Caller, NotAccepted, Peer, Scope};
 use crate::app::{App, SharedApp};
-use crate::observe::Asker;
+use crate::observe::HttpRequester;
 use crate::params::Params;
-use crate::refusal::{Refusal, crowded};
+use crate::refusal::{Refusal, overloaded};
 
 const CHALLENGE: HeaderValue = HeaderValue::from_static("Bearer realm=\"millrace\"");
 const CHALLENGE_AGAIN: HeaderValue =
@@ -32,10 +32,10 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
     let has_body = !request.body().is_end_stream();
     let passed = pass(&app, &request, &mut caller);
     // For `audit.rs`, whose middleware runs further out, and for code that accounts memory to the caller.
-    if let Some(asker) = Asker::current() {
-        let _ = asker.caller.set(caller.key());
+    if let Some(http_requester) = HttpRequester::current() {
+        let _ = http_requester.caller.set(caller.key());
         if let Some(agent) = caller.agent() {
-            let _ = asker.agent.set(agent.to_owned());
+            let _ = http_requester.agent.set(agent.to_owned());
         }
     }
     let passed = match passed {
@@ -51,14 +51,14 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
     }
 }
 
-/// Waits for a place among the HTTP connections (`crowd/places.rs`). Probes and upgrades need none: they are answered
+/// Waits for a place among the HTTP connections (`fairness/places.rs`). Probes and upgrades need none: they are answered
 /// at once.
 async fn place(app: &App, caller: &Caller, has_body: bool) -> Result<(), Refusal> {
     let limit = Duration::from_millis(app.settings.request_read_ms_max);
     let key = caller.key();
     match tokio::time::timeout(limit, caller.peer.place.count(&key, has_body)).await {
         Ok(counted) => Ok(counted?),
-        Err(_) => Err(crowded(format!("no place became free within {} ms: try again", limit.as_millis()))),
+        Err(_) => Err(overloaded(format!("no place became free within {} ms: try again", limit.as_millis()))),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock};
 use millrace_broker::SystemClock;
 use millrace_kernel::Rights;
 use millrace_model::{Actor, Namespace, Namespaces, OsMessage, Principal, Timestamp};
-use millrace_router::NotVouched;
+use millrace_router::NotTrusted;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
@@ -172,7 +172,7 @@ impl Grant {
 }
 
 #[derive(Debug)]
-struct Entry {
+struct TokenEntry {
     settings: TokenSettings,
     grant: Arc<Grant>,
 }
@@ -200,13 +200,13 @@ pub(crate) struct Tokens {
     /// Does not believe a step of the system's clock at once: one wrong second must not close the connections of every
     /// token that expires.
     clock: SystemClock,
-    list: RwLock<Arc<[Entry]>>,
+    list: RwLock<Arc<[TokenEntry]>>,
 }
 
 impl Tokens {
     pub(crate) fn new(settings: &[TokenSettings], rate: Rate, clock: SystemClock) -> Tokens {
         let entry =
-            |token: &TokenSettings| Entry { settings: token.clone(), grant: grant(token, rate, &clock) };
+            |token: &TokenSettings| TokenEntry { settings: token.clone(), grant: grant(token, rate, &clock) };
         let list = RwLock::new(settings.iter().map(entry).collect());
         Tokens { open: settings.is_empty(), rate, clock, list }
     }
@@ -252,7 +252,7 @@ impl Tokens {
     ///
     /// The reason, if there is no such token. While the wall clock has not been steady for the settling time, a token
     /// that seems to have expired may still be valid: the reason is then `InDoubt`.
-    pub(crate) fn stand_for(&self, agent: &Actor, message: &OsMessage) -> Result<Arc<Principal>, NotVouched> {
+    pub(crate) fn stand_for(&self, agent: &Actor, message: &OsMessage) -> Result<Arc<Principal>, NotTrusted> {
         let (list, now) = (self.list(), self.clock.now());
         let mut why = format!("no token of agent {agent} with the scope {} is accepted any more", Scope::Os);
         let mut in_doubt = false;
@@ -265,9 +265,9 @@ impl Tokens {
             }
         }
         if in_doubt {
-            return Err(NotVouched::InDoubt(format!("the token of agent {agent} has expired")));
+            return Err(NotTrusted::InDoubt(format!("the token of agent {agent} has expired")));
         }
-        Err(NotVouched::Refused(why))
+        Err(NotTrusted::Refused(why))
     }
 
     /// Replaces all tokens. A token with unchanged settings keeps its grant, and with it what is left of its rate; all
@@ -276,24 +276,24 @@ impl Tokens {
         let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
         let entry = |token: &TokenSettings| {
             let kept = list.iter().find(|entry| entry.settings == *token).map(|entry| entry.grant.clone());
-            Entry {
+            TokenEntry {
                 settings: token.clone(),
                 grant: kept.unwrap_or_else(|| grant(token, self.rate, &self.clock)),
             }
         };
-        let next: Arc<[Entry]> = settings.iter().map(entry).collect();
+        let next: Arc<[TokenEntry]> = settings.iter().map(entry).collect();
         let gone = list.iter().filter(|old| !next.iter().any(|new| Arc::ptr_eq(&old.grant, &new.grant)));
         let revoked = gone.map(|entry| entry.grant.revoked.store(true, Relaxed)).count();
         *list = next;
         revoked
     }
 
-    fn list(&self) -> Arc<[Entry]> {
+    fn list(&self) -> Arc<[TokenEntry]> {
         self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }
 
-fn good(entry: &Entry, now: Timestamp) -> Result<Arc<Grant>, NotAccepted> {
+fn good(entry: &TokenEntry, now: Timestamp) -> Result<Arc<Grant>, NotAccepted> {
     match entry.settings.has_expired(now) {
         true => Err(NotAccepted::Expired),
         false => Ok(entry.grant.clone()),

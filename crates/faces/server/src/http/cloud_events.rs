@@ -14,7 +14,7 @@ use millrace_wire::{
 use crate::access::Caller;
 use crate::app::App;
 use crate::body::read_bytes;
-use crate::crowd::RoomShare;
+use crate::fairness::RoomShare;
 use crate::refusal::Refusal;
 
 /// The common prefix of the content types of CloudEvents.

@@ -17,8 +17,8 @@ use millrace_wire::http::{DeadLetterTopic, DeadLetters, Replay, Replayed};
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
-use crate::http::page::{self, PageQuery, Start};
-use crate::http::{damaged_name, document, handlers, topics};
+use crate::http::page::{self, PageQuery, PageStart};
+use crate::http::{damaged_name, document, durable_handlers, topics};
 use crate::params::{AtTopic, Params, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -43,10 +43,11 @@ pub(crate) async fn list(
         return Ok(fetched.answer(&dlq, &query, page::form(&headers)));
     }
     if let Some(handler) = params.text("handler") {
-        return handlers::letters_of(&app, &caller, &params, handler).await;
+        return durable_handlers::letters_of(&app, &caller, &params, handler).await;
     }
     let first_page = params.text("after").is_none();
-    let handlers = if first_page { handlers::letters(&app, &caller, &params).await? } else { Vec::new() };
+    let handlers =
+        if first_page { durable_handlers::letters(&app, &caller, &params).await? } else { Vec::new() };
     let (topics, more) = topics::page(&app, &caller, &params, true).await?;
     let dead_letters = topics.iter().map(dead_letter_topic).collect::<Result<Vec<_>, _>>()?;
     let next = dead_letters.last().filter(|_| more).map(|last| last.dlq.clone());
@@ -77,10 +78,10 @@ pub(crate) async fn replay(
     let Replay { partition, offset, limit } = Replay::parse(&body.text)?;
     let (topic, dlq) = pair(&at.topic)?;
     let next = offset.unwrap_or(Offset::FIRST).max(Offset::FIRST);
-    let mut progress = Progress { taken: 0, duplicates: 0, next };
-    let place = Place { topic: &topic, dlq: &dlq, partition };
+    let mut progress = ReplayProgress { taken: 0, duplicates: 0, next };
+    let place = ReplayScope { topic: &topic, dlq: &dlq, partition };
     let ended = place.replay(&app, &caller, limit as usize, &mut progress).await;
-    let Progress { taken, duplicates, next } = progress;
+    let ReplayProgress { taken, duplicates, next } = progress;
     let more = ended.map_err(|refusal| match taken {
         0 if !refusal.is(ErrorCode::RateLimited) => refusal,
         _ => refusal.in_replay((taken - duplicates) as u64, duplicates as u64, next),
@@ -99,20 +100,20 @@ pub(crate) async fn replay(
 
 /// The progress of a replay: dead letters taken, how many of them had been published before, and the first one not
 /// taken.
-struct Progress {
+struct ReplayProgress {
     taken: usize,
     duplicates: usize,
     next: Offset,
 }
 
 /// Which dead letters are replayed, and to which topic.
-struct Place<'a> {
+struct ReplayScope<'a> {
     topic: &'a TopicKey,
     dlq: &'a TopicKey,
     partition: Partition,
 }
 
-impl Place<'_> {
+impl ReplayScope<'_> {
     /// Returns whether there are more dead letters. `done` holds the progress, also when the replay ends with a
     /// refusal.
     async fn replay(
@@ -120,7 +121,7 @@ impl Place<'_> {
         app: &App,
         caller: &Caller,
         limit: usize,
-        done: &mut Progress,
+        done: &mut ReplayProgress,
     ) -> Result<bool, Refusal> {
         // The gate (`access/gate.rs`) has charged for one already.
         let mut paid = 1;
@@ -152,7 +153,7 @@ impl Place<'_> {
         events_max: usize,
     ) -> Result<page::Fetched, Refusal> {
         let limit = ReadLimit { events_max, bytes_max: app.settings.page_bytes_max };
-        let start = Start::Offset(from);
+        let start = PageStart::Offset(from);
         let query = PageQuery { partition: self.partition, start, limit, payload_sha256: false };
         page::fetch_letters(app, caller.by(), self.dlq.clone(), query).await
     }
@@ -165,7 +166,7 @@ async fn publish(
     caller: &Caller,
     topic: &TopicKey,
     letters: &[&Arc<Event>],
-    done: &mut Progress,
+    done: &mut ReplayProgress,
 ) -> Result<(), Refusal> {
     let Err(refused) = publish_all(app, caller, topic, letters, done).await else { return Ok(()) };
     let Some(index) = refused.schema_mismatch() else { return Err(refused) };
@@ -184,11 +185,11 @@ async fn publish_all(
     caller: &Caller,
     topic: &TopicKey,
     letters: &[&Arc<Event>],
-    done: &mut Progress,
+    done: &mut ReplayProgress,
 ) -> Result<(), Refusal> {
     let events = letters.iter().map(|letter| original(letter)).collect();
     let request = Request::PublishBatch(PublishBatch { topic: topic.clone(), events });
-    match app.ask(caller.by(), request).await? {
+    match app.request(caller.by(), request).await? {
         Reply::PublishedBatch { duplicates, .. } => {
             done.duplicates += duplicates;
             done.taken += letters.len();

@@ -12,10 +12,10 @@ use millrace_wire::http::PublishBody;
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
-use crate::crowd::RoomShare;
+use crate::fairness::RoomShare;
 use crate::http::page::{self, PageQuery};
 use crate::http::{cloud_events, json};
-use crate::observe::Asker;
+use crate::observe::HttpRequester;
 use crate::params::AtTopic;
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -31,8 +31,8 @@ pub(crate) async fn publish(
         Some(mode) => cloud_events::request(&app, &caller, at.topic, mode, &headers, body).await?,
         None => request(&app, &caller, at.topic, body).await?,
     };
-    Asker::stamp(&mut request);
-    match app.ask(caller.by(), request).await? {
+    HttpRequester::stamp(&mut request);
+    match app.request(caller.by(), request).await? {
         reply @ (Reply::Published { .. } | Reply::PublishedBatch { .. }) => {
             let mut out = String::new();
             to_wire::answer(&mut out, &reply, None);

@@ -20,7 +20,7 @@ pub(crate) async fn list(
     caller: Caller,
     at: AtTopic,
 ) -> Result<Response, Refusal> {
-    match app.ask(caller.by_unless_admin(), Request::ListGroups { topic: at.topic }).await? {
+    match app.request(caller.by_unless_admin(), Request::ListGroups { topic: at.topic }).await? {
         Reply::Groups(view) => {
             Ok(document(StatusCode::OK, &to_wire::groups(view).map_err(|error| damaged_name(&error))?))
         }
@@ -34,7 +34,7 @@ pub(crate) async fn delete(
     at: AtGroup,
 ) -> Result<Response, Refusal> {
     // The engine checks the topic's access list for everybody but administrators, and the group's list for all.
-    match app.ask(caller.by(), Request::DeleteGroup { topic: at.topic, group: at.group }).await? {
+    match app.request(caller.by(), Request::DeleteGroup { topic: at.topic, group: at.group }).await? {
         Reply::GroupDeleted { .. } => Ok(StatusCode::NO_CONTENT.into_response()),
         other => Err(Refusal::unexpected(&other)),
     }
@@ -50,7 +50,7 @@ pub(crate) async fn seek(
     let Seek { from, partition } = Seek::parse(&body.text)?;
     let from = from_wire::from(from);
     let request = Request::SeekGroup { topic: at.topic, group: at.group, partition, from };
-    match app.ask(caller.by(), request).await? {
+    match app.request(caller.by(), request).await? {
         Reply::Sought { topic, group, partitions } => {
             let sought = to_wire::sought(&topic, group, &partitions).map_err(|error| damaged_name(&error))?;
             Ok(document(StatusCode::OK, &sought))

@@ -8,14 +8,14 @@ use std::time::Duration;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use millrace_admin::HandlerView;
 use millrace_broker::{Health, ShellView};
 use millrace_bus::{GroupGauges, Reply, Request, Stats, TopicCounters};
-use millrace_kernel::LoopView;
-use millrace_session::admin::HandlerView;
+use millrace_kernel::KernelView;
 
 use crate::access::{Caller, NamespaceRule};
 use crate::app::{App, SharedApp};
-use crate::http::handlers::HandlerFigures;
+use crate::http::durable_handlers::HandlerFigures;
 use crate::http::prometheus::Page;
 use crate::settings::ServerSettings;
 use crate::to_wire::OTHER;
@@ -29,7 +29,7 @@ const ENGINE_WAIT_MS: u64 = 1000;
 pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Response {
     let mut page = Page::default();
     let asked =
-        tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.ask(None, Request::Stats)).await;
+        tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.request(None, Request::Stats)).await;
     // A token that may read metrics must not learn the names of other tenants' topics.
     let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);
     let may_see = |namespace: &str| namespaces.is_none_or(|rule: &NamespaceRule| rule.allows(namespace));
@@ -46,7 +46,8 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
     let handlers: Vec<_> = handlers.iter().filter(|one| may_see(one.namespace.as_str())).collect();
     write_handlers(&mut page, &handlers, app.settings.group_labels_max);
     write_shell(&mut page, &app.broker.metrics(), app.broker.health());
-    if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.os.view()).await {
+    if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.kernel.view()).await
+    {
         write_os(&mut page, &view);
     }
     write_edge(&mut page, &app);
@@ -224,8 +225,8 @@ fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
     page.histogram("commit_size_events", "Events appended by one commit.", &shell.events_per_commit, 1.0);
 }
 
-fn write_os(page: &mut Page, view: &LoopView) {
-    let LoopView { counters, gauges, shell } = view;
+fn write_os(page: &mut Page, view: &KernelView) {
+    let KernelView { counters, gauges, shell } = view;
     for (name, help, value) in [
         ("os_turns_total", "Turns of the CQRS loop.", counters.turns),
         ("os_requests_total", "Commands and queries of clients.", counters.requests),
@@ -306,10 +307,10 @@ fn write_edge(page: &mut Page, app: &App) {
         "counter",
         "audit_events_total",
         "Records published to system.bus.audit.",
-        app.trail.written(),
+        app.audit_log.written(),
     );
     let help = "Records of the audit that were lost: too many at once, or not published.";
-    page.single("counter", "audit_dropped_total", help, app.trail.dropped());
+    page.single("counter", "audit_dropped_total", help, app.audit_log.dropped());
     let ServerSettings { broker, connections_max, .. } = &app.settings;
     for (name, help, value) in [
         ("connections_max", "Most WebSocket connections there may be.", *connections_max as u64),

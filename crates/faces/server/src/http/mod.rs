@@ -2,16 +2,16 @@
 
 pub(crate) mod cloud_events;
 pub(crate) mod dead_letters;
+pub(crate) mod durable_handlers;
 pub(crate) mod events;
 pub(crate) mod groups;
-pub(crate) mod handlers;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
 pub(crate) mod page;
 pub(crate) mod prometheus;
 pub(crate) mod schemas;
+pub(crate) mod status;
 pub(crate) mod topics;
-pub(crate) mod watch;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};

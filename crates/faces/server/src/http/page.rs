@@ -19,10 +19,10 @@ use millrace_wire::http::write_events_page;
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, Shown, write_cloud_event, write_envelope};
 
 use crate::app::App;
-use crate::crowd::RoomShare;
-use crate::observe::Asker;
+use crate::fairness::RoomShare;
+use crate::observe::HttpRequester;
 use crate::params::Params;
-use crate::refusal::{Refusal, crowded};
+use crate::refusal::{Refusal, overloaded};
 
 /// The parameter that asks for the digest of every payload, in a page or on a WebSocket.
 pub(crate) const PAYLOAD_SHA256: &str = "payload_sha256";
@@ -43,14 +43,14 @@ const ENVELOPE_BYTES: usize = 256;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PageQuery {
     pub(crate) partition: Partition,
-    pub(crate) start: Start,
+    pub(crate) start: PageStart,
     pub(crate) limit: ReadLimit,
     /// Whether envelopes carry the digest of their payload.
     pub(crate) payload_sha256: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Start {
+pub(crate) enum PageStart {
     Offset(Offset),
     Timestamp(Timestamp),
 }
@@ -64,8 +64,8 @@ impl PageQuery {
                 let detail = "from and ts are both given: give one of them";
                 return Err(Refusal::new(ErrorCode::BadFrame, detail));
             }
-            (_, Some(ts)) => Start::Timestamp(Timestamp(ts)),
-            (from, None) => Start::Offset(Offset(from.unwrap_or(0).max(1))),
+            (_, Some(ts)) => PageStart::Timestamp(Timestamp(ts)),
+            (from, None) => PageStart::Offset(Offset(from.unwrap_or(0).max(1))),
         };
         let limit = params.number("limit", 1..=app.settings.page_events_max as u64)?;
         Ok(PageQuery {
@@ -128,8 +128,8 @@ async fn fetch_checked(
             return Ok(Err(error));
         }
         let from = match query.start {
-            Start::Offset(offset) => offset,
-            Start::Timestamp(ts) => store.seek(&stream, ts)?,
+            PageStart::Offset(offset) => offset,
+            PageStart::Timestamp(ts) => store.seek(&stream, ts)?,
         };
         let page = read_over_gaps(store, &stream, from, query.limit)?;
         if !page.damaged.is_empty() {
@@ -210,18 +210,19 @@ pub(crate) async fn share(app: &App, limit: ReadLimit) -> Result<RoomShare, Refu
     // A page always takes its first event, however small the bound.
     let content = limit.bytes_max.max(app.settings.frame_bytes_max);
     let bytes = limit.events_max.saturating_mul(ENVELOPE_BYTES).saturating_add(content).saturating_mul(2);
-    let asker = Asker::current();
-    let Some((caller, place)) =
-        asker.and_then(|asker| Some((asker.caller.get()?.clone(), asker.place.clone())))
-    else {
+    let http_requester = HttpRequester::current();
+    let Some((caller, place)) = http_requester.and_then(|http_requester| {
+        Some((http_requester.caller.get()?.clone(), http_requester.place.clone()))
+    }) else {
         return Err(Refusal::new(ErrorCode::Unauthorized, "the request was not checked"));
     };
     let limit = Duration::from_millis(app.settings.response_write_ms_max);
-    match tokio::time::timeout(limit, Asker::wait_for(app.pages.reserve(caller, place, bytes))).await {
+    match tokio::time::timeout(limit, HttpRequester::wait_for(app.pages.reserve(caller, place, bytes))).await
+    {
         Ok(share) => share,
         Err(_) => {
             let ms = limit.as_millis();
-            Err(crowded(format!("pages that were not read left no room for this one within {ms} ms")))
+            Err(overloaded(format!("pages that were not read left no room for this one within {ms} ms")))
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) async fn list(
 ) -> Result<Response, Refusal> {
     let wanted = at.params.number("version", 1..=u64::from(u32::MAX))?.map(|version| version as u32);
     let describe = Request::DescribeTopic { topic: at.topic.clone() };
-    let view = match app.ask(caller.by_unless_admin(), describe).await? {
+    let view = match app.request(caller.by_unless_admin(), describe).await? {
         Reply::Topic { topic, .. } => topic,
         other => return Err(Refusal::unexpected(&other)),
     };

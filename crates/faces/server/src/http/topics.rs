@@ -31,7 +31,10 @@ pub(crate) async fn create(
     let topic = TopicKey::new(&namespace, &topic);
     enforceable(&app, settings.sets_access())?;
     let only_new = headers.get(header::IF_NONE_MATCH).is_some_and(|value| value == "*");
-    match app.ask(caller.by(), Request::CreateTopic { topic, settings: settings.into(), only_new }).await? {
+    match app
+        .request(caller.by(), Request::CreateTopic { topic, settings: settings.into(), only_new })
+        .await?
+    {
         Reply::Topic { created: true, topic } => shown(&app, StatusCode::CREATED, *topic),
         Reply::Topic { created: false, topic } => shown(&app, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
@@ -64,7 +67,7 @@ pub(crate) async fn page(
         max: params.number("limit", 1..=list_max as u64)?.map_or(list_max, |limit| limit as usize),
         dead_letters_only,
     };
-    match app.ask(caller.by_unless_admin(), request).await? {
+    match app.request(caller.by_unless_admin(), request).await? {
         Reply::Topics { topics, more } => Ok((topics, more)),
         other => Err(Refusal::unexpected(&other)),
     }
@@ -75,7 +78,7 @@ pub(crate) async fn show(
     caller: Caller,
     at: AtTopic,
 ) -> Result<Response, Refusal> {
-    match app.ask(caller.by_unless_admin(), Request::DescribeTopic { topic: at.topic }).await? {
+    match app.request(caller.by_unless_admin(), Request::DescribeTopic { topic: at.topic }).await? {
         Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
     }
@@ -91,7 +94,7 @@ pub(crate) async fn patch(
     let force_schema = at.params.flag("force")?;
     let patch = TopicPatch { force_schema, ..parse_topic_patch(&body.text)? };
     enforceable(&app, patch.sets_access())?;
-    match app.ask(caller.by(), Request::PatchTopic { topic: at.topic, patch: patch.into() }).await? {
+    match app.request(caller.by(), Request::PatchTopic { topic: at.topic, patch: patch.into() }).await? {
         Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
     }
@@ -102,7 +105,7 @@ pub(crate) async fn delete(
     caller: Caller,
     at: AtTopic,
 ) -> Result<Response, Refusal> {
-    match app.ask(caller.by(), Request::DeleteTopic { topic: at.topic }).await? {
+    match app.request(caller.by(), Request::DeleteTopic { topic: at.topic }).await? {
         Reply::TopicDeleted { .. } => Ok(StatusCode::NO_CONTENT.into_response()),
         other => Err(Refusal::unexpected(&other)),
     }
@@ -113,7 +116,7 @@ pub(crate) async fn offsets(
     caller: Caller,
     at: AtTopic,
 ) -> Result<Response, Refusal> {
-    match app.ask(caller.by_unless_admin(), Request::Offsets { topic: at.topic }).await? {
+    match app.request(caller.by_unless_admin(), Request::Offsets { topic: at.topic }).await? {
         Reply::Offsets(view) => {
             Ok(document(StatusCode::OK, &to_wire::offsets(view).map_err(|error| damaged_name(&error))?))
         }

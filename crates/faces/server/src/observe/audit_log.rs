@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_broker::Handle;
+use millrace_broker::BrokerHandle;
 use millrace_bus::{NotedPlace, PublishBatch, Reply, Request};
 use millrace_model::{AUDIT_TOPIC, EventBody, JsonText, NewEvent, SYSTEM_PREFIX, TopicKey};
 use millrace_wire::http::AuditDoc;
@@ -18,31 +18,31 @@ const RECORDS_PER_COMMIT_MAX: usize = 256;
 const TEXT_CHARS_MAX: usize = 300;
 
 #[derive(Debug)]
-pub(crate) struct Trail {
+pub(crate) struct AuditLog {
     kinds: AuditKinds,
     sender: mpsc::Sender<AuditDoc>,
-    counts: Arc<Counts>,
+    counts: Arc<AuditCounts>,
 }
 
 #[derive(Debug, Default)]
-struct Counts {
+struct AuditCounts {
     written: AtomicU64,
     dropped: AtomicU64,
     /// The last publish failed, and the log has said so.
     failing: AtomicBool,
 }
 
-/// The other end of a [`Trail`]: publishes the records that were put into it.
-pub(crate) struct Scribe {
+/// The other end of a [`AuditLog`]: publishes the records that were put into it.
+pub(crate) struct AuditWriter {
     receiver: mpsc::Receiver<AuditDoc>,
-    counts: Arc<Counts>,
+    counts: Arc<AuditCounts>,
 }
 
-impl Trail {
-    pub(crate) fn new(kinds: AuditKinds, records_max: usize) -> (Trail, Scribe) {
+impl AuditLog {
+    pub(crate) fn new(kinds: AuditKinds, records_max: usize) -> (AuditLog, AuditWriter) {
         let (sender, receiver) = mpsc::channel(records_max.max(1));
-        let counts = Arc::<Counts>::default();
-        (Trail { kinds, sender, counts: counts.clone() }, Scribe { receiver, counts })
+        let counts = Arc::<AuditCounts>::default();
+        (AuditLog { kinds, sender, counts: counts.clone() }, AuditWriter { receiver, counts })
     }
 
     pub(crate) fn wants(&self, kind: AuditKind) -> bool {
@@ -89,9 +89,9 @@ pub(crate) fn about(kind: &str, at: &NotedPlace) -> AuditDoc {
     }
 }
 
-impl Scribe {
+impl AuditWriter {
     /// Runs until the server has ended.
-    pub(crate) async fn run(mut self, handle: Handle) {
+    pub(crate) async fn run(mut self, handle: BrokerHandle) {
         let Ok(topic) = TopicKey::parse(&format!("default/{AUDIT_TOPIC}")) else { return };
         let mut docs = Vec::new();
         while self.receiver.recv_many(&mut docs, RECORDS_PER_COMMIT_MAX).await > 0 {

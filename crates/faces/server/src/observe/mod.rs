@@ -8,17 +8,17 @@
 //! Nothing here can delay or fail a request. Nothing here is about `system.*` topics, so the reports cause no further
 //! reports.
 
-mod asker;
 mod audit_log;
-mod done;
+mod http_requester;
 mod kinds;
 mod notes;
 mod publisher;
 mod refusals;
+mod replies;
 
-pub(crate) use asker::Asker;
-pub(crate) use audit_log::Trail;
-pub(crate) use done::{Done, publish_trace};
+pub(crate) use audit_log::AuditLog;
+pub(crate) use http_requester::HttpRequester;
 pub use kinds::{AuditKind, AuditKinds};
 pub(crate) use publisher::{make_topics, start};
 pub(crate) use refusals::Refusals;
+pub(crate) use replies::{RequestParty, publish_trace};

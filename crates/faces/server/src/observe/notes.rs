@@ -20,7 +20,7 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
     let (lines, suppressed) = (Meter::new(LINES), AtomicU64::new(0));
     while let Some(note) = notes.recv().await {
         match note {
-            Note::DeadLettered { letter } if lines.take(1).is_err() => {
+            Note::DeadLettered { letter } if lines.spend(1).is_err() => {
                 suppressed.fetch_add(1, Relaxed);
                 drop(letter);
             }
@@ -42,12 +42,12 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
             Note::Acked { at, agent, events } => {
                 let agent = agent.map(String::from);
                 let doc = AuditDoc { agent, events: Some(events), ..audit_log::about("acked", &at) };
-                app.trail.put(AuditKind::Ack, doc);
+                app.audit_log.put(AuditKind::Ack, doc);
             }
             Note::Nacked { at, agent, reason } => {
                 let agent = agent.map(String::from);
                 let doc = AuditDoc { agent, why: Some(reason), ..audit_log::about("nacked", &at) };
-                app.trail.put(AuditKind::Ack, doc);
+                app.audit_log.put(AuditKind::Ack, doc);
             }
             Note::Redelivery { at, attempts, reason, decision } => {
                 let doc = AuditDoc {
@@ -56,7 +56,7 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
                     why: Some(reason),
                     ..audit_log::about("redelivery", &at)
                 };
-                app.trail.put(AuditKind::Redelivery, doc);
+                app.audit_log.put(AuditKind::Redelivery, doc);
             }
         }
     }

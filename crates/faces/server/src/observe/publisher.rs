@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_broker::{Ended, Handle};
+use millrace_broker::{BrokerHandle, Ended};
 use millrace_bus::{PublishBatch, Reply, Request, Stats};
 use millrace_model::{
     EventBody, JsonText, METRICS_TOPIC, Namespace, NewEvent, SYSTEM_TOPICS, TopicKey, TopicName,
@@ -12,12 +12,12 @@ use millrace_wire::http::MetricsDoc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::app::{App, SharedApp};
-use crate::observe::audit_log::Scribe;
+use crate::observe::audit_log::AuditWriter;
 use crate::observe::notes;
 use crate::to_wire;
 
 /// Creates the topics that exist from the start. A store that cannot write fails here for the first time.
-pub(crate) async fn make_topics(handle: &Handle) {
+pub(crate) async fn make_topics(handle: &BrokerHandle) {
     let make = |name: &str| {
         let topic = TopicName::new(name).map(|name| TopicKey::new(&Namespace::default(), &name));
         let handle = handle.clone();
@@ -34,12 +34,12 @@ pub(crate) async fn make_topics(handle: &Handle) {
 }
 
 /// Starts the background tasks. All of them end with the broker.
-pub(crate) fn start(app: &SharedApp, scribe: Scribe) {
+pub(crate) fn start(app: &SharedApp, audit_writer: AuditWriter) {
     if let Some(receiver) = app.broker.take_notes() {
         tokio::spawn(notes::run(app.clone(), receiver));
     }
     if !app.settings.audit.is_off() {
-        tokio::spawn(scribe.run(app.broker.clone()));
+        tokio::spawn(audit_writer.run(app.broker.clone()));
     }
     if app.settings.metrics_interval_ms > 0 {
         tokio::spawn(publish_metrics(app.clone()));

@@ -11,8 +11,8 @@ use tokio_tungstenite::tungstenite::Message;
 
 use crate::access::{Caller, Refused};
 use crate::app::App;
-use crate::crowd::{EvictionReason, Seat};
-use crate::ws::close::{End, last_words};
+use crate::fairness::{EvictionReason, Seat};
+use crate::ws::close::{WsEnd, last_words};
 use crate::ws::small_reads::SmallReads;
 use crate::ws::upgrade::{Opened, Socket};
 
@@ -38,7 +38,7 @@ pub(super) async fn authenticate<T>(
         &mut SmallSink,
         &mut SmallStream,
         &mut Caller,
-    ) -> Result<(T, Seat), (End, Option<String>)>,
+    ) -> Result<(T, Seat), (WsEnd, Option<String>)>,
 ) -> Option<Authenticated<T>> {
     let settings = &app.settings;
     let socket = opened.small(settings.unauthenticated_frame_bytes_max).await;
@@ -47,11 +47,11 @@ pub(super) async fn authenticate<T>(
     let limit = Duration::from_millis(settings.auth_ms_max);
     let introduced = tokio::select! {
         introduced = introduce(&mut sink, &mut stream, caller) => introduced,
-        () = stranger.sent_away() => Err((End::Crowded("others need the place: send the token sooner"), None)),
-        () = closing.wait_for(|closing| *closing).map(drop) => Err((End::Stopping, None)),
+        () = stranger.sent_away() => Err((WsEnd::Crowded("others need the place: send the token sooner"), None)),
+        () = closing.wait_for(|closing| *closing).map(drop) => Err((WsEnd::Stopping, None)),
         () = tokio::time::sleep(limit) => {
             app.evictions.count(EvictionReason::AuthTimeout, &caller.key());
-            Err((End::Unauthenticated, None))
+            Err((WsEnd::Unauthenticated, None))
         }
     };
     match introduced {
@@ -82,7 +82,7 @@ pub(super) async fn introduce(
     stream: &mut SmallStream,
     caller: &mut Caller,
     namespace: &str,
-) -> Result<((), Seat), (End, Option<String>)> {
+) -> Result<((), Seat), (WsEnd, Option<String>)> {
     let bytes_max = app.settings.unauthenticated_frame_bytes_max;
     loop {
         let text = match stream.next().await {
@@ -92,12 +92,12 @@ pub(super) async fn introduce(
                 continue;
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-            Some(Ok(Message::Close(_))) => return Err((End::Goodbye, None)),
+            Some(Ok(Message::Close(_))) => return Err((WsEnd::Goodbye, None)),
             Some(Err(error)) => {
-                let end = End::of_unauthenticated(&error, bytes_max);
+                let end = WsEnd::of_unauthenticated(&error, bytes_max);
                 return Err((end, end.frame()));
             }
-            None => return Err((End::Gone, None)),
+            None => return Err((WsEnd::Gone, None)),
         };
         let ClientFrame { rid, request } = match ClientFrame::parse(&text) {
             Ok(frame) => frame,
@@ -120,7 +120,7 @@ pub(super) async fn introduce(
                     let is_full = error.code == ErrorCode::LimitReached;
                     refuse(app, sink, caller, namespace, what, &error.rid(rid)).await?;
                     if is_full {
-                        return Err((End::Crowded("all connections are taken"), None));
+                        return Err((WsEnd::Crowded("all connections are taken"), None));
                     }
                     continue;
                 }
@@ -151,7 +151,7 @@ fn enter(app: &App, caller: &mut Caller, token: &AuthToken) -> Result<Seat, Fram
     let grant = app.tokens.find(token.secret());
     let grant = grant.map_err(|not| FrameError::new(ErrorCode::Unauthorized, not.as_str()))?;
     let known = Caller { grant: Some(grant), ..caller.clone() };
-    let seat = app.seats.take(known.key()).ok_or_else(|| {
+    let seat = app.seats.claim(known.key()).ok_or_else(|| {
         let max = app.settings.connections_max;
         FrameError::new(ErrorCode::LimitReached, format!("all {max} connections are taken: try again later"))
     })?;
@@ -166,7 +166,7 @@ async fn refuse(
     namespace: &str,
     what: &str,
     error: &FrameError,
-) -> Result<(), (End, Option<String>)> {
+) -> Result<(), (WsEnd, Option<String>)> {
     let (code, why) = (error.code, error.message.as_str());
     let (agent, peer, namespace) = (caller.agent(), Some(caller.peer.addr), Some(namespace));
     app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic: None, trace: None });
@@ -175,6 +175,6 @@ async fn refuse(
     send(sink, text).await
 }
 
-async fn send(sink: &mut SmallSink, text: String) -> Result<(), (End, Option<String>)> {
-    sink.send(Message::Text(text.into())).await.map_err(|_| (End::Gone, None))
+async fn send(sink: &mut SmallSink, text: String) -> Result<(), (WsEnd, Option<String>)> {
+    sink.send(Message::Text(text.into())).await.map_err(|_| (WsEnd::Gone, None))
 }

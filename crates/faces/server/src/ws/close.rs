@@ -35,7 +35,7 @@ pub(super) const INCOMPLETE_FRAME: &str =
     "too much memory is taken by incomplete frames, most of it by this caller";
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum WsEnd {
     /// The peer vanished: there is nobody to talk to.
     Gone,
     /// The peer sent a closing frame; the library has the reply ready.
@@ -64,36 +64,36 @@ pub(super) enum End {
     Stopping,
 }
 
-impl End {
+impl WsEnd {
     /// The end that an error of the socket leads to. `bytes_max` is the size of the largest allowed frame.
-    pub(super) fn of(error: &SocketError, bytes_max: usize) -> End {
+    pub(super) fn of(error: &SocketError, bytes_max: usize) -> WsEnd {
         match error {
-            SocketError::Utf8(_) => End::InvalidUtf8,
-            SocketError::Capacity(_) => End::Oversize { bytes_max },
-            SocketError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => End::Gone,
-            SocketError::Protocol(_) => End::BrokenProtocol,
-            _ => End::Gone,
+            SocketError::Utf8(_) => WsEnd::InvalidUtf8,
+            SocketError::Capacity(_) => WsEnd::Oversize { bytes_max },
+            SocketError::Protocol(ProtocolError::ResetWithoutClosingHandshake) => WsEnd::Gone,
+            SocketError::Protocol(_) => WsEnd::BrokenProtocol,
+            _ => WsEnd::Gone,
         }
     }
 
     /// The same for a connection that has not authenticated.
-    pub(super) fn of_unauthenticated(error: &SocketError, bytes_max: usize) -> End {
-        match End::of(error, bytes_max) {
-            End::Oversize { bytes_max } => End::UnauthenticatedOversize { bytes_max },
+    pub(super) fn of_unauthenticated(error: &SocketError, bytes_max: usize) -> WsEnd {
+        match WsEnd::of(error, bytes_max) {
+            WsEnd::Oversize { bytes_max } => WsEnd::UnauthenticatedOversize { bytes_max },
             end => end,
         }
     }
 
     /// Whether the server closed the connection for reasons of its own, so that the peer has not failed.
     pub(super) fn is_eviction(self) -> bool {
-        matches!(self, End::Crowded(_) | End::Ended(_) | End::Stopping)
+        matches!(self, WsEnd::Crowded(_) | WsEnd::Ended(_) | WsEnd::Stopping)
     }
 
     /// The error frame of the bus that is sent before the closing frame.
     pub(super) fn frame(self) -> Option<String> {
         let (what, bytes_max) = match self {
-            End::Oversize { bytes_max } => ("frame", bytes_max),
-            End::UnauthenticatedOversize { bytes_max } => ("frame before AUTH", bytes_max),
+            WsEnd::Oversize { bytes_max } => ("frame", bytes_max),
+            WsEnd::UnauthenticatedOversize { bytes_max } => ("frame before AUTH", bytes_max),
             _ => return None,
         };
         let mut text = String::new();
@@ -104,15 +104,15 @@ impl End {
     /// Status and reason of the closing frame, by RFC 6455.
     fn close_frame(self) -> Option<(u16, &'static str)> {
         match self {
-            End::Gone | End::Goodbye | End::Dropped(_) => None,
-            End::InvalidUtf8 => Some((1007, "text frames must be UTF-8")),
-            End::Oversize { .. } | End::UnauthenticatedOversize { .. } => Some((1009, "frame too large")),
-            End::BrokenProtocol => Some((1002, "protocol error")),
-            End::Unauthenticated => Some((1008, "no token was sent in time")),
-            End::Crowded(why) => Some((1013, why)),
-            End::SentAway(why) => Some((1008, why)),
-            End::Ended(end) => Some((1008, end.as_str())),
-            End::Stopping => Some((1001, "the server is shutting down")),
+            WsEnd::Gone | WsEnd::Goodbye | WsEnd::Dropped(_) => None,
+            WsEnd::InvalidUtf8 => Some((1007, "text frames must be UTF-8")),
+            WsEnd::Oversize { .. } | WsEnd::UnauthenticatedOversize { .. } => Some((1009, "frame too large")),
+            WsEnd::BrokenProtocol => Some((1002, "protocol error")),
+            WsEnd::Unauthenticated => Some((1008, "no token was sent in time")),
+            WsEnd::Crowded(why) => Some((1013, why)),
+            WsEnd::SentAway(why) => Some((1008, why)),
+            WsEnd::Ended(end) => Some((1008, end.as_str())),
+            WsEnd::Stopping => Some((1001, "the server is shutting down")),
         }
     }
 }
@@ -120,13 +120,13 @@ impl End {
 /// Sends the last words and closes the socket. `frame` goes before the closing frame. `closing` (the server is
 /// stopping) cuts short the wait for the peer.
 pub(super) async fn last_words<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>(
-    end: End,
+    end: WsEnd,
     frame: Option<String>,
     mut sink: SplitSink<WebSocketStream<S>, Message>,
     stream: SplitStream<WebSocketStream<S>>,
     mut closing: watch::Receiver<bool>,
 ) {
-    if matches!(end, End::Gone | End::Dropped(_)) {
+    if matches!(end, WsEnd::Gone | WsEnd::Dropped(_)) {
         return;
     }
     let words = async {
@@ -151,7 +151,7 @@ pub(super) async fn last_words<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>
     if !matches!(shutdown, Ok(Ok(()))) {
         return;
     }
-    if let End::Oversize { .. } = end {
+    if let WsEnd::Oversize { .. } = end {
         let all = timeout(Duration::from_millis(OVERSIZE_LINGER_MS), discard(&mut stream));
         tokio::select! {
             _ = all => return,

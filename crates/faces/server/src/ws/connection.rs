@@ -3,7 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt;
-use millrace_broker::{Item, Link};
+use millrace_broker::{BusConnection, Item};
 use millrace_bus::{BusError, Reply};
 use millrace_model::{Actor, Namespace, TraceId};
 use millrace_wire::ErrorCode;
@@ -11,11 +11,11 @@ use tokio::sync::mpsc;
 
 use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
-use crate::crowd::{FrameMeter, Seat};
-use crate::observe::Done;
+use crate::fairness::{FrameMeter, Seat};
+use crate::observe::RequestParty;
 use crate::to_wire;
 use crate::to_wire::Waiting;
-use crate::ws::close::{ABOVE_SHARE, End, INCOMPLETE_FRAME, last_words};
+use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, last_words};
 use crate::ws::grant::CurrentGrant;
 use crate::ws::keepalive::Pulse;
 use crate::ws::unanswered::Unanswered;
@@ -28,7 +28,7 @@ const OWN_ANSWERS_MAX: usize = 64;
 /// State that both directions of a connection share.
 pub(super) struct Connection<'a> {
     pub(super) app: &'a App,
-    pub(super) link: Link,
+    pub(super) link: BusConnection,
     pub(super) unanswered: Unanswered,
     pub(super) pulse: Pulse,
     pub(super) frames: Arc<FrameMeter>,
@@ -65,7 +65,7 @@ impl Connection<'_> {
             }
             Item::Reply { reply, .. } => {
                 let peer = Some(self.caller.peer.addr);
-                self.app.done(reply, &Done { agent: self.agent(), peer, trace });
+                self.app.done(reply, &RequestParty { agent: self.agent(), peer, trace });
             }
             Item::Delivery { .. } => {}
         }
@@ -95,15 +95,15 @@ fn about(error: &BusError) -> Option<&str> {
 
 /// The parameters in the address of an upgrade.
 #[derive(Clone, Debug)]
-pub(super) struct Asked {
+pub(super) struct UpgradeParams {
     pub(super) namespace: Namespace,
     pub(super) payload_sha256: bool,
 }
 
 /// Runs the connection. Both directions run in one task, so neither needs a lock against the other, and the first to
 /// end ends both.
-pub(crate) async fn run(app: &App, socket: Socket, asked: Asked, caller: Caller, seat: &Seat) {
-    let Asked { namespace, payload_sha256 } = asked;
+pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller: Caller, seat: &Seat) {
+    let UpgradeParams { namespace, payload_sha256 } = asked;
     let Ok(link) = app.broker.open(namespace.clone()) else { return };
     let connection = Connection {
         app,
@@ -126,12 +126,12 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: Asked, caller: Caller,
         end = read::run(&connection, &mut stream, answers) => end,
         end = write::run(&connection, &mut sink, own_answers) => end,
         end = connection.grant.ended(app) => end,
-        () = seat.sent_away() => End::Crowded(ABOVE_SHARE),
-        () = connection.frames.sent_away() => End::Crowded(INCOMPLETE_FRAME),
+        () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
+        () = connection.frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
     let conn = connection.link.conn().0;
     match end {
-        End::Dropped(why) => {
+        WsEnd::Dropped(why) => {
             tracing::warn!(conn, why, "a connection was dropped");
         }
         end => tracing::debug!(conn, ?end, "a connection ended"),

@@ -7,7 +7,7 @@ use tokio::sync::Notify;
 
 use crate::access::{Grant, GrantEnd};
 use crate::app::App;
-use crate::ws::close::End;
+use crate::ws::close::WsEnd;
 
 /// While an expiry lies ahead the clock is read this often, so that a step of the wall clock is noticed.
 const LOOK_MS_MAX: u64 = 1000;
@@ -30,7 +30,7 @@ impl CurrentGrant {
     }
 
     /// Whether the grant has ended, and if not, when to check again at the latest.
-    fn look(&self) -> (Option<GrantEnd>, Option<Duration>) {
+    fn check(&self) -> (Option<GrantEnd>, Option<Duration>) {
         let grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(grant) = grant.as_deref() else { return (None, None) };
         (grant.ended(), grant.left_ms().map(|left| Duration::from_millis(left.clamp(1, LOOK_MS_MAX))))
@@ -38,11 +38,11 @@ impl CurrentGrant {
 
     /// Returns only when the connection's token or certificate is no longer accepted: then it must not receive any
     /// more.
-    pub(super) async fn ended(&self, app: &App) -> End {
+    pub(super) async fn ended(&self, app: &App) -> WsEnd {
         let mut reloads = app.reloads.subscribe();
         loop {
-            let again = match self.look() {
-                (Some(end), _) => return End::Ended(end),
+            let again = match self.check() {
+                (Some(end), _) => return WsEnd::Ended(end),
                 (None, again) => again,
             };
             let look_again = async {

@@ -12,7 +12,7 @@ pub(super) struct Pulse {
 
 /// The action to take after an interval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Check {
+pub(super) enum KeepaliveStep {
     Fine,
     Ping,
     Gone,
@@ -28,16 +28,16 @@ impl Pulse {
     }
 
     /// Called once per interval; `missed` counts the pings without any answer.
-    pub(super) fn check(&self, missed: &mut u32, missed_max: u32) -> Check {
+    pub(super) fn check(&self, missed: &mut u32, missed_max: u32) -> KeepaliveStep {
         if self.heard.swap(false, Relaxed) || self.deaf.load(Relaxed) {
             *missed = 0;
-            return Check::Fine;
+            return KeepaliveStep::Fine;
         }
         if *missed >= missed_max {
-            return Check::Gone;
+            return KeepaliveStep::Gone;
         }
         *missed += 1;
-        Check::Ping
+        KeepaliveStep::Ping
     }
 }
 
@@ -50,11 +50,14 @@ mod tests {
         let (pulse, mut missed) = (Pulse::default(), 0);
         let mut checks = |pulse: &Pulse| pulse.check(&mut missed, 2);
         pulse.beat();
-        assert_eq!([checks(&pulse), checks(&pulse)], [Check::Fine, Check::Ping]);
+        assert_eq!([checks(&pulse), checks(&pulse)], [KeepaliveStep::Fine, KeepaliveStep::Ping]);
         pulse.beat();
         let rest: Vec<_> = (0..4).map(|_| checks(&pulse)).collect();
-        assert_eq!(rest, [Check::Fine, Check::Ping, Check::Ping, Check::Gone]);
+        assert_eq!(
+            rest,
+            [KeepaliveStep::Fine, KeepaliveStep::Ping, KeepaliveStep::Ping, KeepaliveStep::Gone]
+        );
         pulse.listen(false);
-        assert_eq!(checks(&pulse), Check::Fine);
+        assert_eq!(checks(&pulse), KeepaliveStep::Fine);
     }
 }

@@ -1,4 +1,4 @@
-//! The stream of a WebSocket. Counts the bytes it reads until they form a whole message (`crowd/frames.rs`).
+//! The stream of a WebSocket. Counts the bytes it reads until they form a whole message (`fairness/frames.rs`).
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::crowd::FrameMeter;
+use crate::fairness::FrameMeter;
 use crate::socket::Stream;
 
 #[derive(Debug)]

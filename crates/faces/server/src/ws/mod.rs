@@ -1,8 +1,8 @@
 //! The WebSocket edge: one task per connection, reading and writing side by side.
 //!
 //! ```text
-//! socket -> read: parse many frames -> Link::ask   (pauses: outbox full, too much unanswered, owner busy)
-//! socket <- write: feed many frames, flush once <- Link::take, and what the reader answers itself
+//! socket -> read: parse many frames -> BusConnection::send_as   (pauses: outbox full, too much unanswered, owner busy)
+//! socket <- write: feed many frames, flush once <- BusConnection::receive, and what the reader answers itself
 //! ```
 
 mod authenticate;
@@ -26,13 +26,13 @@ use millrace_bus::BusError;
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
-use crate::crowd::Seat;
+use crate::fairness::Seat;
 use crate::http::page::PAYLOAD_SHA256;
 use crate::params::Params;
-use crate::refusal::{Refusal, crowded};
+use crate::refusal::{Refusal, overloaded};
 use crate::to_wire;
 use crate::ws::authenticate::authenticate;
-use crate::ws::connection::Asked;
+use crate::ws::connection::UpgradeParams;
 use crate::ws::upgrade::Upgrade;
 
 /// `/`: opens a WebSocket if the client asks for one, otherwise returns a hint for people.
@@ -59,7 +59,8 @@ pub(crate) async fn upgrade(
     params: Params,
     upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
-    let asked = Asked { namespace: params.namespace()?, payload_sha256: params.flag(PAYLOAD_SHA256)? };
+    let asked =
+        UpgradeParams { namespace: params.namespace()?, payload_sha256: params.flag(PAYLOAD_SHA256)? };
     let upgrade = upgrade?;
     if app.broker.health().stopping() {
         return Err(to_wire::problem(&BusError::ShuttingDown).into());
@@ -94,14 +95,16 @@ enum Entrance {
 impl Entrance {
     fn of(app: &App, caller: &Caller) -> Result<Entrance, Refusal> {
         if !app.tokens.is_open() && caller.grant.is_none() {
-            let seat = app.unauthenticated.take(caller.key());
+            let seat = app.unauthenticated.claim(caller.key());
             return seat.map(Entrance::Stranger).ok_or_else(|| full(app));
         }
-        app.seats.take(caller.key()).map(Entrance::Known).ok_or_else(|| full(app))
+        app.seats.claim(caller.key()).map(Entrance::Known).ok_or_else(|| full(app))
     }
 }
 
 fn full(app: &App) -> Refusal {
     let max = app.settings.connections_max;
-    crowded(format!("all {max} connections are taken, and no caller has more than this one: try again later"))
+    overloaded(format!(
+        "all {max} connections are taken, and no caller has more than this one: try again later"
+    ))
 }

@@ -20,14 +20,14 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::access::{Caller, Refused, Scope};
 use crate::app::{App, SharedApp};
-use crate::crowd::{FrameMeter, Seat};
+use crate::fairness::{FrameMeter, Seat};
 use crate::refusal::Refusal;
 use crate::to_wire;
 use crate::ws::Entrance;
 use crate::ws::authenticate::{SmallSink, SmallStream, authenticate};
-use crate::ws::close::{ABOVE_SHARE, End, INCOMPLETE_FRAME, last_words};
+use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, last_words};
 use crate::ws::grant::CurrentGrant;
-use crate::ws::keepalive::{Check, Pulse};
+use crate::ws::keepalive::{KeepaliveStep, Pulse};
 use crate::ws::upgrade::{Socket, Upgrade};
 
 /// Messages written together before they are flushed.
@@ -89,24 +89,24 @@ async fn talk(
     caller: Caller,
     (seat, frames): (&Seat, &FrameMeter),
     first: Option<OsMessage>,
-) -> End {
-    let Ok((sender, receiver)) = app.os.open(caller.by()).await else { return End::Stopping };
+) -> WsEnd {
+    let Ok((sender, receiver)) = app.kernel.open(caller.by()).await else { return WsEnd::Stopping };
     let pulse = Pulse::default();
     let grant = CurrentGrant::new(caller.grant.clone());
     let mut writing = pin!(write(app, sink, receiver, &pulse));
-    let reader = Reader { app, caller, sender, grant: &grant, pulse: &pulse, frames };
+    let reader = OsReader { app, caller, sender, grant: &grant, pulse: &pulse, frames };
     let end = tokio::select! {
         end = reader.run(stream, first) => end,
         end = &mut writing => return end,
         end = grant.ended(app) => end,
-        () = seat.sent_away() => End::Crowded(ABOVE_SHARE),
-        () = frames.sent_away() => End::Crowded(INCOMPLETE_FRAME),
+        () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
+        () = frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
     // The reader has ended, which the loop sees as a hang-up, so the queue of answers ends. Its answers are written
     // first.
     match end {
-        End::Oversize { .. } | End::Ended(_) => match writing.await {
-            End::Stopping => end,
+        WsEnd::Oversize { .. } | WsEnd::Ended(_) => match writing.await {
+            WsEnd::Stopping => end,
             worse => worse,
         },
         end => end,
@@ -119,34 +119,34 @@ async fn introduce(
     sink: &mut SmallSink,
     stream: &mut SmallStream,
     caller: &mut Caller,
-) -> Result<(OsMessage, Seat), End> {
+) -> Result<(OsMessage, Seat), WsEnd> {
     let bytes_max = app.settings.unauthenticated_frame_bytes_max;
     loop {
         let text = match stream.next().await {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
             Some(Ok(Message::Binary(_))) => {
-                return away(app, sink, caller, binary(), End::SentAway(NOT_INTRODUCED)).await;
+                return away(app, sink, caller, binary(), WsEnd::SentAway(NOT_INTRODUCED)).await;
             }
-            Some(Ok(Message::Close(_))) => return Err(End::Goodbye),
-            Some(Err(error)) => match End::of_unauthenticated(&error, bytes_max) {
-                end @ End::UnauthenticatedOversize { .. } => {
+            Some(Ok(Message::Close(_))) => return Err(WsEnd::Goodbye),
+            Some(Err(error)) => match WsEnd::of_unauthenticated(&error, bytes_max) {
+                end @ WsEnd::UnauthenticatedOversize { .. } => {
                     return away(app, sink, caller, OsRefusal::too_long(bytes_max), end).await;
                 }
                 end => return Err(end),
             },
-            None => return Err(End::Gone),
+            None => return Err(WsEnd::Gone),
         };
         if is_blank(&text) {
             continue;
         }
-        let (refusal, why) = match read(app, &text, &|| app.os.link().stamp()) {
+        let (refusal, why) = match read(app, &text, &|| app.kernel.sender().stamp()) {
             Ok(message) => match shown_token(&message).map(|token| app.os_grant(&token)) {
                 Some(Ok(grant)) => {
                     caller.grant = Some(grant);
-                    let Some(seat) = app.seats.take(caller.key()) else {
+                    let Some(seat) = app.seats.claim(caller.key()) else {
                         let refusal = OsRefusal::new(503, "all connections are taken: try again later");
-                        let end = End::Crowded("all connections are taken");
+                        let end = WsEnd::Crowded("all connections are taken");
                         return away(app, sink, caller, refusal.about(&message), end).await;
                     };
                     return Ok((message, seat));
@@ -157,7 +157,7 @@ async fn introduce(
             },
             Err(refusal) => (refusal, NOT_INTRODUCED),
         };
-        return away(app, sink, caller, refusal, End::SentAway(why)).await;
+        return away(app, sink, caller, refusal, WsEnd::SentAway(why)).await;
     }
 }
 
@@ -167,10 +167,10 @@ async fn away(
     sink: &mut SmallSink,
     caller: &Caller,
     refusal: OsRefusal,
-    end: End,
-) -> Result<(OsMessage, Seat), End> {
+    end: WsEnd,
+) -> Result<(OsMessage, Seat), WsEnd> {
     audit(app, caller, &refusal);
-    let line = line(refusal, app.os.link().stamp());
+    let line = line(refusal, app.kernel.sender().stamp());
     let _ = sink.send(Message::Text(line.into())).await;
     Err(end)
 }
@@ -180,7 +180,7 @@ fn binary() -> OsRefusal {
 }
 
 fn too_long(app: &App) -> OsRefusal {
-    OsRefusal::too_long(app.settings.os.line_bytes_max)
+    OsRefusal::too_long(app.settings.kernel.line_bytes_max)
 }
 
 fn about(error: &TokenError, message: &OsMessage) -> OsRefusal {
@@ -205,7 +205,7 @@ fn audit(app: &App, caller: &Caller, refusal: &OsRefusal) {
     app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
 }
 
-struct Reader<'a> {
+struct OsReader<'a> {
     app: &'a App,
     caller: Caller,
     sender: OsSender,
@@ -215,8 +215,8 @@ struct Reader<'a> {
     frames: &'a FrameMeter,
 }
 
-impl Reader<'_> {
-    async fn run(mut self, stream: &mut SplitStream<Socket>, first: Option<OsMessage>) -> End {
+impl OsReader<'_> {
+    async fn run(mut self, stream: &mut SplitStream<Socket>, first: Option<OsMessage>) -> WsEnd {
         if let Some(first) = first
             && let Err(end) = self.message(first).await
         {
@@ -235,13 +235,13 @@ impl Reader<'_> {
                 Some(Ok(Message::Text(text))) => self.text(&text).await,
                 Some(Ok(Message::Binary(_))) => self.refuse(binary()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(()),
-                Some(Ok(Message::Close(_))) => Err(End::Goodbye),
-                Some(Err(error)) => match End::of(&error, self.app.settings.frame_bytes_max) {
+                Some(Ok(Message::Close(_))) => Err(WsEnd::Goodbye),
+                Some(Err(error)) => match WsEnd::of(&error, self.app.settings.frame_bytes_max) {
                     // Sent through the queue, so that it is the last answer and overtakes none.
-                    end @ End::Oversize { .. } => self.refuse(too_long(self.app)).and(Err(end)),
+                    end @ WsEnd::Oversize { .. } => self.refuse(too_long(self.app)).and(Err(end)),
                     end => Err(end),
                 },
-                None => Err(End::Gone),
+                None => Err(WsEnd::Gone),
             };
             if let Err(end) = taken {
                 return end;
@@ -249,7 +249,7 @@ impl Reader<'_> {
         }
     }
 
-    async fn text(&mut self, text: &str) -> Result<(), End> {
+    async fn text(&mut self, text: &str) -> Result<(), WsEnd> {
         if is_blank(text) {
             return Ok(());
         }
@@ -259,7 +259,7 @@ impl Reader<'_> {
         }
     }
 
-    async fn message(&mut self, message: OsMessage) -> Result<(), End> {
+    async fn message(&mut self, message: OsMessage) -> Result<(), WsEnd> {
         if let Err(too_soon) = self.caller.charge(1) {
             return self.refuse(OsRefusal::new(429, too_soon.to_string()).about(&message));
         }
@@ -270,7 +270,7 @@ impl Reader<'_> {
         if let Some(why) = grant.and_then(|grant| grant.rights.refuse(&message)) {
             return self.refuse(OsRefusal::new(403, why).about(&message));
         }
-        self.sender.send(message).await.map_err(|_| End::Stopping)
+        self.sender.send(message).await.map_err(|_| WsEnd::Stopping)
     }
 
     /// Takes over the token that a message shows: from now on its rights and rates apply, and access lists see its
@@ -286,18 +286,18 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn refuse(&self, refusal: OsRefusal) -> Result<(), End> {
+    fn refuse(&self, refusal: OsRefusal) -> Result<(), WsEnd> {
         audit(self.app, &self.caller, &refusal);
-        self.sender.answer(line(refusal, self.sender.stamp())).map_err(|_| End::Stopping)
+        self.sender.answer(line(refusal, self.sender.stamp())).map_err(|_| WsEnd::Stopping)
     }
 }
 
 fn read(app: &App, text: &str, stamp: &dyn Fn() -> (OsId, Timestamp)) -> Result<OsMessage, OsRefusal> {
-    let os = &app.settings.os;
-    if text.len() > os.line_bytes_max {
+    let kernel = &app.settings.kernel;
+    if text.len() > kernel.line_bytes_max {
         return Err(too_long(app));
     }
-    if !os.lenient_metadata {
+    if !kernel.lenient_metadata {
         return parse(text.as_bytes(), None);
     }
     let (_, timestamp) = stamp();
@@ -317,7 +317,7 @@ async fn write(
     sink: &mut SplitSink<Socket, Message>,
     mut receiver: OsReceiver,
     pulse: &Pulse,
-) -> End {
+) -> WsEnd {
     let settings = &app.settings;
     let every = Duration::from_millis(settings.ping_ms.max(1));
     let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
@@ -327,12 +327,12 @@ async fn write(
         let written = tokio::select! {
             line = receiver.next() => match line {
                 Some(line) => within(app, answers(sink, &mut receiver, line)).await,
-                None => return End::Stopping,
+                None => return WsEnd::Stopping,
             },
             _ = ticks.tick() => match pulse.check(&mut missed, settings.pings_missed_max) {
-                Check::Fine => Ok(()),
-                Check::Ping => within(app, sink.send(Message::Ping(bytes::Bytes::new()))).await,
-                Check::Gone => return End::Dropped("it gave no sign of life"),
+                KeepaliveStep::Fine => Ok(()),
+                KeepaliveStep::Ping => within(app, sink.send(Message::Ping(bytes::Bytes::new()))).await,
+                KeepaliveStep::Gone => return WsEnd::Dropped("it gave no sign of life"),
             },
         };
         if let Err(end) = written {
@@ -360,13 +360,13 @@ async fn answers(
 }
 
 /// Ends the connection if a write takes longer than a slow reader is allowed.
-async fn within(app: &App, write: impl Future<Output = Result<(), SocketError>>) -> Result<(), End> {
+async fn within(app: &App, write: impl Future<Output = Result<(), SocketError>>) -> Result<(), WsEnd> {
     match timeout(Duration::from_millis(app.settings.slow_reader_ms), write).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(End::Gone),
+        Ok(Err(_)) => Err(WsEnd::Gone),
         Err(_) => {
             app.broker.count_dropped_slow();
-            Err(End::Dropped("it did not read for too long"))
+            Err(WsEnd::Dropped("it did not read for too long"))
         }
     }
 }

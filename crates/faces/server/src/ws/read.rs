@@ -9,7 +9,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::from_wire::{self, Topics};
 use crate::to_wire::Waiting;
-use crate::ws::close::End;
+use crate::ws::close::WsEnd;
 use crate::ws::connection::Connection;
 use crate::ws::gate::{Gate, group, topic, trace};
 use crate::ws::unanswered::NO_ANSWER;
@@ -19,7 +19,7 @@ use crate::ws::upgrade::Socket;
 const SLICE_BYTES: usize = 256 << 10;
 
 /// The outcome of one frame.
-enum Taken {
+enum FrameOutcome {
     Request(u64, Request),
     /// The edge answers the frame itself.
     Answer(String),
@@ -32,8 +32,8 @@ pub(super) async fn run(
     connection: &Connection<'_>,
     stream: &mut SplitStream<Socket>,
     answers: mpsc::Sender<String>,
-) -> End {
-    let mut reader = Reader {
+) -> WsEnd {
+    let mut reader = FrameReader {
         connection,
         topics: Topics::of(connection.namespace.clone()),
         gate: Gate::new(connection),
@@ -48,7 +48,7 @@ pub(super) async fn run(
         let mut next = stream.next().await;
         let mut bytes = 0;
         let end = loop {
-            match reader.take(next, &mut requests).await {
+            match reader.receive(next, &mut requests).await {
                 Ok(frame_bytes) => bytes += frame_bytes,
                 Err(end) => break Some(end),
             }
@@ -63,8 +63,8 @@ pub(super) async fn run(
         };
         connection.pulse.listen(false);
         // Also at the end: requests that were sent before a closing frame count.
-        if connection.link.ask_as(&reader.gate.caller.by(), &mut requests).await.is_err() {
-            return End::Stopping;
+        if connection.link.send_as(&reader.gate.caller.by(), &mut requests).await.is_err() {
+            return WsEnd::Stopping;
         }
         if let Some(end) = end {
             return end;
@@ -72,25 +72,25 @@ pub(super) async fn run(
     }
 }
 
-struct Reader<'a> {
+struct FrameReader<'a> {
     connection: &'a Connection<'a>,
     topics: Topics,
     gate: Gate<'a>,
     answers: mpsc::Sender<String>,
 }
 
-impl Reader<'_> {
+impl FrameReader<'_> {
     /// Returns how many bytes the frame had.
-    async fn take(
+    async fn receive(
         &mut self,
         arrived: Option<Result<Message, SocketError>>,
         requests: &mut Vec<(u64, Request)>,
-    ) -> Result<usize, End> {
+    ) -> Result<usize, WsEnd> {
         let bytes_max = self.connection.app.settings.frame_bytes_max;
         let message = match arrived {
             Some(Ok(message)) => message,
-            Some(Err(error)) => return Err(End::of(&error, bytes_max)),
-            None => return Err(End::Gone),
+            Some(Err(error)) => return Err(WsEnd::of(&error, bytes_max)),
+            None => return Err(WsEnd::Gone),
         };
         self.connection.pulse.beat();
         let bytes = self.connection.frames.read(&message);
@@ -98,19 +98,19 @@ impl Reader<'_> {
             Message::Text(text) => self.frame(&text),
             Message::Binary(_) => self.bad_frame(&FrameError::binary()),
             // The library does not give raw frames to readers.
-            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => Taken::Nothing,
-            Message::Close(_) => return Err(End::Goodbye),
+            Message::Ping(_) | Message::Pong(_) | Message::Frame(_) => FrameOutcome::Nothing,
+            Message::Close(_) => return Err(WsEnd::Goodbye),
         };
         match taken {
-            Taken::Request(number, request) => requests.push((number, request)),
+            FrameOutcome::Request(number, request) => requests.push((number, request)),
             // The writer is gone only when the connection ends anyway.
-            Taken::Answer(text) => self.answers.send(text).await.map_err(|_| End::Gone)?,
-            Taken::Nothing => {}
+            FrameOutcome::Answer(text) => self.answers.send(text).await.map_err(|_| WsEnd::Gone)?,
+            FrameOutcome::Nothing => {}
         }
         Ok(bytes)
     }
 
-    fn frame(&mut self, text: &str) -> Taken {
+    fn frame(&mut self, text: &str) -> FrameOutcome {
         let ClientFrame { rid, request } = match ClientFrame::parse(text) {
             Ok(frame) => frame,
             Err(error) => return self.bad_frame(&error),
@@ -131,21 +131,21 @@ impl Reader<'_> {
         let (op, trace) = (request.type_name(), trace(&request));
         let (topic, group) = (topic(&request).cloned(), group(&request).cloned());
         let Some(request) = from_wire::request(&mut self.topics, request, answered) else {
-            return Taken::Answer(own);
+            return FrameOutcome::Answer(own);
         };
         let waiting = Waiting { rid, op, trace, topic, group };
         let number = if answered { self.connection.unanswered.add(waiting) } else { NO_ANSWER };
-        Taken::Request(number, request)
+        FrameOutcome::Request(number, request)
     }
 
-    fn bad_frame(&self, error: &FrameError) -> Taken {
+    fn bad_frame(&self, error: &FrameError) -> FrameOutcome {
         self.connection.refused(error.code, "a frame", &error.message, None, None);
         refused(error)
     }
 }
 
-fn refused(error: &FrameError) -> Taken {
+fn refused(error: &FrameError) -> FrameOutcome {
     let mut text = String::new();
     error.write(&mut text);
-    Taken::Answer(text)
+    FrameOutcome::Answer(text)
 }

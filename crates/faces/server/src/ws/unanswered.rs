@@ -13,13 +13,13 @@ pub(super) const NO_ANSWER: u64 = 0;
 /// The table of waiting requests. At `max` the connection is not read until answers have come.
 #[derive(Debug)]
 pub(super) struct Unanswered {
-    state: Mutex<State>,
+    state: Mutex<UnansweredState>,
     answered: Notify,
     max: usize,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct UnansweredState {
     last: u64,
     waiting: HashMap<u64, Waiting>,
 }
@@ -63,7 +63,7 @@ impl Unanswered {
     }
 
     /// A poisoned lock is harmless: the table is consistent after every statement.
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, UnansweredState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use futures_util::stream::SplitSink;
 use futures_util::{FutureExt, SinkExt};
-use millrace_broker::{Item, Taken};
+use millrace_broker::{Item, Received};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::to_wire;
-use crate::ws::close::End;
+use crate::ws::close::WsEnd;
 use crate::ws::connection::Connection;
-use crate::ws::keepalive::Check;
+use crate::ws::keepalive::KeepaliveStep;
 use crate::ws::upgrade::Socket;
 
 /// Written between two checks that the peer still reads.
@@ -25,15 +25,15 @@ pub(super) async fn run(
     connection: &Connection<'_>,
     sink: &mut Sink,
     mut own_answers: mpsc::Receiver<String>,
-) -> End {
-    let mut writer = Writer { connection, sink, items: Vec::new() };
+) -> WsEnd {
+    let mut writer = FrameWriter { connection, sink, items: Vec::new() };
     match writer.run(&mut own_answers).await {
         Ok(never) => match never {},
         Err(end) => end,
     }
 }
 
-struct Writer<'a> {
+struct FrameWriter<'a> {
     connection: &'a Connection<'a>,
     sink: &'a mut Sink,
     items: Vec<Item>,
@@ -41,8 +41,8 @@ struct Writer<'a> {
 
 enum Never {}
 
-impl Writer<'_> {
-    async fn run(&mut self, own_answers: &mut mpsc::Receiver<String>) -> Result<Never, End> {
+impl FrameWriter<'_> {
+    async fn run(&mut self, own_answers: &mut mpsc::Receiver<String>) -> Result<Never, WsEnd> {
         let settings = &self.connection.app.settings;
         let every = Duration::from_millis(settings.ping_ms.max(1));
         let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
@@ -52,23 +52,23 @@ impl Writer<'_> {
         loop {
             let link = &self.connection.link;
             tokio::select! {
-                taken = link.take(&mut self.items, SLICE_ITEMS, SLICE_BYTES) => self.items(taken).await?,
+                taken = link.receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) => self.items(taken).await?,
                 Some(text) = own_answers.recv() => self.answers(text, own_answers).await?,
                 _ = ticks.tick() => match self.connection.pulse.check(&mut missed, settings.pings_missed_max) {
-                    Check::Fine => {}
-                    Check::Ping => self.send(Message::Ping(bytes::Bytes::new())).await?,
-                    Check::Gone => return Err(End::Dropped("it gave no sign of life")),
+                    KeepaliveStep::Fine => {}
+                    KeepaliveStep::Ping => self.send(Message::Ping(bytes::Bytes::new())).await?,
+                    KeepaliveStep::Gone => return Err(WsEnd::Dropped("it gave no sign of life")),
                 },
                 () = closing.wait_for(|closing| *closing).map(drop) => return Err(self.finish().await?),
             }
         }
     }
 
-    async fn items(&mut self, taken: Taken) -> Result<(), End> {
-        let Taken::Items { bytes } = taken else {
+    async fn items(&mut self, taken: Received) -> Result<(), WsEnd> {
+        let Received::Items { bytes } = taken else {
             return Err(match self.connection.app.broker.health().stopping() {
-                true => End::Stopping,
-                false => End::Dropped("it did not read what it asked for"),
+                true => WsEnd::Stopping,
+                false => WsEnd::Dropped("it did not read what it asked for"),
             });
         };
         let connection = self.connection;
@@ -92,7 +92,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    async fn answers(&mut self, first: String, more: &mut mpsc::Receiver<String>) -> Result<(), End> {
+    async fn answers(&mut self, first: String, more: &mut mpsc::Receiver<String>) -> Result<(), WsEnd> {
         let sink = &mut *self.sink;
         let write = async {
             sink.feed(Message::Text(first.into())).await?;
@@ -104,16 +104,16 @@ impl Writer<'_> {
         within(self.connection, write).await
     }
 
-    async fn send(&mut self, message: Message) -> Result<(), End> {
+    async fn send(&mut self, message: Message) -> Result<(), WsEnd> {
         within(self.connection, self.sink.send(message)).await
     }
 
     /// Writes the rest of the outbox: the engine has stopped and will add nothing.
-    async fn finish(&mut self) -> Result<End, End> {
-        while let Some(taken) = self.connection.link.try_take(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
+    async fn finish(&mut self) -> Result<WsEnd, WsEnd> {
+        while let Some(taken) = self.connection.link.try_receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
             self.items(taken).await?;
         }
-        Ok(End::Stopping)
+        Ok(WsEnd::Stopping)
     }
 }
 
@@ -121,13 +121,13 @@ impl Writer<'_> {
 async fn within(
     connection: &Connection<'_>,
     write: impl Future<Output = Result<(), SocketError>>,
-) -> Result<(), End> {
+) -> Result<(), WsEnd> {
     match timeout(Duration::from_millis(connection.app.settings.slow_reader_ms), write).await {
         Ok(Ok(())) => Ok(()),
-        Ok(Err(_)) => Err(End::Gone),
+        Ok(Err(_)) => Err(WsEnd::Gone),
         Err(_) => {
             connection.app.broker.count_dropped_slow();
-            Err(End::Dropped("it did not read for too long"))
+            Err(WsEnd::Dropped("it did not read for too long"))
         }
     }
 }

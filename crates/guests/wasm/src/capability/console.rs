@@ -8,11 +8,11 @@ pub const INPUT_BYTES_MAX: usize = 1 << 20;
 
 /// A stream to read from, shared by the runs of one host: each read goes to one of them.
 pub struct Input {
-    reader: Mutex<Reader>,
+    reader: Mutex<InputReader>,
     is_tty: bool,
 }
 
-struct Reader {
+struct InputReader {
     stream: Box<dyn BufRead + Send>,
     /// Bytes that were read from the stream and not given to a program yet. At most [`INPUT_BYTES_MAX`].
     held: Vec<u8>,
@@ -20,7 +20,7 @@ struct Reader {
 
 impl Input {
     pub fn new(reader: impl BufRead + Send + 'static, is_tty: bool) -> Input {
-        Input { reader: Mutex::new(Reader { stream: Box::new(reader), held: Vec::new() }), is_tty }
+        Input { reader: Mutex::new(InputReader { stream: Box::new(reader), held: Vec::new() }), is_tty }
     }
 
     pub fn stdin() -> Input {
@@ -36,7 +36,7 @@ impl Input {
     pub fn read_line(&self, bytes_max: usize) -> io::Result<Option<String>> {
         let mut line = Vec::new();
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let Reader { stream, held } = &mut *reader;
+        let InputReader { stream, held } = &mut *reader;
         let limit = bytes_max.min(INPUT_BYTES_MAX);
         let before = std::mem::take(held);
         let read = before.as_slice().chain(stream).take(limit as u64).read_until(b'\n', &mut line);
@@ -63,7 +63,7 @@ impl Input {
             return Ok(Some(Vec::new()));
         }
         let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
-        let Reader { stream, held } = &mut *reader;
+        let InputReader { stream, held } = &mut *reader;
         if !held.is_empty() {
             let count = held.len().min(bytes_max);
             return Ok(Some(held.drain(..count).collect()));
@@ -100,15 +100,15 @@ fn text_that_fits(bytes: &[u8], text_bytes_max: usize) -> usize {
 
 /// The stream that a program writes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Target {
+pub enum OutputStream {
     Stdout,
     Stderr,
 }
 
-impl Target {
+impl OutputStream {
     /// Every name but `stderr` means stdout, as programs of this generation expect.
-    pub fn named(name: &str) -> Target {
-        if name.trim().eq_ignore_ascii_case("stderr") { Target::Stderr } else { Target::Stdout }
+    pub fn named(name: &str) -> OutputStream {
+        if name.trim().eq_ignore_ascii_case("stderr") { OutputStream::Stderr } else { OutputStream::Stdout }
     }
 }
 
@@ -144,25 +144,25 @@ impl Output {
         }
     }
 
-    pub fn is_tty(&self, target: Target) -> bool {
+    pub fn is_tty(&self, target: OutputStream) -> bool {
         match target {
-            Target::Stdout => self.stdout_is_tty,
-            Target::Stderr => self.stderr_is_tty,
+            OutputStream::Stdout => self.stdout_is_tty,
+            OutputStream::Stderr => self.stderr_is_tty,
         }
     }
 
-    pub fn write(&self, target: Target, bytes: &[u8]) -> io::Result<()> {
+    pub fn write(&self, target: OutputStream, bytes: &[u8]) -> io::Result<()> {
         self.stream(target).lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
     }
 
-    pub fn flush(&self, target: Target) -> io::Result<()> {
+    pub fn flush(&self, target: OutputStream) -> io::Result<()> {
         self.stream(target).lock().unwrap_or_else(PoisonError::into_inner).flush()
     }
 
-    fn stream(&self, target: Target) -> &Mutex<Box<dyn Write + Send>> {
+    fn stream(&self, target: OutputStream) -> &Mutex<Box<dyn Write + Send>> {
         match target {
-            Target::Stdout => &self.stdout,
-            Target::Stderr => &self.stderr,
+            OutputStream::Stdout => &self.stdout,
+            OutputStream::Stderr => &self.stderr,
         }
     }
 }

@@ -8,8 +8,8 @@ use tokio::sync::Semaphore;
 use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
 use super::grant::Grant;
 use super::grants::Grants;
-use crate::call::Call;
-use crate::handler::{Handled, Handler};
+use crate::call::HandlerCall;
+use crate::handler::{EffectHandler, Handled};
 use crate::handlers::Handlers;
 use crate::host::blocking::on_a_thread;
 use crate::value::Value;
@@ -20,7 +20,7 @@ impl Grants {
     pub fn offer_to(&self, handlers: &mut Handlers) {
         handlers.offer(|op| {
             let grant = Grant::of_effect(&op.effect_id)?;
-            let handler: Arc<dyn Handler> = Arc::new(CapabilityHandler { grants: self.clone(), grant });
+            let handler: Arc<dyn EffectHandler> = Arc::new(CapabilityHandler { grants: self.clone(), grant });
             Some(handler)
         });
     }
@@ -31,8 +31,8 @@ struct CapabilityHandler {
     grant: Grant,
 }
 
-impl Handler for CapabilityHandler {
-    fn call(&self, call: Call) -> Handled {
+impl EffectHandler for CapabilityHandler {
+    fn call(&self, call: HandlerCall) -> Handled {
         let asked = CapabilityCall {
             generation: call.generation(),
             op: call.op().name(),
@@ -82,7 +82,7 @@ impl Handler for CapabilityHandler {
     }
 }
 
-fn blocking(call: Call, places: Arc<Semaphore>, work: Box<dyn FnOnce() -> Value + Send>) -> Handled {
+fn blocking(call: HandlerCall, places: Arc<Semaphore>, work: Box<dyn FnOnce() -> Value + Send>) -> Handled {
     let hold = call.hold_clock();
     Handled::Later(Box::pin(async move {
         let value = on_a_thread(places, work).await?;

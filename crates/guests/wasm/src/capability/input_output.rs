@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use super::call::{CapabilityAnswer, CapabilityCall, CapabilityError};
-use super::console::{Input, Output, Target};
+use super::console::{Input, Output, OutputStream};
 use super::shape::{CODE_OTHER, done};
 use crate::codec::Generation;
 use crate::value::Value;
@@ -32,8 +32,8 @@ pub(super) fn input(
                 if let Some((output, prompt)) = prompt {
                     // The line is read even if the prompt cannot be shown.
                     let _ = output
-                        .write(Target::Stdout, prompt.as_bytes())
-                        .and_then(|()| output.flush(Target::Stdout));
+                        .write(OutputStream::Stdout, prompt.as_bytes())
+                        .and_then(|()| output.flush(OutputStream::Stdout));
                 }
                 read(source.read_line(max).map(|line| line.map(Value::Str)), "".into())
             })))
@@ -71,7 +71,7 @@ pub(super) fn output(
     output: &Arc<Output>,
     call: &CapabilityCall<'_>,
 ) -> Result<CapabilityAnswer, CapabilityError> {
-    let target = Target::named(call.optional("target").and_then(Value::as_str).unwrap_or("stdout"));
+    let target = OutputStream::named(call.optional("target").and_then(Value::as_str).unwrap_or("stdout"));
     let bytes = match call.op {
         "write" | "write_op" => {
             let text = call.text_field("value", "output must be a record {value, target}")?;

@@ -28,7 +28,7 @@ mod store;
 mod time;
 
 pub use call::{CapabilityAnswer, CapabilityCall, CapabilityError, CapabilityFuture};
-pub use console::{INPUT_BYTES_MAX, Input, Output, Target};
+pub use console::{INPUT_BYTES_MAX, Input, Output, OutputStream};
 pub use environment::{EnvError, Environment, VARIABLE_BYTES_MAX, VARIABLES_MAX};
 pub use folder::{Folder, FolderError, FsError, FsErrorKind};
 pub use grant::{Allow, AllowError, Grant};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 
-use super::schema::{Field, Schema, Signature, TypeNames, Variant};
+use super::schema::{RecordField, Signature, TypeNames, ValueSchema, Variant};
 
 pub(crate) const EXPORT_ABI_SECTION: &str = "voyd.export_abi";
 pub(crate) const EFFECT_ABI_SECTION: &str = "voyd.effect_abi";
@@ -50,7 +50,7 @@ pub(crate) fn exports(section: &[u8]) -> Result<Option<BTreeMap<String, ExportTy
     }
     let mut exports = BTreeMap::new();
     for entry in items(json.get("exports")) {
-        let at = Place { section: EXPORT_ABI_SECTION, at: "exports" };
+        let at = AbiLocation { section: EXPORT_ABI_SECTION, at: "exports" };
         let name = entry.get("name").and_then(Json::as_str).ok_or_else(|| at.error("lacks the text name"))?;
         let id = entry.get("id").and_then(Json::as_u64).and_then(|id| u32::try_from(id).ok());
         let id = id.unwrap_or_else(|| export_id(name));
@@ -67,7 +67,7 @@ pub(crate) fn operations(section: &[u8]) -> Result<BTreeMap<u32, Signature>, Abi
     let json = parse(EFFECT_ABI_SECTION, section)?;
     let mut operations = BTreeMap::new();
     for entry in items(json.get("ops")) {
-        let at = Place { section: EFFECT_ABI_SECTION, at: "ops" };
+        let at = AbiLocation { section: EFFECT_ABI_SECTION, at: "ops" };
         let index = entry.get("opIndex").and_then(Json::as_u64).and_then(|index| u32::try_from(index).ok());
         let index = index.ok_or_else(|| at.error("lacks the whole number opIndex"))?;
         operations.insert(index, signature(entry, &at)?);
@@ -81,12 +81,12 @@ pub(crate) fn export_id(name: &str) -> u32 {
     name.encode_utf16().fold(0x811c_9dc5, hash) >> 1
 }
 
-struct Place {
+struct AbiLocation {
     section: &'static str,
     at: &'static str,
 }
 
-impl Place {
+impl AbiLocation {
     fn error(&self, problem: &'static str) -> AbiError {
         AbiError::Shape { section: self.section, at: format!("an entry of {}", self.at), problem }
     }
@@ -100,7 +100,7 @@ fn items(json: Option<&Json>) -> &[Json] {
     json.and_then(Json::as_array).map_or(&[], Vec::as_slice)
 }
 
-fn signature(entry: &Json, at: &Place) -> Result<Signature, AbiError> {
+fn signature(entry: &Json, at: &AbiLocation) -> Result<Signature, AbiError> {
     let mut names = TypeNames::new();
     let params: Result<_, _> =
         items(entry.get("params")).iter().map(|param| schema(param, &mut names, at)).collect();
@@ -112,32 +112,32 @@ fn signature(entry: &Json, at: &Place) -> Result<Signature, AbiError> {
     Ok(Signature { params, result, names })
 }
 
-fn schema(json: &Json, names: &mut TypeNames, at: &Place) -> Result<Arc<Schema>, AbiError> {
+fn schema(json: &Json, names: &mut TypeNames, at: &AbiLocation) -> Result<Arc<ValueSchema>, AbiError> {
     let json = json.as_object().ok_or_else(|| at.error("has a type that is no object"))?;
     let number = json.get("typeId").and_then(Json::as_i64);
     let schema = match json.get("kind").and_then(Json::as_str) {
-        Some("bool") => Schema::Bool,
-        Some("i32") => Schema::I32,
-        Some("i64") => Schema::I64,
-        Some("f32") => Schema::F32,
-        Some("f64") => Schema::F64,
-        Some("void") => Schema::Void,
-        Some("string") => Schema::Str,
-        Some("bytes") => Schema::Bytes,
-        Some("array") => Schema::Array(inner(json, "element", names, at)?),
-        Some("record") => Schema::Record(fields(json, names, at)?),
-        Some("union") => Schema::Union(variants(json, names, at)?),
+        Some("bool") => ValueSchema::Bool,
+        Some("i32") => ValueSchema::I32,
+        Some("i64") => ValueSchema::I64,
+        Some("f32") => ValueSchema::F32,
+        Some("f64") => ValueSchema::F64,
+        Some("void") => ValueSchema::Void,
+        Some("string") => ValueSchema::Str,
+        Some("bytes") => ValueSchema::Bytes,
+        Some("array") => ValueSchema::Array(inner(json, "element", names, at)?),
+        Some("record") => ValueSchema::Record(fields(json, names, at)?),
+        Some("union") => ValueSchema::Union(variants(json, names, at)?),
         Some("custom") => return Ok(named(json, inner(json, "representation", names, at)?, names)),
-        Some("ref") => Schema::Ref(number.ok_or_else(|| at.error("has a ref without a typeId"))?),
+        Some("ref") => ValueSchema::Ref(number.ok_or_else(|| at.error("has a ref without a typeId"))?),
         _ => return Err(at.error("has a type of an unknown kind")),
     };
-    let is_definition = !matches!(schema, Schema::Ref(_));
+    let is_definition = !matches!(schema, ValueSchema::Ref(_));
     let schema = Arc::new(schema);
     Ok(if is_definition { named(json, schema, names) } else { schema })
 }
 
 /// Registers a type under its number and its aliases, for types that refer to it.
-fn named(json: &Map<String, Json>, schema: Arc<Schema>, names: &mut TypeNames) -> Arc<Schema> {
+fn named(json: &Map<String, Json>, schema: Arc<ValueSchema>, names: &mut TypeNames) -> Arc<ValueSchema> {
     let numbers = json.get("typeId").into_iter().chain(items(json.get("aliases")));
     for number in numbers.filter_map(Json::as_i64) {
         names.entry(number).or_insert_with(|| schema.clone());
@@ -149,24 +149,32 @@ fn inner(
     json: &Map<String, Json>,
     key: &str,
     names: &mut TypeNames,
-    at: &Place,
-) -> Result<Arc<Schema>, AbiError> {
+    at: &AbiLocation,
+) -> Result<Arc<ValueSchema>, AbiError> {
     let json = json.get(key).ok_or_else(|| at.error("has an array or custom type without its inner type"))?;
     schema(json, names, at)
 }
 
-fn fields(json: &Map<String, Json>, names: &mut TypeNames, at: &Place) -> Result<Vec<Field>, AbiError> {
+fn fields(
+    json: &Map<String, Json>,
+    names: &mut TypeNames,
+    at: &AbiLocation,
+) -> Result<Vec<RecordField>, AbiError> {
     let field = |field: &Json| {
         let name =
             field.get("name").and_then(Json::as_str).ok_or_else(|| at.error("has a field without a name"))?;
         let json = field.get("schema").ok_or_else(|| at.error("has a field without a type"))?;
         let optional = field.get("optional").and_then(Json::as_bool).unwrap_or(false);
-        Ok(Field { name: name.to_owned(), schema: schema(json, names, at)?, optional })
+        Ok(RecordField { name: name.to_owned(), schema: schema(json, names, at)?, optional })
     };
     items(json.get("fields")).iter().map(field).collect()
 }
 
-fn variants(json: &Map<String, Json>, names: &mut TypeNames, at: &Place) -> Result<Vec<Variant>, AbiError> {
+fn variants(
+    json: &Map<String, Json>,
+    names: &mut TypeNames,
+    at: &AbiLocation,
+) -> Result<Vec<Variant>, AbiError> {
     let variant = |variant: &Json| {
         let object = variant.as_object().ok_or_else(|| at.error("has a variant that is no object"))?;
         let name = object
@@ -207,7 +215,7 @@ mod tests {
         let exports = exports(json.to_string().as_bytes()).unwrap().unwrap();
         let main = &exports["main"];
         assert_eq!((main.id, main.fingerprints.as_slice()), (5, &["ab".to_owned()][..]));
-        assert_eq!(main.signature.result.as_deref(), Some(&Schema::I32));
+        assert_eq!(main.signature.result.as_deref(), Some(&ValueSchema::I32));
         let names: Vec<i64> = main.signature.names.keys().copied().collect();
         assert_eq!(names, [7, 8, 9]);
     }
@@ -216,7 +224,7 @@ mod tests {
     fn operations_are_found_by_their_index() {
         let json = json!({"version": 1, "ops": [{"opIndex": 3, "params": [{"kind": "i64"}], "result": {"kind": "void"}}]});
         let ops = operations(json.to_string().as_bytes()).unwrap();
-        assert_eq!(ops[&3].params, [Arc::new(Schema::I64)]);
+        assert_eq!(ops[&3].params, [Arc::new(ValueSchema::I64)]);
         let broken = json!({"ops": [{"opIndex": 0, "params": [{"kind": "i128"}]}]});
         let error = operations(broken.to_string().as_bytes()).unwrap_err().to_string();
         assert_eq!(error, "section voyd.effect_abi: an entry of ops has a type of an unknown kind");

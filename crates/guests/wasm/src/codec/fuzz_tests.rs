@@ -7,7 +7,7 @@ use millrace_runs::ResumeKind;
 use proptest::prelude::*;
 
 use super::abi::{self, ExportTypes};
-use super::schema::{Schema, Signature};
+use super::schema::{Signature, ValueSchema};
 use super::{Codec, GenerationA, GenerationB, msgpack};
 use crate::sections::custom_section;
 use crate::table::{self, EffectOp};
@@ -47,9 +47,9 @@ fn ops() -> Vec<EffectOp> {
 
 fn generation_b() -> GenerationB {
     let signature = Signature {
-        params: vec![Arc::new(Schema::Array(Arc::new(Schema::Ref(1))))],
-        result: Some(Arc::new(Schema::Bytes)),
-        names: BTreeMap::from([(1, Arc::new(Schema::F64))]),
+        params: vec![Arc::new(ValueSchema::Array(Arc::new(ValueSchema::Ref(1))))],
+        result: Some(Arc::new(ValueSchema::Bytes)),
+        names: BTreeMap::from([(1, Arc::new(ValueSchema::F64))]),
     };
     let main = ExportTypes { id: 3, signature: signature.clone(), fingerprints: vec![] };
     GenerationB {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_runs::ResumeKind;
 
 use super::abi::ExportTypes;
-use super::schema::{Schema, Signature};
+use super::schema::{Signature, ValueSchema};
 use super::{Codec, EffectRequest, GenerationA, GenerationB};
 use crate::table::EffectOp;
 use crate::value::Value;
@@ -58,9 +58,10 @@ fn bytes(hex: &str) -> Vec<u8> {
 }
 
 fn generation_b() -> GenerationB {
-    let types = |params| Signature { params, result: Some(Arc::new(Schema::I32)), ..Signature::default() };
+    let types =
+        |params| Signature { params, result: Some(Arc::new(ValueSchema::I32)), ..Signature::default() };
     let main = ExportTypes { id: 1_967_681_796, signature: types(vec![]), fingerprints: vec![] };
-    let operations = (5..8).map(|index| (index, types(vec![Arc::new(Schema::I32)]))).collect();
+    let operations = (5..8).map(|index| (index, types(vec![Arc::new(ValueSchema::I32)]))).collect();
     GenerationB { exports: BTreeMap::from([("main".to_owned(), main)]), operations }
 }
 

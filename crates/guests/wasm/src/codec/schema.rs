@@ -15,7 +15,7 @@ const FIT_DEPTH_MAX: usize = 256;
 
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Schema {
+pub enum ValueSchema {
     /// Any value: the `MsgPack` type of generation A.
     Any,
     Bool,
@@ -26,9 +26,9 @@ pub enum Schema {
     Void,
     Str,
     Bytes,
-    Array(Arc<Schema>),
+    Array(Arc<ValueSchema>),
     /// A map keyed by field name, without other keys.
-    Record(Vec<Field>),
+    Record(Vec<RecordField>),
     /// A map with the fields of one variant, and its name under `$variant`.
     Union(Vec<Variant>),
     /// A type defined elsewhere in the same [`TypeNames`], by its number.
@@ -37,26 +37,26 @@ pub enum Schema {
 
 /// A field of a record or variant. An optional field may be absent.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Field {
+pub struct RecordField {
     pub name: String,
-    pub schema: Arc<Schema>,
+    pub schema: Arc<ValueSchema>,
     pub optional: bool,
 }
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Variant {
     pub name: String,
-    pub fields: Vec<Field>,
+    pub fields: Vec<RecordField>,
 }
 
 /// Types that others refer to by number.
-pub type TypeNames = BTreeMap<i64, Arc<Schema>>;
+pub type TypeNames = BTreeMap<i64, Arc<ValueSchema>>;
 
 /// Parameters and result of an operation or export.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Signature {
-    pub params: Vec<Arc<Schema>>,
-    pub result: Option<Arc<Schema>>,
+    pub params: Vec<Arc<ValueSchema>>,
+    pub result: Option<Arc<ValueSchema>>,
     pub names: TypeNames,
 }
 
@@ -69,7 +69,7 @@ pub struct TypeMismatch {
     pub got: String,
 }
 
-impl Schema {
+impl ValueSchema {
     /// Returns the value in the form that modules read: integers become floats and lists of small integers become bytes
     /// where the type says so; absent optional fields are left out.
     ///
@@ -90,34 +90,36 @@ impl Schema {
         let deeper = depth + 1;
         match (self, value) {
             (_, value) if depth > FIT_DEPTH_MAX => Err(self.mismatch(&value, at)),
-            (Schema::Any, value)
-            | (Schema::Bool, value @ Value::Bool(_))
-            | (Schema::I64, value @ Value::Int(_))
-            | (Schema::Str, value @ Value::Str(_))
-            | (Schema::Void, value @ Value::Nil)
-            | (Schema::Bytes, value @ Value::Bin(_))
-            | (Schema::F32 | Schema::F64, value @ (Value::F32(_) | Value::F64(_))) => Ok(value),
-            (Schema::I32, Value::Int(number)) if i32::try_from(number).is_ok() => Ok(Value::Int(number)),
+            (ValueSchema::Any, value)
+            | (ValueSchema::Bool, value @ Value::Bool(_))
+            | (ValueSchema::I64, value @ Value::Int(_))
+            | (ValueSchema::Str, value @ Value::Str(_))
+            | (ValueSchema::Void, value @ Value::Nil)
+            | (ValueSchema::Bytes, value @ Value::Bin(_))
+            | (ValueSchema::F32 | ValueSchema::F64, value @ (Value::F32(_) | Value::F64(_))) => Ok(value),
+            (ValueSchema::I32, Value::Int(number)) if i32::try_from(number).is_ok() => Ok(Value::Int(number)),
             // Exports of type bool return 0 and 1.
-            (Schema::Bool, Value::Int(number @ (0 | 1))) => Ok(Value::Bool(number == 1)),
+            (ValueSchema::Bool, Value::Int(number @ (0 | 1))) => Ok(Value::Bool(number == 1)),
             // Modules of generation A read an integer as the float 0.0; those of generation B convert it as is done
             // here.
             #[allow(clippy::cast_precision_loss)]
-            (Schema::F32 | Schema::F64, Value::Int(number)) => Ok(Value::F64(number as f64)),
-            (Schema::Bytes, Value::Array(items)) => {
+            (ValueSchema::F32 | ValueSchema::F64, Value::Int(number)) => Ok(Value::F64(number as f64)),
+            (ValueSchema::Bytes, Value::Array(items)) => {
                 bytes_of(items).map_err(|items| self.mismatch(&items, at))
             }
-            (Schema::Array(element), Value::Array(items)) => {
+            (ValueSchema::Array(element), Value::Array(items)) => {
                 let items = items.into_iter().enumerate();
                 let items = items
                     .map(|(index, item)| element.fit_at(item, names, &format_args!("{at}[{index}]"), deeper));
                 Ok(Value::Array(items.collect::<Result<_, _>>()?))
             }
-            (Schema::Record(fields), Value::Map(entries)) => fit_fields(fields, entries, names, at, deeper),
-            (Schema::Union(variants), Value::Map(entries)) => {
+            (ValueSchema::Record(fields), Value::Map(entries)) => {
+                fit_fields(fields, entries, names, at, deeper)
+            }
+            (ValueSchema::Union(variants), Value::Map(entries)) => {
                 fit_variant(variants, entries, names, at, deeper)
             }
-            (Schema::Ref(number), value) => match names.get(number) {
+            (ValueSchema::Ref(number), value) => match names.get(number) {
                 Some(schema) => schema.fit_at(value, names, at, deeper),
                 None => Err(self.mismatch(&value, at)),
             },
@@ -127,7 +129,7 @@ impl Schema {
 
     fn mismatch(&self, value: &Value, at: &dyn Display) -> TypeMismatch {
         let got = match (self, value) {
-            (Schema::I32, Value::Int(number)) => format!("{number}, which is outside of its range"),
+            (ValueSchema::I32, Value::Int(number)) => format!("{number}, which is outside of its range"),
             _ => value.type_name().to_owned(),
         };
         TypeMismatch { at: at.to_string(), expected: self.name(), got }
@@ -135,22 +137,22 @@ impl Schema {
 
     fn name(&self) -> String {
         match self {
-            Schema::Any => "any value".into(),
-            Schema::Bool => "bool".into(),
-            Schema::I32 => "i32".into(),
-            Schema::I64 => "i64".into(),
-            Schema::F32 => "f32".into(),
-            Schema::F64 => "f64".into(),
-            Schema::Void => "void".into(),
-            Schema::Str => "string".into(),
-            Schema::Bytes => "bytes".into(),
-            Schema::Array(_) => "array".into(),
-            Schema::Record(_) => "record".into(),
-            Schema::Union(variants) => {
+            ValueSchema::Any => "any value".into(),
+            ValueSchema::Bool => "bool".into(),
+            ValueSchema::I32 => "i32".into(),
+            ValueSchema::I64 => "i64".into(),
+            ValueSchema::F32 => "f32".into(),
+            ValueSchema::F64 => "f64".into(),
+            ValueSchema::Void => "void".into(),
+            ValueSchema::Str => "string".into(),
+            ValueSchema::Bytes => "bytes".into(),
+            ValueSchema::Array(_) => "array".into(),
+            ValueSchema::Record(_) => "record".into(),
+            ValueSchema::Union(variants) => {
                 let names: Vec<&str> = variants.iter().map(|variant| variant.name.as_str()).collect();
                 format!("one of the variants {}", names.join(", "))
             }
-            Schema::Ref(number) => format!("type {number}"),
+            ValueSchema::Ref(number) => format!("type {number}"),
         }
     }
 }
@@ -162,7 +164,7 @@ fn bytes_of(items: Vec<Value>) -> Result<Value, Value> {
 }
 
 fn fit_fields(
-    fields: &[Field],
+    fields: &[RecordField],
     mut entries: Vec<(Value, Value)>,
     names: &TypeNames,
     at: &dyn Display,
@@ -203,7 +205,7 @@ fn fit_variant(
     let position = entries.iter().position(|(key, _)| key.as_str() == Some(VARIANT_KEY));
     let tag = position.map_or(Value::Nil, |position| entries.swap_remove(position).1);
     let Some(variant) = variants.iter().find(|variant| tag.as_str() == Some(&variant.name)) else {
-        let expected = Schema::Union(variants.to_vec()).name();
+        let expected = ValueSchema::Union(variants.to_vec()).name();
         return Err(TypeMismatch { at: format!("{at}.{VARIANT_KEY}"), expected, got: tag.to_string() });
     };
     match fit_fields(&variant.fields, entries, names, at, depth)? {
@@ -220,34 +222,37 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn fit(schema: &Schema, json: &serde_json::Value) -> Result<Value, String> {
+    fn fit(schema: &ValueSchema, json: &serde_json::Value) -> Result<Value, String> {
         schema.fit(Value::from_json(json), &TypeNames::new(), &"arg0").map_err(|error| error.to_string())
     }
 
-    fn field(name: &str, schema: Schema, optional: bool) -> Field {
-        Field { name: name.into(), schema: Arc::new(schema), optional }
+    fn field(name: &str, schema: ValueSchema, optional: bool) -> RecordField {
+        RecordField { name: name.into(), schema: Arc::new(schema), optional }
     }
 
     #[test]
     fn wrong_types_are_named() {
-        assert_eq!(fit(&Schema::I32, &json!("x")).unwrap_err(), "arg0 expected i32, got string");
+        assert_eq!(fit(&ValueSchema::I32, &json!("x")).unwrap_err(), "arg0 expected i32, got string");
         let range = "arg0 expected i32, got 2147483648, which is outside of its range";
-        assert_eq!(fit(&Schema::I32, &json!(2_147_483_648_i64)).unwrap_err(), range);
-        let list = Schema::Array(Arc::new(Schema::Bool));
+        assert_eq!(fit(&ValueSchema::I32, &json!(2_147_483_648_i64)).unwrap_err(), range);
+        let list = ValueSchema::Array(Arc::new(ValueSchema::Bool));
         assert_eq!(fit(&list, &json!([true, 3])).unwrap_err(), "arg0[1] expected bool, got integer");
     }
 
     #[test]
     fn values_take_the_form_that_modules_read() {
-        assert_eq!(fit(&Schema::F32, &json!(2)), Ok(Value::F64(2.0)));
-        assert_eq!(fit(&Schema::Bytes, &json!([0, 255])), Ok(Value::Bin(vec![0, 255])));
-        assert_eq!(fit(&Schema::Bytes, &json!([256])).unwrap_err(), "arg0 expected bytes, got array");
-        assert_eq!(fit(&Schema::Bool, &json!(1)), Ok(Value::Bool(true)));
+        assert_eq!(fit(&ValueSchema::F32, &json!(2)), Ok(Value::F64(2.0)));
+        assert_eq!(fit(&ValueSchema::Bytes, &json!([0, 255])), Ok(Value::Bin(vec![0, 255])));
+        assert_eq!(fit(&ValueSchema::Bytes, &json!([256])).unwrap_err(), "arg0 expected bytes, got array");
+        assert_eq!(fit(&ValueSchema::Bool, &json!(1)), Ok(Value::Bool(true)));
     }
 
     #[test]
     fn records_are_exact_but_for_optional_fields() {
-        let record = Schema::Record(vec![field("a", Schema::I32, false), field("b", Schema::Str, true)]);
+        let record = ValueSchema::Record(vec![
+            field("a", ValueSchema::I32, false),
+            field("b", ValueSchema::Str, true),
+        ]);
         assert_eq!(fit(&record, &json!({"b": null, "a": 1})), Ok(Value::record([("a", Value::Int(1))])));
         assert_eq!(fit(&record, &json!({"b": "x"})).unwrap_err(), "arg0.a expected i32, got nothing");
         assert_eq!(
@@ -260,7 +265,10 @@ mod tests {
     fn unions_are_told_apart_by_their_variant() {
         let variant =
             |name: &str, schema| Variant { name: name.into(), fields: vec![field("value", schema, false)] };
-        let union = Schema::Union(vec![variant("LogInt", Schema::I32), variant("LogString", Schema::Str)]);
+        let union = ValueSchema::Union(vec![
+            variant("LogInt", ValueSchema::I32),
+            variant("LogString", ValueSchema::Str),
+        ]);
         assert!(fit(&union, &json!({"value": "x", "$variant": "LogString"})).is_ok());
         assert_eq!(
             fit(&union, &json!({"value": "x", "$variant": "LogInt"})).unwrap_err(),
@@ -274,11 +282,11 @@ mod tests {
 
     #[test]
     fn recursive_types_are_followed_and_a_type_that_is_itself_ends() {
-        let list = Schema::Record(vec![field("next", Schema::Ref(1), true)]);
-        let names = TypeNames::from([(1, Arc::new(list)), (2, Arc::new(Schema::Ref(2)))]);
+        let list = ValueSchema::Record(vec![field("next", ValueSchema::Ref(1), true)]);
+        let names = TypeNames::from([(1, Arc::new(list)), (2, Arc::new(ValueSchema::Ref(2)))]);
         let value = Value::from_json(&json!({"next": {"next": {}}}));
-        assert!(Schema::Ref(1).fit(value.clone(), &names, &"arg0").is_ok());
-        assert!(Schema::Ref(2).fit(value.clone(), &names, &"arg0").is_err());
-        assert!(Schema::Ref(3).fit(value, &names, &"arg0").is_err());
+        assert!(ValueSchema::Ref(1).fit(value.clone(), &names, &"arg0").is_ok());
+        assert!(ValueSchema::Ref(2).fit(value.clone(), &names, &"arg0").is_err());
+        assert!(ValueSchema::Ref(3).fit(value, &names, &"arg0").is_err());
     }
 }

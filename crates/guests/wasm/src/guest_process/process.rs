@@ -60,7 +60,7 @@ impl GuestStopper {
     /// The first reason is the one that counts.
     fn stop_because(&self, reason: StopReason) {
         let _ = self.reason.set(reason);
-        self.interrupter.end();
+        self.interrupter.end_process();
     }
 }
 

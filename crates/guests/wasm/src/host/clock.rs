@@ -35,7 +35,7 @@ pub(crate) struct VirtualClock {
     released: Arc<Notify>,
 }
 
-/// See [`crate::Call::hold_clock`].
+/// See [`crate::HandlerCall::hold_clock`].
 #[derive(Debug)]
 pub struct ClockHold(Option<Arc<VirtualClock>>);
 

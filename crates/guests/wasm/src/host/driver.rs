@@ -22,7 +22,7 @@ use self::futures::HandlerFutures;
 use super::HostOptions;
 use super::blocking::BlockingPlaces;
 use super::clock::HostClock;
-use super::inbox::Inbox;
+use super::inbox::CommandInbox;
 use super::launch::{CellGuard, Launch};
 use super::observe::{ErrorSink, Observer, RunEvent};
 use super::outcome::RunNumber;
@@ -51,7 +51,7 @@ pub(crate) struct Driver {
     handlers: HandlerFutures,
     /// Answers that found the scheduler's external queue full. No future is polled while there are any.
     deferred: VecDeque<(CallId, Answer<Value>)>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<CommandInbox>,
     tools: Arc<CallTools>,
     /// See [`HostOptions::tick_ms_max`].
     tick_ms_max: u64,
@@ -80,7 +80,7 @@ struct RunEntry {
 }
 
 impl Driver {
-    pub(crate) fn new(options: HostOptions, inbox: Arc<Inbox>) -> Driver {
+    pub(crate) fn new(options: HostOptions, inbox: Arc<CommandInbox>) -> Driver {
         let runs = Runs::new(options.limits);
         let runs = match options.seed {
             Some(seed) => runs.shuffled(seed),
@@ -133,7 +133,7 @@ impl RunEntry {
 }
 
 /// When dropped, refuses further commands and releases everybody who waits, however the thread ends.
-struct StopInbox(Arc<Inbox>);
+struct StopInbox(Arc<CommandInbox>);
 
 impl Drop for StopInbox {
     fn drop(&mut self) {

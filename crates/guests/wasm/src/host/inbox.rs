@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::HostStopped;
-use super::launch::{Launch, StartError};
+use super::launch::{Launch, RunStartError};
 use super::outcome::RunNumber;
 use crate::guest::InstanceId;
 use crate::handlers::HandlerSlot;
@@ -49,8 +49,8 @@ const REFUSED_CANCELS_MAX: usize = 1_024;
 
 /// The queue of commands. Bounded by the number of runs and instances: each is started, cancelled and removed once.
 /// Refused cancellations have a bound of their own.
-pub(crate) struct Inbox {
-    state: Mutex<InboxState>,
+pub(crate) struct CommandInbox {
+    state: Mutex<CommandInboxState>,
     /// An urgent command waits. Checked after every step, so it is readable without the lock.
     urgent: AtomicBool,
     /// Notified for every command, and by everything else that the host's thread must react to.
@@ -59,7 +59,7 @@ pub(crate) struct Inbox {
 }
 
 #[derive(Default)]
-struct InboxState {
+struct CommandInboxState {
     commands: VecDeque<Command>,
     last_run: u64,
     last_instance: u64,
@@ -68,9 +68,14 @@ struct InboxState {
     stopped: bool,
 }
 
-impl Inbox {
-    pub(crate) fn new(runs_max: usize) -> Inbox {
-        Inbox { state: Mutex::default(), urgent: AtomicBool::new(false), wake: Arc::default(), runs_max }
+impl CommandInbox {
+    pub(crate) fn new(runs_max: usize) -> CommandInbox {
+        CommandInbox {
+            state: Mutex::default(),
+            urgent: AtomicBool::new(false),
+            wake: Arc::default(),
+            runs_max,
+        }
     }
 
     pub(crate) fn next_instance(&self) -> u64 {
@@ -107,13 +112,13 @@ impl Inbox {
 
     /// Numbers the runs and queues them. Numbers are given in the order in which the scheduler starts the runs, so they
     /// equal the scheduler's own.
-    pub(crate) fn push_starts(&self, mut launches: Vec<Launch>) -> Result<Vec<RunNumber>, StartError> {
+    pub(crate) fn push_starts(&self, mut launches: Vec<Launch>) -> Result<Vec<RunNumber>, RunStartError> {
         let mut state = self.lock();
         if state.stopped {
             return Err(HostStopped.into());
         }
         if state.active_runs.saturating_add(launches.len()) > self.runs_max {
-            return Err(StartError::TooManyRuns { max: self.runs_max });
+            return Err(RunStartError::TooManyRuns { max: self.runs_max });
         }
         state.active_runs += launches.len();
         for launch in &mut launches {
@@ -127,7 +132,7 @@ impl Inbox {
         Ok(numbers)
     }
 
-    pub(crate) fn take(&self) -> VecDeque<Command> {
+    pub(crate) fn drain(&self) -> VecDeque<Command> {
         let mut state = self.lock();
         state.refused_cancels = 0;
         self.urgent.store(false, SeqCst);
@@ -154,7 +159,7 @@ impl Inbox {
         std::mem::take(&mut state.commands)
     }
 
-    fn lock(&self) -> MutexGuard<'_, InboxState> {
+    fn lock(&self) -> MutexGuard<'_, CommandInboxState> {
         // Nothing between the lock and its release can panic.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

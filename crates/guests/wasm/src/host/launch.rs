@@ -34,7 +34,7 @@ impl RunStart {
 
 /// Why a run was not started. A refused run has no number and no outcome.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StartError {
+pub enum RunStartError {
     #[error("Missing export {name}; the module has {known}")]
     MissingExport { name: String, known: String },
     #[error("{0}")]
@@ -91,8 +91,8 @@ impl Instance {
     ///
     /// # Errors
     ///
-    /// [`StartError`] if there is no such export, the arguments do not fit it, or the host has no room.
-    pub fn start(&self, export: &str, args: Vec<Value>) -> Result<RunHandle, StartError> {
+    /// [`RunStartError`] if there is no such export, the arguments do not fit it, or the host has no room.
+    pub fn start(&self, export: &str, args: Vec<Value>) -> Result<RunHandle, RunStartError> {
         self.start_run(RunStart::new(export, args))
     }
 
@@ -101,7 +101,7 @@ impl Instance {
     /// # Errors
     ///
     /// As [`Instance::start`].
-    pub fn start_run(&self, start: RunStart) -> Result<RunHandle, StartError> {
+    pub fn start_run(&self, start: RunStart) -> Result<RunHandle, RunStartError> {
         self.start_all(vec![start])?.pop().ok_or_else(|| HostStopped.into())
     }
 
@@ -111,7 +111,7 @@ impl Instance {
     /// # Errors
     ///
     /// As [`Instance::start`]; none is started then.
-    pub fn start_all(&self, starts: Vec<RunStart>) -> Result<Vec<RunHandle>, StartError> {
+    pub fn start_all(&self, starts: Vec<RunStart>) -> Result<Vec<RunHandle>, RunStartError> {
         let launches = starts.into_iter().map(|start| self.launch(start)).collect::<Result<Vec<_>, _>>()?;
         let cells: Vec<Arc<OutcomeCell>> = launches.iter().map(|launch| launch.cell.0.clone()).collect();
         let numbers = self.0.host.inbox.push_starts(launches)?;
@@ -123,7 +123,7 @@ impl Instance {
             .collect())
     }
 
-    fn launch(&self, start: RunStart) -> Result<Launch, StartError> {
+    fn launch(&self, start: RunStart) -> Result<Launch, RunStartError> {
         let Module { info, code } = &self.0.module;
         let (export, function) = export_names(&start.export);
         let entry = match (code.get_export(&function), code.get_export(export)) {
@@ -158,10 +158,10 @@ impl Instance {
 }
 
 impl Instance {
-    fn missing(&self, name: String) -> StartError {
+    fn missing(&self, name: String) -> RunStartError {
         let known = self.0.module.effectful_exports();
         let known = if known.is_empty() { "no effectful exports".to_owned() } else { known.join(", ") };
-        StartError::MissingExport { name, known }
+        RunStartError::MissingExport { name, known }
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) struct SleepRequest {
     pub(crate) token: u64,
 }
 
-/// See [`crate::Call::sleep_ms`].
+/// See [`crate::HandlerCall::sleep_ms`].
 pub struct Sleep {
     sleeps: Sleeps,
     token: u64,

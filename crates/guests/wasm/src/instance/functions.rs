@@ -19,7 +19,7 @@ pub(crate) struct Functions {
 
 /// `NAME_effectful`, in the shape of its generation.
 #[derive(Clone)]
-pub(crate) enum Entry {
+pub(crate) enum EntryFunction {
     /// Buffer, capacity.
     A(TypedFunc<(i32, i32), StepRef>),
     /// Input, its length, buffer, capacity.
@@ -72,14 +72,21 @@ impl Functions {
         function.ok_or_else(|| InstantiateError::MissingExport(name.to_owned()))
     }
 
-    pub(crate) fn entry(&self, store: &mut Store<Growth>, name: &str) -> Result<Entry, InstantiateError> {
+    pub(crate) fn entry(
+        &self,
+        store: &mut Store<Growth>,
+        name: &str,
+    ) -> Result<EntryFunction, InstantiateError> {
         Ok(match self.generation {
             Generation::A => {
-                Entry::A(function(store, self.instance, name, "function of (i32, i32) -> result")?)
+                EntryFunction::A(function(store, self.instance, name, "function of (i32, i32) -> result")?)
             }
-            Generation::B => {
-                Entry::B(function(store, self.instance, name, "function of (i32, i32, i32, i32) -> result")?)
-            }
+            Generation::B => EntryFunction::B(function(
+                store,
+                self.instance,
+                name,
+                "function of (i32, i32, i32, i32) -> result",
+            )?),
         })
     }
 }

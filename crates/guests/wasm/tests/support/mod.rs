@@ -7,8 +7,8 @@ pub mod scenarios;
 use std::sync::{Arc, Mutex};
 
 use millrace_wasm::{
-    Call, Clock, Continuation, EffectOutcome, Generation, Handler, HandlerResult, Handlers, Host,
-    HostOptions, Instance, InstanceLimits, RunEvent, RunStart, RunsLimits, Value, async_handler_fn,
+    Clock, Continuation, EffectHandler, EffectOutcome, Generation, HandlerCall, HandlerResult, Handlers,
+    Host, HostOptions, Instance, InstanceLimits, RunEvent, RunStart, RunsLimits, Value, async_handler_fn,
     handler_fn,
 };
 
@@ -109,23 +109,23 @@ impl Fixture {
 pub fn on(
     handlers: &mut Handlers,
     name: &str,
-    function: impl Fn(Call) -> HandlerResult + Send + Sync + 'static,
+    function: impl Fn(HandlerCall) -> HandlerResult + Send + Sync + 'static,
 ) {
-    let handler: Arc<dyn Handler> = Arc::new(handler_fn(function));
+    let handler: Arc<dyn EffectHandler> = Arc::new(handler_fn(function));
     set(handlers, name, &handler);
 }
 
 /// Registers a handler with a future, for every operation of this name.
 pub fn on_async<F, R>(handlers: &mut Handlers, name: &str, function: F)
 where
-    F: Fn(Call) -> R + Send + Sync + 'static,
+    F: Fn(HandlerCall) -> R + Send + Sync + 'static,
     R: Future<Output = HandlerResult> + Send + 'static,
 {
-    let handler: Arc<dyn Handler> = Arc::new(async_handler_fn(function));
+    let handler: Arc<dyn EffectHandler> = Arc::new(async_handler_fn(function));
     set(handlers, name, &handler);
 }
 
-pub fn set(handlers: &mut Handlers, name: &str, handler: &Arc<dyn Handler>) {
+pub fn set(handlers: &mut Handlers, name: &str, handler: &Arc<dyn EffectHandler>) {
     let indexes: Vec<u32> =
         handlers.operations().iter().filter(|op| op.name() == name).map(|op| op.index).collect();
     assert!(!indexes.is_empty(), "no operation {name}");
@@ -141,7 +141,7 @@ pub fn doubling(handlers: &mut Handlers) {
     }
 }
 
-pub fn arg(call: &Call) -> i64 {
+pub fn arg(call: &HandlerCall) -> i64 {
     call.args()[0].as_i64().unwrap()
 }
 

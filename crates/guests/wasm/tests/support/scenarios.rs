@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::mpsc;
 
 use millrace_wasm::{
-    Call, Clock, Continuation, EffectOutcome, Generation, Handled, Handler, HandlerError, RunStart,
-    RunsLimits, Value,
+    Clock, Continuation, EffectHandler, EffectOutcome, Generation, Handled, HandlerCall, HandlerError,
+    RunStart, RunsLimits, Value,
 };
 use tokio::sync::{Notify, oneshot};
 
@@ -237,18 +237,18 @@ pub fn a_tick_ends_with_its_budget(generation: Generation) {
 
 /// Answers at once with 0, or, in runs for which `is_later` holds, when the future has ended.
 fn now_or_later<F: Future<Output = ()> + Send + 'static>(
-    is_later: impl Fn(&Call) -> bool + Send + Sync + 'static,
-    wait: impl Fn(&Call) -> F + Send + Sync + 'static,
-) -> Arc<dyn Handler> {
+    is_later: impl Fn(&HandlerCall) -> bool + Send + Sync + 'static,
+    wait: impl Fn(&HandlerCall) -> F + Send + Sync + 'static,
+) -> Arc<dyn EffectHandler> {
     struct NowOrLater<L, W>(L, W);
 
-    impl<F, L, W> Handler for NowOrLater<L, W>
+    impl<F, L, W> EffectHandler for NowOrLater<L, W>
     where
         F: Future<Output = ()> + Send + 'static,
-        L: Fn(&Call) -> bool + Send + Sync,
-        W: Fn(&Call) -> F + Send + Sync,
+        L: Fn(&HandlerCall) -> bool + Send + Sync,
+        W: Fn(&HandlerCall) -> F + Send + Sync,
     {
-        fn call(&self, call: Call) -> Handled {
+        fn call(&self, call: HandlerCall) -> Handled {
             if !(self.0)(&call) {
                 return Handled::Now(Ok(call.answer(0)));
             }
@@ -272,7 +272,7 @@ pub fn an_external_completion_is_served_beside_endless_chains(generation: Genera
     let chains = Arc::new(AtomicUsize::new(0));
     let go = Arc::new(Notify::new());
     let (counted, gate, opened) = (chains.clone(), go.clone(), go.clone());
-    let is_first = move |call: &Call| {
+    let is_first = move |call: &HandlerCall| {
         if call.run().serial() == 1 {
             return true;
         }

@@ -13,11 +13,11 @@ pub(super) struct Completion {
     /// The op of the request.
     pub(super) op: u16,
     pub(super) rid: u32,
-    pub(super) result: Result<Done, JobError>,
+    pub(super) result: Result<JobDone, JobError>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Done {
+pub(super) struct JobDone {
     /// A count of bytes or entries; 0 for jobs that count nothing.
     pub(super) count: u32,
     pub(super) extra: Vec<u8>,
@@ -27,14 +27,14 @@ pub(super) struct Done {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct JobError(pub(super) String);
 
-impl Done {
-    pub(super) fn nothing() -> Done {
-        Done { count: 0, extra: Vec::new() }
+impl JobDone {
+    pub(super) fn nothing() -> JobDone {
+        JobDone { count: 0, extra: Vec::new() }
     }
 
     /// Makes a result with a count, which is capped to fit its field.
-    pub(super) fn counted(count: usize, extra: Vec<u8>) -> Done {
-        Done { count: u32::try_from(count).unwrap_or(u32::MAX), extra }
+    pub(super) fn counted(count: usize, extra: Vec<u8>) -> JobDone {
+        JobDone { count: u32::try_from(count).unwrap_or(u32::MAX), extra }
     }
 }
 

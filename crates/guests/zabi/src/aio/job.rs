@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use millrace_reactor::zcl1::{FieldWriter, HEADER_BYTES};
 
-use super::completion::{Done, JobError};
+use super::completion::{JobDone, JobError};
 use super::requests::READ_BYTES_MAX;
 use super::root::{FileRoot, LinkAtEnd, OpenFlags};
 use crate::errno::file_error;
@@ -22,7 +22,7 @@ const OPEN_APPEND: u32 = 0x10;
 
 /// The operations. Paths and data were copied from the guest's memory when the request arrived.
 #[derive(Debug)]
-pub(super) enum Job {
+pub(super) enum AioJob {
     Open { path: Vec<u8>, flags: u32, mode: u32 },
     Close { file_id: u64 },
     Read { file_id: u64, offset: u64, bytes_max: usize },
@@ -52,13 +52,13 @@ impl OpenFiles {
     }
 }
 
-impl Job {
+impl AioJob {
     pub(super) const COMPLETION_BYTES_MAX: usize = HEADER_BYTES + ANSWER_BYTES_MAX + READ_BYTES_MAX as usize;
 
     /// Returns how many bytes the frame DONE can have at most.
     pub(super) fn completion_bytes_max(&self) -> usize {
         let extra = match self {
-            Job::Read { bytes_max, .. } | Job::ReadDir { bytes_max, .. } => *bytes_max,
+            AioJob::Read { bytes_max, .. } | AioJob::ReadDir { bytes_max, .. } => *bytes_max,
             _ => 0,
         };
         HEADER_BYTES + ANSWER_BYTES_MAX + extra
@@ -66,34 +66,34 @@ impl Job {
 
     /// Returns how many bytes of data the job holds.
     pub(super) fn data_bytes(&self) -> usize {
-        if let Job::Write { data, .. } = self { data.len() } else { 0 }
+        if let AioJob::Write { data, .. } = self { data.len() } else { 0 }
     }
 
-    pub(super) fn execute(self, files: &mut OpenFiles, root: &FileRoot) -> Result<Done, JobError> {
+    pub(super) fn execute(self, files: &mut OpenFiles, root: &FileRoot) -> Result<JobDone, JobError> {
         match self {
-            Job::Open { path, flags, mode } => open(files, root, &path, flags, mode),
-            Job::Close { file_id } => {
-                files.files.remove(&file_id).map(|_| Done::nothing()).ok_or("unknown file_id".into())
+            AioJob::Open { path, flags, mode } => open(files, root, &path, flags, mode),
+            AioJob::Close { file_id } => {
+                files.files.remove(&file_id).map(|_| JobDone::nothing()).ok_or("unknown file_id".into())
             }
-            Job::Read { file_id, offset, bytes_max } => read(files.get(file_id)?, offset, bytes_max),
-            Job::Write { file_id, offset, data } => write(files.get(file_id)?, offset, &data),
-            Job::MakeDir { path, mode } => {
+            AioJob::Read { file_id, offset, bytes_max } => read(files.get(file_id)?, offset, bytes_max),
+            AioJob::Write { file_id, offset, data } => write(files.get(file_id)?, offset, &data),
+            AioJob::MakeDir { path, mode } => {
                 let path = allowed(root, &path, LinkAtEnd::Refuse)?;
                 finished("mkdir", root.make_dir(&path, or_default(mode, 0o755)))
             }
-            Job::RemoveDir { path } => {
+            AioJob::RemoveDir { path } => {
                 let path = allowed(root, &path, LinkAtEnd::Refuse)?;
                 finished("rmdir", root.remove_dir(&path))
             }
             // A link is removed or described itself; it is not followed.
-            Job::Unlink { path } => {
+            AioJob::Unlink { path } => {
                 finished("unlink", root.remove_file(&allowed(root, &path, LinkAtEnd::Keep)?))
             }
-            Job::Stat { path } => {
+            AioJob::Stat { path } => {
                 let extra = root.stat(&allowed(root, &path, LinkAtEnd::Keep)?);
-                extra.map(|extra| Done { count: 0, extra }).map_err(|error| failed("stat", &error))
+                extra.map(|extra| JobDone { count: 0, extra }).map_err(|error| failed("stat", &error))
             }
-            Job::ReadDir { path, bytes_max } => read_dir(root, &path, bytes_max),
+            AioJob::ReadDir { path, bytes_max } => read_dir(root, &path, bytes_max),
         }
     }
 }
@@ -104,7 +104,7 @@ fn open(
     path: &[u8],
     flags: u32,
     mode: u32,
-) -> Result<Done, JobError> {
+) -> Result<JobDone, JobError> {
     let has = |flag| flags & flag != 0;
     let known = OPEN_READ | OPEN_WRITE | OPEN_CREATE | OPEN_TRUNCATE | OPEN_APPEND;
     if flags & !known != 0 || !(has(OPEN_READ) || has(OPEN_WRITE)) {
@@ -130,10 +130,10 @@ fn open(
     files.files.insert(files.last_id, file);
     let mut extra = Vec::new();
     FieldWriter::new(&mut extra).u64(files.last_id);
-    Ok(Done { count: 0, extra })
+    Ok(JobDone { count: 0, extra })
 }
 
-fn read(file: &File, offset: u64, bytes_max: usize) -> Result<Done, JobError> {
+fn read(file: &File, offset: u64, bytes_max: usize) -> Result<JobDone, JobError> {
     let mut bytes = vec![0; bytes_max];
     let mut count = 0;
     // A short read is not the end of a file, but reading nothing is.
@@ -147,10 +147,10 @@ fn read(file: &File, offset: u64, bytes_max: usize) -> Result<Done, JobError> {
         }
     }
     bytes.truncate(count);
-    Ok(Done::counted(count, bytes))
+    Ok(JobDone::counted(count, bytes))
 }
 
-fn write(file: &File, offset: u64, data: &[u8]) -> Result<Done, JobError> {
+fn write(file: &File, offset: u64, data: &[u8]) -> Result<JobDone, JobError> {
     let mut count = 0;
     while count < data.len() {
         match file.write_at(&data[count..], offset.saturating_add(count as u64)) {
@@ -160,24 +160,24 @@ fn write(file: &File, offset: u64, data: &[u8]) -> Result<Done, JobError> {
             _ => return Err("write failed".into()),
         }
     }
-    Ok(Done::counted(count, Vec::new()))
+    Ok(JobDone::counted(count, Vec::new()))
 }
 
-fn read_dir(root: &FileRoot, path: &[u8], bytes_max: usize) -> Result<Done, JobError> {
+fn read_dir(root: &FileRoot, path: &[u8], bytes_max: usize) -> Result<JobDone, JobError> {
     let path = allowed(root, path, LinkAtEnd::Follow)?;
     let entries = root.read_dir(&path, bytes_max).map_err(|_| JobError::from("readdir open failed"))?;
     let mut extra = Vec::with_capacity(4 + entries.bytes.len());
     FieldWriter::new(&mut extra).u32(u32::from(entries.is_truncated));
     extra.extend_from_slice(&entries.bytes);
-    Ok(Done::counted(entries.count, extra))
+    Ok(JobDone::counted(entries.count, extra))
 }
 
 fn allowed(root: &FileRoot, path: &[u8], end: LinkAtEnd) -> Result<PathBuf, JobError> {
     root.resolve(path, end).ok_or("denied".into())
 }
 
-fn finished(what: &str, result: io::Result<()>) -> Result<Done, JobError> {
-    result.map(|()| Done::nothing()).map_err(|error| failed(what, &error))
+fn finished(what: &str, result: io::Result<()>) -> Result<JobDone, JobError> {
+    result.map(|()| JobDone::nothing()).map_err(|error| failed(what, &error))
 }
 
 fn failed(what: &str, error: &io::Error) -> JobError {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_reactor::zcl1::{FieldError, FieldReader};
 
-use super::job::Job;
+use super::job::AioJob;
 use super::shared::{QueuedJob, SharedHandle};
 use super::workers::WorkerPool;
 use crate::memory::GuestMemory;
@@ -78,43 +78,43 @@ impl Submission<'_> {
     }
 
     /// Decodes a request. The inner error is about the value of a field.
-    fn decode(&self, op: u16, payload: &[u8]) -> Result<Result<Job, &'static str>, FieldError> {
+    fn decode(&self, op: u16, payload: &[u8]) -> Result<Result<AioJob, &'static str>, FieldError> {
         let mut fields = FieldReader::new(payload);
         let job = match op {
             OP_OPEN => {
                 let (path, flags, mode) = ((fields.u64()?, fields.u32()?), fields.u32()?, fields.u32()?);
-                self.path(path).map(|path| Job::Open { path, flags, mode })
+                self.path(path).map(|path| AioJob::Open { path, flags, mode })
             }
-            OP_CLOSE => Ok(Job::Close { file_id: fields.u64()? }),
+            OP_CLOSE => Ok(AioJob::Close { file_id: fields.u64()? }),
             OP_READ => {
                 let (file_id, offset, max) = (fields.u64()?, fields.u64()?, fields.u32()?);
                 let bytes_max = max.min(READ_BYTES_MAX) as usize;
-                no_flags(fields.u32()?).map(|()| Job::Read { file_id, offset, bytes_max })
+                no_flags(fields.u32()?).map(|()| AioJob::Read { file_id, offset, bytes_max })
             }
             OP_WRITE => {
                 let (file_id, offset) = (fields.u64()?, fields.u64()?);
                 let (data, flags) = ((fields.u64()?, fields.u32()?), fields.u32()?);
                 let data = no_flags(flags).and_then(|()| self.data(data));
-                data.map(|data| Job::Write { file_id, offset, data })
+                data.map(|data| AioJob::Write { file_id, offset, data })
             }
             OP_MKDIR => {
                 let (path, mode, flags) = ((fields.u64()?, fields.u32()?), fields.u32()?, fields.u32()?);
                 let path = no_flags(flags).and_then(|()| self.path(path));
-                path.map(|path| Job::MakeDir { path, mode })
+                path.map(|path| AioJob::MakeDir { path, mode })
             }
             OP_READDIR => {
                 let (path, max, flags) = ((fields.u64()?, fields.u32()?), fields.u32()?, fields.u32()?);
                 let bytes_max = if max == 0 { READ_BYTES_MAX } else { max.min(READ_BYTES_MAX) } as usize;
                 let path = no_flags(flags).and_then(|()| self.path(path));
-                path.map(|path| Job::ReadDir { path, bytes_max })
+                path.map(|path| AioJob::ReadDir { path, bytes_max })
             }
             _ => {
                 let (path, flags) = ((fields.u64()?, fields.u32()?), fields.u32()?);
                 let path = no_flags(flags).and_then(|()| self.path(path));
                 path.map(|path| match op {
-                    OP_RMDIR => Job::RemoveDir { path },
-                    OP_UNLINK => Job::Unlink { path },
-                    _ => Job::Stat { path },
+                    OP_RMDIR => AioJob::RemoveDir { path },
+                    OP_UNLINK => AioJob::Unlink { path },
+                    _ => AioJob::Stat { path },
                 })
             }
         };

@@ -7,7 +7,7 @@ use millrace_reactor::zcl1::{FrameClass, FrameQueue, Header};
 
 use super::AioLimits;
 use super::completion::Completion;
-use super::job::{Job, OpenFiles};
+use super::job::{AioJob, OpenFiles};
 use super::requests::WRITE_BYTES_MAX;
 use super::root::FileRoot;
 use crate::budget::BudgetShare;
@@ -48,7 +48,7 @@ pub(super) struct SharedState {
 pub(super) struct QueuedJob {
     pub(super) op: u16,
     pub(super) rid: u32,
-    pub(super) job: Job,
+    pub(super) job: AioJob,
 }
 
 impl SharedHandle {
@@ -120,7 +120,7 @@ impl SharedState {
     /// Whether there is room for the largest job. The budget of all handles is ignored: bytes that other handles give
     /// back do not change the readiness of this one.
     pub(super) fn has_room_for_any_job(&self, limits: &AioLimits) -> bool {
-        let output = self.output.len_bytes() + self.reserved_bytes + Job::COMPLETION_BYTES_MAX;
+        let output = self.output.len_bytes() + self.reserved_bytes + AioJob::COMPLETION_BYTES_MAX;
         let data = self.data_bytes + WRITE_BYTES_MAX as usize;
         // A handle that nothing is pending for is writable, however small its limits are.
         let is_idle = self.output.is_empty() && self.reserved_bytes == 0;

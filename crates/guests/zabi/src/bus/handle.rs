@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_reactor::zcl1::{FrameClass, FrameQueue, HEADER_BYTES, Header, QueueFull};
-use millrace_reactor::{ErrorCode, Readiness};
+use millrace_reactor::{Readiness, ZabiError};
 
 use super::BusHandleLimits;
 use super::messages::{BusRequest, BusRequestError, OP_EVENT, encode_event};
@@ -23,22 +23,22 @@ const MESSAGE_BYTES_MAX: usize = 160;
 #[derive(Debug)]
 pub(crate) struct BusHandle {
     bus: Arc<dyn BusPort>,
-    inbox: Arc<Inbox>,
+    inbox: Arc<BusInbox>,
     waiter: Waiter,
     subscriptions_max: usize,
 }
 
 /// Receives the events of all subscriptions of a handle, from any thread.
 #[derive(Debug)]
-struct Inbox {
-    state: Mutex<InboxState>,
+struct BusInbox {
+    state: Mutex<BusInboxState>,
     signal: ReadySignal,
 }
 
 /// Replies and events leave in the order in which they came: a guest that receives its own event reads the EVENT before
 /// the reply to its PUBLISH, as with the reference.
 #[derive(Debug)]
-struct InboxState {
+struct BusInboxState {
     output: FrameQueue,
     /// The bytes of the events in `output`, and of the topics of the subscriptions.
     share: BudgetShare,
@@ -65,7 +65,7 @@ impl BusHandle {
     ) -> BusHandle {
         // Room for one reply is kept beside the events.
         let output = FrameQueue::new(limits.output_bytes_max.saturating_add(ANSWER_BYTES_MAX));
-        let state = InboxState {
+        let state = BusInboxState {
             output,
             share,
             topic_bytes: 0,
@@ -75,7 +75,7 @@ impl BusHandle {
             had_no_room: false,
             is_lost: false,
         };
-        let inbox = Arc::new(Inbox { state: Mutex::new(state), signal });
+        let inbox = Arc::new(BusInbox { state: Mutex::new(state), signal });
         BusHandle { bus, inbox, waiter, subscriptions_max: limits.subscriptions_max }
     }
 
@@ -136,10 +136,10 @@ impl OpenHandle for BusHandle {
         HandleFlags::READ_WRITE
     }
 
-    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
+    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
         let mut state = self.inbox.state();
         let count =
-            state.output.read(to).ok_or(if state.is_lost { ErrorCode::Closed } else { ErrorCode::Again })?;
+            state.output.read(to).ok_or(if state.is_lost { ZabiError::Closed } else { ZabiError::Again })?;
         state.settle();
         let read = state.take_read();
         let has_room_again = std::mem::take(&mut state.had_no_room);
@@ -157,10 +157,10 @@ impl OpenHandle for BusHandle {
         from: &[u8],
         _memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         let frame = one_frame(from)?;
         if self.inbox.state().output.room() < ANSWER_BYTES_MAX {
-            return Err(ErrorCode::Again);
+            return Err(ZabiError::Again);
         }
         let Header { op, rid, .. } = frame.header;
         let result = match header_fault(&frame.header) {
@@ -194,8 +194,8 @@ impl Drop for BusHandle {
     }
 }
 
-impl Inbox {
-    fn state(&self) -> MutexGuard<'_, InboxState> {
+impl BusInbox {
+    fn state(&self) -> MutexGuard<'_, BusInboxState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -206,7 +206,7 @@ impl Inbox {
     }
 }
 
-impl InboxState {
+impl BusInboxState {
     fn push(
         &mut self,
         header: Header,
@@ -238,7 +238,7 @@ impl InboxState {
     }
 }
 
-impl BusSubscriber for Inbox {
+impl BusSubscriber for BusInbox {
     fn offer(
         &self,
         subscription: SubscriptionId,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use hyper::body::{Body, Frame, SizeHint};
-use millrace_reactor::{ErrorCode, Readiness};
+use millrace_reactor::{Readiness, ZabiError};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -87,8 +87,8 @@ impl OpenHandle for BodyHandle {
         HandleFlags::WRITE
     }
 
-    fn read(&mut self, _to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
-        Err(ErrorCode::NotSupported)
+    fn read(&mut self, _to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
+        Err(ZabiError::NotSupported)
     }
 
     fn write(
@@ -96,12 +96,12 @@ impl OpenHandle for BodyHandle {
         from: &[u8],
         _memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         let count = from.len().min(CHUNK_BYTES_MAX);
         let chunk = Bytes::copy_from_slice(&from[..count]);
         self.chunks.try_send(chunk).map(|()| count).map_err(|error| match error {
-            TrySendError::Full(_) => ErrorCode::Again,
-            TrySendError::Closed(_) => ErrorCode::Closed,
+            TrySendError::Full(_) => ZabiError::Again,
+            TrySendError::Closed(_) => ZabiError::Closed,
         })
     }
 

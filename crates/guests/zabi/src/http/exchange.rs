@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 use millrace_reactor::zcl1::{FrameClass, FrameQueue, HEADER_BYTES, Header};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
@@ -17,7 +17,7 @@ use super::runtime::HttpRuntime;
 use crate::budget::BudgetShare;
 use crate::handles::Handles;
 use crate::requests::{ANSWER_BYTES_MAX, error_payload};
-use crate::signals::{ReadySignal, Signals};
+use crate::signals::{ProcessSignals, ReadySignal};
 
 /// Room that is reserved for replies to the guest's requests.
 const REPLY_BYTES_MAX: usize = 4096;
@@ -28,7 +28,7 @@ pub(super) const STREAM_FIELD_BYTES: usize = 8;
 pub(super) struct Exchange {
     pub(super) limits: HttpLimits,
     pub(super) signal: ReadySignal,
-    signals: Arc<Signals>,
+    signals: Arc<ProcessSignals>,
     pub(super) connections: Arc<Semaphore>,
     responses: Arc<Semaphore>,
     state: Mutex<ExchangeState>,
@@ -92,7 +92,7 @@ impl Exchange {
     pub(super) fn new(
         limits: HttpLimits,
         share: BudgetShare,
-        signals: &Arc<Signals>,
+        signals: &Arc<ProcessSignals>,
         runtime: &HttpRuntime,
     ) -> Exchange {
         let state = ExchangeState {
@@ -152,10 +152,10 @@ impl Exchange {
         waiting.send(AcceptedResponse { response, on_its_way }).map_err(|_| RespondError::Gone)
     }
 
-    pub(super) fn read(&self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode> {
+    pub(super) fn read(&self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ZabiError> {
         let mut state = self.state();
         state.open_streams(handles);
-        let count = state.output.read(to).ok_or(ErrorCode::Again);
+        let count = state.output.read(to).ok_or(ZabiError::Again);
         let bytes = state.output.len_bytes() + state.stream_event_bytes();
         state.share.shrink_to(bytes);
         count

@@ -7,7 +7,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt;
 use hyper::StatusCode;
 use hyper::body::{Body, Incoming};
-use millrace_reactor::{ErrorCode, Readiness};
+use millrace_reactor::{Readiness, ZabiError};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 
@@ -132,15 +132,15 @@ impl OpenHandle for RequestBodyHandle {
         HandleFlags::READ
     }
 
-    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
+    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
         while self.rest.is_empty() {
             if self.is_broken {
-                return Err(ErrorCode::Io);
+                return Err(ZabiError::Io);
             }
             match self.chunks.try_recv() {
                 Ok(Ok(bytes)) => self.rest = bytes,
                 Ok(Err(ClientGone)) => self.is_broken = true,
-                Err(TryRecvError::Empty) => return Err(ErrorCode::Again),
+                Err(TryRecvError::Empty) => return Err(ZabiError::Again),
                 Err(TryRecvError::Disconnected) => return Ok(0),
             }
         }
@@ -154,8 +154,8 @@ impl OpenHandle for RequestBodyHandle {
         _from: &[u8],
         _memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
-        Err(ErrorCode::NotSupported)
+    ) -> Result<usize, ZabiError> {
+        Err(ZabiError::NotSupported)
     }
 
     fn watch_source(&self) -> Option<WatchSource> {

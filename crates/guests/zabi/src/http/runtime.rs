@@ -16,7 +16,7 @@ const FLUSH_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(crate) struct HttpRuntime {
-    running: Mutex<Option<Running>>,
+    running: Mutex<Option<RunningRuntime>>,
     connections_max: u32,
     /// Has a permit for each connection of all listeners.
     pub(super) connections: Arc<Semaphore>,
@@ -25,7 +25,7 @@ pub(crate) struct HttpRuntime {
 }
 
 #[derive(Debug)]
-struct Running {
+struct RunningRuntime {
     handle: Handle,
     stop: oneshot::Sender<()>,
     thread: JoinHandle<()>,
@@ -63,7 +63,7 @@ impl HttpRuntime {
 
     /// Ends the thread and everything that runs on it, after the responses that are on their way.
     pub(crate) fn stop(&self) {
-        let Some(Running { stop, thread, .. }) = self.running().take() else { return };
+        let Some(RunningRuntime { stop, thread, .. }) = self.running().take() else { return };
         // The thread waits for this message, or for the sender to be dropped.
         let _ = stop.send(());
         if thread.join().is_err() {
@@ -71,11 +71,11 @@ impl HttpRuntime {
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, Option<Running>> {
+    fn running(&self) -> MutexGuard<'_, Option<RunningRuntime>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn start(&self) -> io::Result<Running> {
+    fn start(&self) -> io::Result<RunningRuntime> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
         let handle = runtime.handle().clone();
         let (stop, stopped) = oneshot::channel();
@@ -88,6 +88,6 @@ impl HttpRuntime {
                 }
             });
         })?;
-        Ok(Running { handle, stop, thread })
+        Ok(RunningRuntime { handle, stop, thread })
     }
 }

@@ -1,7 +1,7 @@
 //! `zi_ctl`: one request frame in, one reply frame out.
 
 use millrace_reactor::zcl1::{ErrorPayload, FieldError, FieldReader, Frame, Header};
-use millrace_reactor::{ErrorCode, HandleNumber};
+use millrace_reactor::{HandleNumber, ZabiError};
 
 use super::{Process, returned};
 use crate::catalog::encode_list;
@@ -46,13 +46,13 @@ impl Process {
         memory: &mut dyn GuestMemory,
         request: (u64, u32),
         reply: (u64, u32),
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         if self.is_ended() {
-            return Err(ErrorCode::Closed);
+            return Err(ZabiError::Closed);
         }
         let frame = self.control_reply(memory.bytes(request.0, request.1)?);
         let to = memory.bytes_mut(reply.0, reply.1)?;
-        to.get_mut(..frame.len()).ok_or(ErrorCode::Invalid)?.copy_from_slice(&frame);
+        to.get_mut(..frame.len()).ok_or(ZabiError::Invalid)?.copy_from_slice(&frame);
         Ok(frame.len())
     }
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_reactor::ErrorCode;
 use millrace_reactor::HandleNumber;
+use millrace_reactor::ZabiError;
 use millrace_reactor::zcl1::{FieldError, FieldReader};
 
 use super::{Process, returned};
@@ -22,26 +22,26 @@ use crate::wait::Waiter;
 const OPEN_REQUEST_BYTES: u32 = 40;
 
 /// A range of the guest's memory, as a request names it.
-struct Place {
+struct MemoryRange {
     address: u64,
     length: u32,
 }
 
 /// The record that `zi_cap_open` points to.
 struct OpenRequest {
-    kind: Place,
-    name: Place,
+    kind: MemoryRange,
+    name: MemoryRange,
     mode: u32,
-    params: Place,
+    params: MemoryRange,
 }
 
 impl OpenRequest {
     fn decode(bytes: &[u8]) -> Result<OpenRequest, FieldError> {
         let mut fields = FieldReader::new(bytes);
-        let mut place = || Ok(Place { address: fields.u64()?, length: fields.u32()? });
+        let mut place = || Ok(MemoryRange { address: fields.u64()?, length: fields.u32()? });
         let (kind, name) = (place()?, place()?);
         let mode = fields.u32()?;
-        let params = Place { address: fields.u64()?, length: fields.u32()? };
+        let params = MemoryRange { address: fields.u64()?, length: fields.u32()? };
         Ok(OpenRequest { kind, name, mode, params })
     }
 }
@@ -61,7 +61,7 @@ impl Process {
     pub fn zi_cap_get(&self, memory: &mut dyn GuestMemory, index: i32, address: u64, length: u32) -> i32 {
         returned(self.entry(index).and_then(|entry| {
             let to = memory.bytes_mut(address, length)?;
-            to.get_mut(..entry.len()).ok_or(ErrorCode::Bounds)?.copy_from_slice(&entry);
+            to.get_mut(..entry.len()).ok_or(ZabiError::Bounds)?.copy_from_slice(&entry);
             Ok(entry.len())
         }))
     }
@@ -71,39 +71,39 @@ impl Process {
         returned(self.open(memory, request).map(|number| number.get() as usize))
     }
 
-    fn entry(&self, index: i32) -> Result<Vec<u8>, ErrorCode> {
-        let index = usize::try_from(index).map_err(|_| ErrorCode::NoEntry)?;
-        let capability = self.granted.get(index).ok_or(ErrorCode::NoEntry)?;
+    fn entry(&self, index: i32) -> Result<Vec<u8>, ZabiError> {
+        let index = usize::try_from(index).map_err(|_| ZabiError::NoEntry)?;
+        let capability = self.granted.get(index).ok_or(ZabiError::NoEntry)?;
         let mut entry = Vec::new();
         capability.encode(&mut entry);
         Ok(entry)
     }
 
-    fn open(&mut self, memory: &mut dyn GuestMemory, request: u64) -> Result<HandleNumber, ErrorCode> {
+    fn open(&mut self, memory: &mut dyn GuestMemory, request: u64) -> Result<HandleNumber, ZabiError> {
         if self.is_ended() {
-            return Err(ErrorCode::Closed);
+            return Err(ZabiError::Closed);
         }
         let request = OpenRequest::decode(memory.bytes(request, OPEN_REQUEST_BYTES)?)
-            .map_err(|_| ErrorCode::Internal)?;
+            .map_err(|_| ZabiError::Internal)?;
         if request.mode != 0 || request.kind.length == 0 || request.name.length == 0 {
-            return Err(ErrorCode::Invalid);
+            return Err(ZabiError::Invalid);
         }
         let (kind, name) = (self.field(memory, &request.kind)?, self.field(memory, &request.name)?);
-        let capability = Capability::named(&kind, &name).ok_or(ErrorCode::NoEntry)?;
+        let capability = Capability::named(&kind, &name).ok_or(ZabiError::NoEntry)?;
         if !self.grants.has(capability) {
             tracing::debug!(guest = self.name, ?capability, "a guest opened what it was not granted");
-            return Err(ErrorCode::Denied);
+            return Err(ZabiError::Denied);
         }
         let params = self.field(memory, &request.params)?;
         match capability {
             Capability::NetTcp => self.open_tcp(memory, &params),
-            _ if !params.is_empty() => Err(ErrorCode::Invalid),
+            _ if !params.is_empty() => Err(ZabiError::Invalid),
             Capability::SysLoop => {
                 let (limits, signals) = (&self.limits, &self.signals);
                 self.handles.open_loop(|| {
                     GuestLoop::open(limits, signals).map_err(|error| {
                         tracing::error!(%error, guest = self.name, "a loop could not be opened");
-                        ErrorCode::Internal
+                        ZabiError::Internal
                     })
                 })
             }
@@ -119,36 +119,36 @@ impl Process {
         }
     }
 
-    fn open_aio(&mut self) -> Result<HandleNumber, ErrorCode> {
-        let root = self.grants.file_aio.clone().ok_or(ErrorCode::Denied)?;
+    fn open_aio(&mut self) -> Result<HandleNumber, ZabiError> {
+        let root = self.grants.file_aio.clone().ok_or(ZabiError::Denied)?;
         let signal = self.signals.new_source();
         let share = self.budget.share();
         let handle = AioHandle::new(root, self.limits.aio(), share, signal, &self.file_workers);
         self.handles.open(Box::new(handle))
     }
 
-    fn open_bus(&mut self) -> Result<HandleNumber, ErrorCode> {
-        let bus = self.grants.event_bus.clone().ok_or(ErrorCode::Denied)?;
+    fn open_bus(&mut self) -> Result<HandleNumber, ZabiError> {
+        let bus = self.grants.event_bus.clone().ok_or(ZabiError::Denied)?;
         let waiter = Waiter::new(Arc::clone(&self.signals), self.limits.bus_wait_ms_max);
         let (share, signal) = (self.budget.share(), self.signals.new_source());
         let handle = BusHandle::new(bus, self.limits.bus(), share, signal, waiter);
         self.handles.open(Box::new(handle))
     }
 
-    fn open_http(&mut self) -> Result<HandleNumber, ErrorCode> {
-        let allowed = self.grants.net_http.clone().ok_or(ErrorCode::Denied)?;
+    fn open_http(&mut self) -> Result<HandleNumber, ZabiError> {
+        let allowed = self.grants.net_http.clone().ok_or(ZabiError::Denied)?;
         let handle = HttpHandle::new(allowed, &self.limits, self.budget.share(), &self.signals, &self.http);
         self.handles.open(Box::new(handle))
     }
 
-    fn open_list(&mut self, capability: Capability) -> Result<HandleNumber, ErrorCode> {
+    fn open_list(&mut self, capability: Capability) -> Result<HandleNumber, ZabiError> {
         let texts = if capability == Capability::ProcArgv { &self.grants.argv } else { &self.grants.env };
-        let list = ListHandle::new(texts.as_ref().ok_or(ErrorCode::Denied)?);
+        let list = ListHandle::new(texts.as_ref().ok_or(ZabiError::Denied)?);
         self.handles.open(Box::new(list))
     }
 
-    fn open_tcp(&mut self, memory: &mut dyn GuestMemory, params: &[u8]) -> Result<HandleNumber, ErrorCode> {
-        let policy = self.grants.net_tcp.as_ref().ok_or(ErrorCode::Denied)?;
+    fn open_tcp(&mut self, memory: &mut dyn GuestMemory, params: &[u8]) -> Result<HandleNumber, ZabiError> {
+        let policy = self.grants.net_tcp.as_ref().ok_or(ZabiError::Denied)?;
         let params = tcp::OpenParams::decode(params, memory)?;
         params.check(policy)?;
         self.handles.reserve_socket()?;
@@ -157,10 +157,10 @@ impl Process {
         number.inspect_err(|_| self.handles.release_socket())
     }
 
-    fn field(&self, memory: &dyn GuestMemory, place: &Place) -> Result<Vec<u8>, ErrorCode> {
+    fn field(&self, memory: &dyn GuestMemory, place: &MemoryRange) -> Result<Vec<u8>, ZabiError> {
         let bytes = memory.bytes(place.address, place.length)?;
         if place.length > self.limits.open_field_bytes_max {
-            return Err(ErrorCode::Bounds);
+            return Err(ZabiError::Bounds);
         }
         Ok(bytes.to_vec())
     }

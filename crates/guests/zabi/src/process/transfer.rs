@@ -1,8 +1,8 @@
 //! Reads and writes handles, and tells the loops of the process what that changes.
 
-use millrace_reactor::{ErrorCode, HandleNumber};
+use millrace_reactor::{HandleNumber, ZabiError};
 
-use super::{Process, Target};
+use super::{HandleTarget, Process};
 use crate::handle::WatchSource;
 use crate::memory::GuestMemory;
 use crate::os_poller::IoEffect;
@@ -14,7 +14,7 @@ impl Process {
         handle: i32,
         address: u64,
         length: u32,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         let target = self.target(handle)?;
         let to = memory.bytes_mut(address, length)?;
         let room = to.len().min(self.limits.transfer_bytes_max as usize);
@@ -23,10 +23,10 @@ impl Process {
             return Ok(0);
         }
         match target {
-            Target::Input => self.streams.read(to),
-            Target::Output(_) => Err(ErrorCode::Denied),
-            Target::Loop(number) => self.handles.get_loop(number).ok_or(ErrorCode::Internal)?.read(to),
-            Target::Handle(number) => {
+            HandleTarget::Input => self.streams.read(to),
+            HandleTarget::Output(_) => Err(ZabiError::Denied),
+            HandleTarget::Loop(number) => self.handles.get_loop(number).ok_or(ZabiError::Internal)?.read(to),
+            HandleTarget::Handle(number) => {
                 let read = self.handles.with_handle(number, |handle, handles| {
                     let result = handle.read(to, handles);
                     let is_drained = result.is_ok_and(|count| handle.is_drained(count, room));
@@ -34,12 +34,12 @@ impl Process {
                         Ok(0) => IoEffect::Other,
                         Ok(_) if is_drained => IoEffect::Drained,
                         Ok(_) => IoEffect::Read,
-                        Err(ErrorCode::Again) => IoEffect::Drained,
+                        Err(ZabiError::Again) => IoEffect::Drained,
                         Err(_) => IoEffect::Other,
                     };
                     (result, effect)
                 });
-                let (result, effect) = read.ok_or(ErrorCode::NotSupported)?;
+                let (result, effect) = read.ok_or(ZabiError::NotSupported)?;
                 self.was_used(number, effect);
                 result
             }
@@ -52,30 +52,30 @@ impl Process {
         handle: i32,
         address: u64,
         length: u32,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         let target = self.target(handle)?;
         let from = memory.bytes(address, length)?;
         if from.is_empty() {
             return Ok(0);
         }
         match target {
-            Target::Input => Err(ErrorCode::Denied),
-            Target::Output(output) => {
+            HandleTarget::Input => Err(ZabiError::Denied),
+            HandleTarget::Output(output) => {
                 let count = from.len().min(self.limits.transfer_bytes_max as usize);
                 self.streams.write(output, &from[..count])
             }
-            Target::Loop(number) => {
+            HandleTarget::Loop(number) => {
                 let written =
                     self.handles.with_loop(number, |guest_loop, handles| guest_loop.write(from, handles));
-                written.ok_or(ErrorCode::Internal)?
+                written.ok_or(ZabiError::Internal)?
             }
-            Target::Handle(number) => {
+            HandleTarget::Handle(number) => {
                 let written =
                     self.handles.with_handle(number, |handle, handles| handle.write(from, memory, handles));
-                let result = written.ok_or(ErrorCode::NotSupported)?;
+                let result = written.ok_or(ZabiError::NotSupported)?;
                 let effect = match result {
                     Ok(count) if count == from.len() => IoEffect::Wrote,
-                    Ok(_) | Err(ErrorCode::Again) => IoEffect::Filled,
+                    Ok(_) | Err(ZabiError::Again) => IoEffect::Filled,
                     Err(_) => IoEffect::Other,
                 };
                 self.was_used(number, effect);

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 
-use millrace_reactor::{ErrorCode, HandleNumber};
+use millrace_reactor::{HandleNumber, ZabiError};
 
 use super::params::StreamOptions;
 use super::socket::set_options;
@@ -36,7 +36,7 @@ impl TcpListenerHandle {
     }
 
     /// Accepts one connection and opens a handle for it.
-    fn accept(&mut self, handles: &mut Handles) -> Result<[u8; ACCEPT_RECORD_BYTES], ErrorCode> {
+    fn accept(&mut self, handles: &mut Handles) -> Result<[u8; ACCEPT_RECORD_BYTES], ZabiError> {
         handles.reserve_socket()?;
         let accepted = self.accept_stream().and_then(|(stream, peer)| {
             let number = handles.open(Box::new(TcpStreamHandle::new(stream, true)))?;
@@ -45,7 +45,7 @@ impl TcpListenerHandle {
         accepted.inspect_err(|_| handles.release_socket())
     }
 
-    fn accept_stream(&mut self) -> Result<(TcpStream, SocketAddr), ErrorCode> {
+    fn accept_stream(&mut self) -> Result<(TcpStream, SocketAddr), ZabiError> {
         loop {
             match retry(|| self.listener.accept()) {
                 Ok((stream, peer)) => match self.prepare(stream) {
@@ -56,7 +56,7 @@ impl TcpListenerHandle {
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
                     let code = socket_error(&error);
-                    self.is_drained = code == ErrorCode::Again;
+                    self.is_drained = code == ZabiError::Again;
                     return Err(code);
                 }
             }
@@ -78,10 +78,10 @@ impl OpenHandle for TcpListenerHandle {
 
     /// Accepts as many connections as there is room for records. An error after the first record is reported by the
     /// next read.
-    fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ErrorCode> {
+    fn read(&mut self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ZabiError> {
         if to.len() < ACCEPT_RECORD_BYTES {
             self.is_drained = false;
-            return Err(ErrorCode::Bounds);
+            return Err(ZabiError::Bounds);
         }
         self.is_drained = false;
         let mut count = 0;
@@ -101,8 +101,8 @@ impl OpenHandle for TcpListenerHandle {
         _from: &[u8],
         _memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
-        Err(ErrorCode::NotSupported)
+    ) -> Result<usize, ZabiError> {
+        Err(ZabiError::NotSupported)
     }
 
     fn watch_source(&self) -> Option<WatchSource> {

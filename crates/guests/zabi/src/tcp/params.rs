@@ -1,6 +1,6 @@
 //! The parameters of opening `net/tcp`.
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 use millrace_reactor::zcl1::{FieldError, FieldReader};
 
 use super::policy::TcpPolicy;
@@ -43,21 +43,21 @@ pub(crate) struct StreamOptions {
 impl OpenParams {
     /// Decodes the parameters: at least 20 bytes with address and length of the host, port, flags; then backlog and the
     /// address for the bound port, if they are there.
-    pub(crate) fn decode(params: &[u8], memory: &dyn GuestMemory) -> Result<OpenParams, ErrorCode> {
+    pub(crate) fn decode(params: &[u8], memory: &dyn GuestMemory) -> Result<OpenParams, ZabiError> {
         let mut fields = FieldReader::new(params);
         let mut required =
             || Ok::<_, FieldError>((fields.u64()?, fields.u32()?, fields.u32()?, fields.u32()?));
-        let (host, host_bytes, port, flags) = required().map_err(|_| ErrorCode::Invalid)?;
+        let (host, host_bytes, port, flags) = required().map_err(|_| ZabiError::Invalid)?;
         let backlog = fields.u32().ok();
         let bound_port_address = fields.u64().ok();
         if host_bytes == 0 || host_bytes > HOST_BYTES_MAX || flags & !KNOWN_FLAGS != 0 {
-            return Err(ErrorCode::Invalid);
+            return Err(ZabiError::Invalid);
         }
         let is_listener = flags & LISTEN != 0;
-        let port = u16::try_from(port).map_err(|_| ErrorCode::Invalid)?;
+        let port = u16::try_from(port).map_err(|_| ZabiError::Invalid)?;
         let backlog = backlog.filter(|backlog| *backlog != 0).unwrap_or(BACKLOG);
         if (port == 0 && !is_listener) || backlog > BACKLOG_MAX {
-            return Err(ErrorCode::Invalid);
+            return Err(ZabiError::Invalid);
         }
         Ok(OpenParams {
             host: decode_host(memory.bytes(host, host_bytes)?)?,
@@ -72,9 +72,9 @@ impl OpenParams {
     }
 
     /// The parameters of a listener of `net/http`.
-    pub(crate) fn http_listener(host: &str, port: u16) -> Result<OpenParams, ErrorCode> {
+    pub(crate) fn http_listener(host: &str, port: u16) -> Result<OpenParams, ZabiError> {
         if host.len() > HOST_BYTES_MAX as usize {
-            return Err(ErrorCode::Invalid);
+            return Err(ZabiError::Invalid);
         }
         Ok(OpenParams {
             host: decode_host(host.as_bytes())?,
@@ -89,14 +89,14 @@ impl OpenParams {
     }
 
     /// Checks the host as the guest wrote it against the policy, before any name is resolved.
-    pub(crate) fn check(&self, policy: &TcpPolicy) -> Result<(), ErrorCode> {
+    pub(crate) fn check(&self, policy: &TcpPolicy) -> Result<(), ZabiError> {
         let list = if self.is_listener { &policy.listen } else { &policy.connect };
-        if list.allows(&self.host, self.port) { Ok(()) } else { Err(ErrorCode::Denied) }
+        if list.allows(&self.host, self.port) { Ok(()) } else { Err(ZabiError::Denied) }
     }
 }
 
-fn decode_host(bytes: &[u8]) -> Result<String, ErrorCode> {
-    let host = std::str::from_utf8(bytes).map_err(|_| ErrorCode::Invalid)?;
+fn decode_host(bytes: &[u8]) -> Result<String, ZabiError> {
+    let host = std::str::from_utf8(bytes).map_err(|_| ZabiError::Invalid)?;
     let inner = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(host);
-    if inner.is_empty() || inner.contains('\0') { Err(ErrorCode::Invalid) } else { Ok(inner.to_owned()) }
+    if inner.is_empty() || inner.contains('\0') { Err(ZabiError::Invalid) } else { Ok(inner.to_owned()) }
 }

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 use socket2::{Domain, Protocol, Socket, Type};
 
 use super::listener::TcpListenerHandle;
@@ -13,8 +13,8 @@ use crate::errno::socket_error;
 use crate::limits::Limits;
 
 /// Begins a connection to the first address that does not fail at once. Whether the connection succeeds shows later.
-pub(super) fn connect(params: &OpenParams, limits: &Limits) -> Result<TcpStreamHandle, ErrorCode> {
-    let mut last = ErrorCode::NoEntry;
+pub(super) fn connect(params: &OpenParams, limits: &Limits) -> Result<TcpStreamHandle, ZabiError> {
+    let mut last = ZabiError::NoEntry;
     for address in resolve(params, limits.tcp_addresses_max)? {
         match begin_connection(address, params.options) {
             Ok(stream) => return Ok(stream),
@@ -22,18 +22,18 @@ pub(super) fn connect(params: &OpenParams, limits: &Limits) -> Result<TcpStreamH
         }
     }
     // An error of a connection must not look like «try again».
-    Err(if last == ErrorCode::Again { ErrorCode::Io } else { last })
+    Err(if last == ZabiError::Again { ZabiError::Io } else { last })
 }
 
 /// Listens on the first address that can be bound.
-pub(super) fn listen(params: &OpenParams, limits: &Limits) -> Result<TcpListenerHandle, ErrorCode> {
+pub(super) fn listen(params: &OpenParams, limits: &Limits) -> Result<TcpListenerHandle, ZabiError> {
     let listener = bind_listener(params, limits)?;
     TcpListenerHandle::new(listener, params.options).map_err(|error| socket_error(&error))
 }
 
 /// Binds a nonblocking listener.
-pub(crate) fn bind_listener(params: &OpenParams, limits: &Limits) -> Result<TcpListener, ErrorCode> {
-    let mut last = ErrorCode::NoEntry;
+pub(crate) fn bind_listener(params: &OpenParams, limits: &Limits) -> Result<TcpListener, ZabiError> {
+    let mut last = ZabiError::NoEntry;
     for address in resolve(params, limits.tcp_addresses_max)? {
         match bind(address, params, limits.tcp_backlog_max) {
             Ok(listener) => return Ok(listener),
@@ -91,7 +91,7 @@ fn is_in_progress(error: &io::Error) -> bool {
 }
 
 /// Returns the addresses of the host. Names are looked up by the system, which blocks.
-fn resolve(params: &OpenParams, addresses_max: usize) -> Result<Vec<SocketAddr>, ErrorCode> {
+fn resolve(params: &OpenParams, addresses_max: usize) -> Result<Vec<SocketAddr>, ZabiError> {
     let at = |ip: IpAddr| SocketAddr::new(ip, params.port);
     if params.is_listener && params.host == "*" {
         let any_v6 = at(Ipv6Addr::UNSPECIFIED.into());
@@ -107,7 +107,7 @@ fn resolve(params: &OpenParams, addresses_max: usize) -> Result<Vec<SocketAddr>,
     }
     let found = (params.host.as_str(), params.port).to_socket_addrs().map_err(|error| {
         tracing::debug!(%error, host = params.host, "a guest's name was not resolved");
-        ErrorCode::NoEntry
+        ZabiError::NoEntry
     })?;
     Ok(found.take(addresses_max).collect())
 }

@@ -4,7 +4,7 @@ use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::AsRawFd;
 
-use millrace_reactor::ErrorCode;
+use millrace_reactor::ZabiError;
 
 use crate::errno::socket_error;
 use crate::handle::{HandleFlags, HandleOpError, OpenHandle, WatchSource};
@@ -24,7 +24,7 @@ enum StreamState {
     Connected,
     /// The connection could not be made or was lost. The operating system reports the error once; the guest gets it
     /// from every call.
-    Failed(ErrorCode),
+    Failed(ZabiError),
 }
 
 impl TcpStreamHandle {
@@ -34,35 +34,35 @@ impl TcpStreamHandle {
     }
 
     /// Checks that the stream can be used. Returns `Again` while the connection is being made.
-    fn check_connected(&mut self) -> Result<(), ErrorCode> {
+    fn check_connected(&mut self) -> Result<(), ZabiError> {
         match self.state {
             StreamState::Connected => Ok(()),
             StreamState::Failed(code) => Err(code),
             StreamState::Connecting => {
                 if self.stream.take_error().is_ok_and(|error| error.is_some()) {
-                    return self.fail(ErrorCode::Io);
+                    return self.fail(ZabiError::Io);
                 }
                 match self.stream.peer_addr() {
                     Ok(_) => {
                         self.state = StreamState::Connected;
                         Ok(())
                     }
-                    Err(error) if error.kind() == io::ErrorKind::NotConnected => Err(ErrorCode::Again),
-                    Err(_) => self.fail(ErrorCode::Io),
+                    Err(error) if error.kind() == io::ErrorKind::NotConnected => Err(ZabiError::Again),
+                    Err(_) => self.fail(ZabiError::Io),
                 }
             }
         }
     }
 
-    fn fail<T>(&mut self, code: ErrorCode) -> Result<T, ErrorCode> {
+    fn fail<T>(&mut self, code: ZabiError) -> Result<T, ZabiError> {
         self.state = StreamState::Failed(code);
         Err(code)
     }
 
-    fn finish(&mut self, result: io::Result<usize>) -> Result<usize, ErrorCode> {
+    fn finish(&mut self, result: io::Result<usize>) -> Result<usize, ZabiError> {
         match result.map_err(|error| socket_error(&error)) {
             Ok(count) => Ok(count),
-            Err(ErrorCode::Again) => Err(ErrorCode::Again),
+            Err(ZabiError::Again) => Err(ZabiError::Again),
             Err(code) => self.fail(code),
         }
     }
@@ -73,7 +73,7 @@ impl OpenHandle for TcpStreamHandle {
         HandleFlags::READ_WRITE
     }
 
-    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ErrorCode> {
+    fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
         self.check_connected()?;
         let result = retry(|| self.stream.read(to));
         self.finish(result)
@@ -84,14 +84,14 @@ impl OpenHandle for TcpStreamHandle {
         from: &[u8],
         _memory: &dyn GuestMemory,
         _handles: &mut Handles,
-    ) -> Result<usize, ErrorCode> {
+    ) -> Result<usize, ZabiError> {
         if self.is_write_shut {
-            return Err(ErrorCode::Closed);
+            return Err(ZabiError::Closed);
         }
         self.check_connected()?;
         match retry(|| self.stream.write(from)) {
             // Bytes that the peer sent before it closed can still be read.
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ErrorCode::Io),
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ZabiError::Io),
             result => self.finish(result),
         }
     }

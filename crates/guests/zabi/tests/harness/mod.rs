@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use millrace_reactor::zcl1::{ErrorPayload, FieldWriter, Frame, Header, STATUS_OK};
-use millrace_reactor::{Event, PollReply};
+use millrace_reactor::{PollEvent, PollReply};
 use millrace_zabi::{
     FileRoot, Grants, GuestMemory, LocalBus, NetAllowList, Process, ProcessOptions, TcpPolicy, VecMemory,
 };
@@ -181,7 +181,7 @@ impl Guest {
         assert!(self.request(sys_loop, 3, &payload).is_ok);
     }
 
-    pub(crate) fn poll(&mut self, sys_loop: i32, max_events: u32, timeout_ms: u32) -> Vec<Event> {
+    pub(crate) fn poll(&mut self, sys_loop: i32, max_events: u32, timeout_ms: u32) -> Vec<PollEvent> {
         let mut payload = Vec::new();
         FieldWriter::new(&mut payload).u32(max_events).u32(timeout_ms);
         let reply = self.request(sys_loop, 5, &payload);
@@ -193,8 +193,8 @@ impl Guest {
     pub(crate) fn ready(&mut self, sys_loop: i32, timeout_ms: u32) -> Vec<(u64, u32)> {
         let events = self.poll(sys_loop, 64, timeout_ms);
         let ready = events.into_iter().filter_map(|event| match event {
-            Event::Ready { watch_id, readiness, .. } => Some((watch_id.0.get(), readiness.bits())),
-            Event::Timer { .. } => None,
+            PollEvent::Ready { watch_id, readiness, .. } => Some((watch_id.0.get(), readiness.bits())),
+            PollEvent::Timer { .. } => None,
         });
         ready.collect()
     }

@@ -3,17 +3,17 @@
 use std::thread;
 use std::time::Instant;
 
-use super::link::{Link, payload, publish_frame};
-use super::stage::Stage;
+use super::link::{WsLink, payload, publish_frame};
+use super::stage::BusStage;
 use crate::error::BenchError;
 use crate::figures::Latencies;
 
 const CLIENTS: usize = 8;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn run(stage: &mut BusStage<'_>) -> Result<(), BenchError> {
     let frame = publish_frame("bench.clients", &payload(stage.options.payload_bytes));
-    let mut links: Vec<Link> =
-        (0..CLIENTS).map(|_| Link::open(stage.server.ws())).collect::<Result<_, _>>()?;
+    let mut links: Vec<WsLink> =
+        (0..CLIENTS).map(|_| WsLink::open(stage.server.ws())).collect::<Result<_, _>>()?;
     let commits = stage.server.commits()?;
     let mut all = Latencies::default();
     let busy = stage.slices(|end| {
@@ -34,7 +34,7 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn publish_until(end: Instant, link: &mut Link, frame: &str) -> Result<Latencies, BenchError> {
+fn publish_until(end: Instant, link: &mut WsLink, frame: &str) -> Result<Latencies, BenchError> {
     let mut latencies = Latencies::default();
     while Instant::now() < end {
         let sent = Instant::now();

@@ -1,7 +1,7 @@
 //! A single consumer with a backlog: deliver, ack (cumulatively, every 100 events), until nothing is left.
 
-use super::link::{Link, ack_frame, fill, payload};
-use super::stage::Stage;
+use super::link::{WsLink, ack_frame, fill, payload};
+use super::stage::BusStage;
 use crate::error::BenchError;
 use crate::probe::SLICES;
 
@@ -10,13 +10,13 @@ const ACK_EVERY: u64 = 100;
 /// Backlog for each second of the requested duration: long enough to get past the first pages.
 const BACKLOG_PER_SECOND: f64 = 100_000.0;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn run(stage: &mut BusStage<'_>) -> Result<(), BenchError> {
     let topic = &format!("bench.consume{}", stage.suffix);
     let per_slice = ((stage.options.seconds * BACKLOG_PER_SECOND) as u64 / u64::from(SLICES)).max(1);
     let backlog = per_slice * u64::from(SLICES);
     fill(stage.server.ws(), topic, backlog, &payload(stage.options.payload_bytes), None)?;
     let window = WINDOW.min(per_slice);
-    let mut link = Link::open(stage.server.ws())?;
+    let mut link = WsLink::open(stage.server.ws())?;
     link.subscribe(topic, "g", "earliest", window as u32)?;
     let mut taken = 0;
     let busy = stage.slices(|_| {
@@ -46,7 +46,7 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn ack(link: &mut Link, topic: &str, offset: u64) -> Result<(), BenchError> {
+fn ack(link: &mut WsLink, topic: &str, offset: u64) -> Result<(), BenchError> {
     link.feed(ack_frame(topic, "g", offset))?;
     link.flush()
 }

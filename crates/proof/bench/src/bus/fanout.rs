@@ -3,8 +3,8 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::link::{Link, ack_frame, publish_frame};
-use super::stage::Stage;
+use super::link::{WsLink, ack_frame, publish_frame};
+use super::stage::BusStage;
 use crate::error::BenchError;
 use crate::figures::Latencies;
 use crate::probe::SLICES;
@@ -13,20 +13,20 @@ const CONSUMERS: usize = 10;
 const EVENTS_PER_SECOND: f64 = 1000.0;
 const WINDOW: u32 = 256;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn run(stage: &mut BusStage<'_>) -> Result<(), BenchError> {
     let topic = &format!("bench.fanout{}", stage.suffix);
     let per_slice = ((stage.options.seconds * EVENTS_PER_SECOND) as u64 / u64::from(SLICES)).max(1);
     let events = per_slice * u64::from(SLICES);
     let epoch = Instant::now();
     let mut consumers = Vec::new();
     for number in 0..CONSUMERS {
-        let mut link = Link::open(stage.server.ws())?;
+        let mut link = WsLink::open(stage.server.ws())?;
         let group = format!("g{number}");
         link.subscribe(topic, &group, "latest", WINDOW)?;
         let topic = topic.clone();
         consumers.push(thread::spawn(move || consume(link, &topic, &group, events, epoch)));
     }
-    let mut publisher = Link::open(stage.server.ws())?;
+    let mut publisher = WsLink::open(stage.server.ws())?;
     let bytes = stage.options.payload_bytes;
     let busy = stage.slices(|_| {
         let begun = Instant::now();
@@ -57,7 +57,7 @@ fn stamp(epoch: Instant, bytes: usize) -> String {
 }
 
 fn consume(
-    mut link: Link,
+    mut link: WsLink,
     topic: &str,
     group: &str,
     events: u64,

@@ -2,27 +2,27 @@
 
 use std::time::Instant;
 
-use super::link::{Link, payload, publish_frame};
-use super::stage::Stage;
+use super::link::{WsLink, payload, publish_frame};
+use super::stage::BusStage;
 use crate::error::BenchError;
 
 const IN_FLIGHT: u64 = 256;
 /// Answers read before the next frames are sent together, as a client under load does.
 const ANSWERS_PER_FLUSH: u64 = 32;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
-    let mut link = Link::open(stage.server.ws())?;
+pub(crate) fn run(stage: &mut BusStage<'_>) -> Result<(), BenchError> {
+    let mut link = WsLink::open(stage.server.ws())?;
     let frame = publish_frame("bench.inflight", &payload(stage.options.payload_bytes));
     let commits = stage.server.commits()?;
     let mut confirmed = 0u64;
     let busy = stage.slices(|end| {
         send(&mut link, &frame, IN_FLIGHT)?;
         while Instant::now() < end {
-            confirmed += take(&mut link, ANSWERS_PER_FLUSH)?;
+            confirmed += receive(&mut link, ANSWERS_PER_FLUSH)?;
             send(&mut link, &frame, ANSWERS_PER_FLUSH)?;
         }
         // Nothing may be under way while the disk is probed.
-        confirmed += take(&mut link, IN_FLIGHT)?;
+        confirmed += receive(&mut link, IN_FLIGHT)?;
         Ok(())
     })?;
     let syncs = stage.server.commits()? - commits;
@@ -31,14 +31,14 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn send(link: &mut Link, frame: &str, count: u64) -> Result<(), BenchError> {
+fn send(link: &mut WsLink, frame: &str, count: u64) -> Result<(), BenchError> {
     for _ in 0..count {
         link.feed(frame.to_owned())?;
     }
     link.flush()
 }
 
-fn take(link: &mut Link, count: u64) -> Result<u64, BenchError> {
+fn receive(link: &mut WsLink, count: u64) -> Result<u64, BenchError> {
     for _ in 0..count {
         link.published()?;
     }

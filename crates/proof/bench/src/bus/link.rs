@@ -10,17 +10,17 @@ use tungstenite::{Message, Utf8Bytes, WebSocket};
 
 use crate::error::BenchError;
 
-pub(crate) struct Link {
+pub(crate) struct WsLink {
     socket: WebSocket<MaybeTlsStream<TcpStream>>,
 }
 
-impl Link {
-    pub(crate) fn open(url: &str) -> Result<Link, BenchError> {
+impl WsLink {
+    pub(crate) fn open(url: &str) -> Result<WsLink, BenchError> {
         let (socket, _) = tungstenite::connect(url)?;
         if let MaybeTlsStream::Plain(stream) = socket.get_ref() {
             stream.set_nodelay(true).map_err(|source| BenchError::io("setting up a socket", source))?;
         }
-        Ok(Link { socket })
+        Ok(WsLink { socket })
     }
 
     /// Puts a frame into the buffer; `flush` sends the buffer.
@@ -128,7 +128,7 @@ pub(crate) fn fill(
 ) -> Result<(), BenchError> {
     const PER_FRAME: u64 = 500;
     const FRAMES_IN_FLIGHT: u64 = 4;
-    let mut link = Link::open(url)?;
+    let mut link = WsLink::open(url)?;
     let (mut sent, mut waiting) = (0, 0);
     while sent < events || waiting > 0 {
         if sent < events && waiting < FRAMES_IN_FLIGHT {

@@ -11,11 +11,11 @@ pub(crate) mod server;
 pub(crate) mod stage;
 
 use crate::BenchOptions;
-use crate::bus::server::Server;
-use crate::bus::stage::Stage;
+use crate::bus::server::BenchServer;
+use crate::bus::stage::BusStage;
 use crate::error::BenchError;
 use crate::probe::Probe;
-use crate::report::{Collector, Report};
+use crate::report::{BenchReport, Collector};
 
 /// Name, and whether the scenario runs by default.
 pub const BUS_SCENARIOS: &[(&str, bool)] = &[
@@ -27,7 +27,7 @@ pub const BUS_SCENARIOS: &[(&str, bool)] = &[
     ("recovery", true),
 ];
 
-pub(crate) type Scenario = fn(&mut Stage<'_>) -> Result<(), BenchError>;
+pub(crate) type Scenario = fn(&mut BusStage<'_>) -> Result<(), BenchError>;
 
 /// Scenarios that every round runs one after the other on one server.
 pub(crate) const EVERY_ROUND: &[(&str, Scenario)] = &[
@@ -41,7 +41,7 @@ pub(crate) const EVERY_ROUND: &[(&str, Scenario)] = &[
 /// Scenarios that take long, say little about pace, and need a log of their own: run once.
 const ONCE: &[(&str, Scenario)] = &[("recovery", recovery::run)];
 
-pub fn bench_bus(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+pub fn bench_bus(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<BenchReport, BenchError> {
     options.check(BUS_SCENARIOS)?;
     let mut out = Collector::default();
     let wanted = |runs: &'static [(&str, Scenario)]| {
@@ -73,11 +73,11 @@ fn on_a_server(
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), BenchError> {
     let folder = options.scratch()?;
-    let mut server = Server::start(&options.program, folder.path())?;
+    let mut server = BenchServer::start(&options.program, folder.path())?;
     for (name, run) in runs {
         progress(name);
         let mut probe = Probe::open(folder.path())?;
-        run(&mut Stage { server: &mut server, options, probe: &mut probe, out, suffix: "" })?;
+        run(&mut BusStage { server: &mut server, options, probe: &mut probe, out, suffix: "" })?;
         out.add_probe(name, probe.median_ms());
     }
     server.stop()

@@ -4,8 +4,8 @@
 use std::time::Instant;
 
 use super::link::{fill, payload};
-use super::server::Server;
-use super::stage::Stage;
+use super::server::BenchServer;
+use super::stage::BusStage;
 use crate::aim::LONG_TO_SHORT;
 use crate::error::BenchError;
 use crate::figures::Latencies;
@@ -14,7 +14,7 @@ use crate::probe::SLICES;
 const TOPIC: &str = "bench.recovery";
 const READS: u64 = 200;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn run(stage: &mut BusStage<'_>) -> Result<(), BenchError> {
     let (short, long) = (stage.options.log_events / 100, stage.options.log_events);
     grow(stage, 0, short)?;
     let before = reads(stage, short, "")?;
@@ -37,14 +37,14 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn memory(stage: &mut Stage<'_>, figure: &str) {
+fn memory(stage: &mut BusStage<'_>, figure: &str) {
     if let Some(megabytes) = stage.server.memory_mb() {
         stage.out.add("recovery", figure, "MB", megabytes);
     }
 }
 
 /// Appends events, each with an id, as clients do.
-fn grow(stage: &mut Stage<'_>, from: u64, to: u64) -> Result<(), BenchError> {
+fn grow(stage: &mut BusStage<'_>, from: u64, to: u64) -> Result<(), BenchError> {
     let payload = payload(stage.options.payload_bytes);
     let mut filled = from;
     for slice in 1..=u64::from(SLICES) {
@@ -57,13 +57,13 @@ fn grow(stage: &mut Stage<'_>, from: u64, to: u64) -> Result<(), BenchError> {
 }
 
 /// Medians in milliseconds.
-struct Reads {
+struct ReadMedians {
     by_offset: f64,
     by_time: f64,
 }
 
-fn reads(stage: &mut Stage<'_>, length: u64, when: &str) -> Result<Reads, BenchError> {
-    let server: &Server = stage.server;
+fn reads(stage: &mut BusStage<'_>, length: u64, when: &str) -> Result<ReadMedians, BenchError> {
+    let server: &BenchServer = stage.server;
     let first = server.get(&format!("/topics/{TOPIC}/events?from=1&limit=1"))?;
     let last = server.get(&format!("/topics/{TOPIC}/events?from={length}&limit=1"))?;
     let (oldest, newest) = (ts_of(&first)?, ts_of(&last)?);
@@ -80,7 +80,7 @@ fn reads(stage: &mut Stage<'_>, length: u64, when: &str) -> Result<Reads, BenchE
         server.get(&format!("/topics/{TOPIC}/events?ts={ts}&limit=10"))?;
         by_time.push(begun.elapsed());
     }
-    let found = Reads { by_offset: by_offset.quantile_ms(0.5), by_time: by_time.quantile_ms(0.5) };
+    let found = ReadMedians { by_offset: by_offset.quantile_ms(0.5), by_time: by_time.quantile_ms(0.5) };
     stage.out.add("recovery", &format!("10 by offset of {length}{when}, p50"), "ms", found.by_offset);
     stage.out.add("recovery", &format!("10 by time of {length}{when}, p50"), "ms", found.by_time);
     Ok(found)

@@ -2,13 +2,13 @@
 
 use std::time::Instant;
 
-use super::link::{Link, payload, publish_frame};
-use super::stage::Stage;
+use super::link::{WsLink, payload, publish_frame};
+use super::stage::BusStage;
 use crate::error::BenchError;
 use crate::figures::Latencies;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
-    let mut link = Link::open(stage.server.ws())?;
+pub(crate) fn run(stage: &mut BusStage<'_>) -> Result<(), BenchError> {
+    let mut link = WsLink::open(stage.server.ws())?;
     let frame = publish_frame("bench.serial", &payload(stage.options.payload_bytes));
     let mut latencies = Latencies::default();
     let busy = stage.slices(|end| {

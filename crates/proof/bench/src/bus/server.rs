@@ -8,12 +8,12 @@ use serde::Deserialize;
 
 use crate::error::BenchError;
 
-pub(crate) struct Server {
+pub(crate) struct BenchServer {
     program: PathBuf,
     folder: PathBuf,
     socket: &'static str,
     child: Child,
-    ready: Ready,
+    ready: ReadyLine,
 }
 
 /// How a server ended, and the report of `doctor` on its store.
@@ -26,14 +26,14 @@ pub(crate) struct Examined {
 const STORE: &str = "sqlite:///bench.db";
 
 #[derive(Deserialize)]
-struct Ready {
+struct ReadyLine {
     http: String,
     ws: String,
 }
 
-impl Server {
-    pub(crate) fn start(program: &Path, folder: &Path) -> Result<Server, BenchError> {
-        Server::with_socket(program, folder, "none")
+impl BenchServer {
+    pub(crate) fn start(program: &Path, folder: &Path) -> Result<BenchServer, BenchError> {
+        BenchServer::with_socket(program, folder, "none")
     }
 
     /// Starts a server that also has the NDJSON socket of the CQRS loop, at this path in the folder.
@@ -41,9 +41,9 @@ impl Server {
         program: &Path,
         folder: &Path,
         socket: &'static str,
-    ) -> Result<Server, BenchError> {
+    ) -> Result<BenchServer, BenchError> {
         let (child, ready) = spawn(program, folder, socket)?;
-        Ok(Server { program: program.to_owned(), folder: folder.to_owned(), socket, child, ready })
+        Ok(BenchServer { program: program.to_owned(), folder: folder.to_owned(), socket, child, ready })
     }
 
     /// Kills the process with SIGKILL and starts a new one on the same store.
@@ -121,13 +121,13 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for BenchServer {
     fn drop(&mut self) {
         self.kill();
     }
 }
 
-fn spawn(program: &Path, folder: &Path, socket: &str) -> Result<(Child, Ready), BenchError> {
+fn spawn(program: &Path, folder: &Path, socket: &str) -> Result<(Child, ReadyLine), BenchError> {
     let doing = "starting the server under test";
     let mut child = Command::new(program)
         .args(["serve", "--listen", "127.0.0.1:0", "--store", STORE, "--socket", socket])

@@ -2,14 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use super::server::Server;
+use super::server::BenchServer;
 use crate::BenchOptions;
 use crate::error::BenchError;
 use crate::probe::{Probe, SLICES, slice_time};
 use crate::report::Collector;
 
-pub(crate) struct Stage<'a> {
-    pub(crate) server: &'a mut Server,
+pub(crate) struct BusStage<'a> {
+    pub(crate) server: &'a mut BenchServer,
     pub(crate) options: &'a BenchOptions,
     pub(crate) probe: &'a mut Probe,
     pub(crate) out: &'a mut Collector,
@@ -17,7 +17,7 @@ pub(crate) struct Stage<'a> {
     pub(crate) suffix: &'a str,
 }
 
-impl Stage<'_> {
+impl BusStage<'_> {
     /// Runs `load` for each slice, with a probe before each. The load is told when its slice ends. Returns the time
     /// spent in loads.
     pub(crate) fn slices(

@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::num::{NonZeroU32, NonZeroU64};
 
 use millrace_reactor::zcl1::{FieldWriter, Frame, STATUS_OK};
-use millrace_reactor::{Due, Event, PollReply, PollTimeout, Readiness, Request, TimerId, WatchId};
+use millrace_reactor::{FirstDue, PollEvent, PollReply, PollTimeout, Readiness, Request, TimerId, WatchId};
 use millrace_zabi::{Grants, GuestMemory, Process, ProcessOptions, TcpPolicy, VecMemory};
 
 use crate::error::BenchError;
@@ -83,7 +83,7 @@ impl Guest {
     }
 
     pub(super) fn arm(&mut self, number: u64, after_ns: u64) -> Result<(), BenchError> {
-        let (timer_id, due) = (TimerId(id(number)?), Due::After(after_ns));
+        let (timer_id, due) = (TimerId(id(number)?), FirstDue::After(after_ns));
         self.request(Request::TimerArm { timer_id, due, interval_ns: None })?;
         Ok(())
     }
@@ -101,7 +101,7 @@ impl Guest {
         Ok(reply
             .events
             .iter()
-            .filter(|event| matches!(event, Event::Ready { .. } | Event::Timer { .. }))
+            .filter(|event| matches!(event, PollEvent::Ready { .. } | PollEvent::Timer { .. }))
             .count())
     }
 

@@ -12,7 +12,7 @@ mod timers;
 
 use crate::BenchOptions;
 use crate::error::BenchError;
-use crate::report::{Collector, Report};
+use crate::report::{BenchReport, Collector};
 
 /// Name, and whether the scenario runs by default.
 pub const LOOP_SCENARIOS: &[(&str, bool)] =
@@ -27,7 +27,7 @@ const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("echo", echo::measure),
 ];
 
-pub fn bench_loop(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+pub fn bench_loop(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<BenchReport, BenchError> {
     options.check(LOOP_SCENARIOS)?;
     let mut out = Collector::default();
     for round in 1..=options.rounds {

@@ -24,7 +24,7 @@ const SLICES: u32 = 10;
 /// Polls between two readings of the clock.
 const POLLS_TOGETHER: u32 = 100;
 
-struct Load {
+struct PollLoad {
     guest: Guest,
     /// The other ends of the guest's streams, kept open.
     _peers: Vec<TcpStream>,
@@ -32,8 +32,8 @@ struct Load {
     took: Duration,
 }
 
-impl Load {
-    fn new(watches: u64) -> Result<Load, BenchError> {
+impl PollLoad {
+    fn new(watches: u64) -> Result<PollLoad, BenchError> {
         let io = |source| BenchError::io("preparing streams", source);
         let listener = TcpListener::bind("127.0.0.1:0").map_err(io)?;
         let mut guest = Guest::new()?;
@@ -55,7 +55,7 @@ impl Load {
         if ready != 1 {
             return Err(BenchError::Unexpected(format!("{ready} streams are ready where one should be")));
         }
-        Ok(Load { guest, _peers: peers, polls: 0, took: Duration::ZERO })
+        Ok(PollLoad { guest, _peers: peers, polls: 0, took: Duration::ZERO })
     }
 
     fn run(&mut self, timeout: PollTimeout, time: Duration) -> Result<(), BenchError> {
@@ -77,7 +77,7 @@ impl Load {
 
 pub(super) fn measure(options: &BenchOptions, out: &mut Collector) -> Result<(), BenchError> {
     for (name, timeout) in [("timeout 0", PollTimeout::Ms(0)), ("no timeout", PollTimeout::Forever)] {
-        let mut loads = [FEW, SOME, MANY].map(Load::new).into_iter().collect::<Result<Vec<_>, _>>()?;
+        let mut loads = [FEW, SOME, MANY].map(PollLoad::new).into_iter().collect::<Result<Vec<_>, _>>()?;
         let slice = Duration::from_secs_f64(options.seconds) / (SLICES * loads.len() as u32);
         for _ in 0..SLICES {
             options.go_on()?;

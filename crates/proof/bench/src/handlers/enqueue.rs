@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use millrace::Session;
 
 use super::load::Job;
-use super::stage::Stage;
+use super::stage::HandlersStage;
 use crate::error::BenchError;
 
 const IN_FLIGHT: usize = 64;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn run(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     let session = stage.open()?;
     let bytes = stage.options.payload_bytes;
     let before = session.commits_made();

@@ -57,17 +57,17 @@ pub(crate) enum Work {
 
 /// Counts the events handled and signals when the goal is reached.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct HandledTally {
     handled: AtomicU64,
     goal: AtomicU64,
     reached: Sender<()>,
 }
 
-impl Tally {
-    pub(crate) fn new() -> (Arc<Tally>, Receiver<()>) {
+impl HandledTally {
+    pub(crate) fn new() -> (Arc<HandledTally>, Receiver<()>) {
         let (reached, wait) = channel();
         let goal = AtomicU64::new(u64::MAX);
-        (Arc::new(Tally { handled: AtomicU64::new(0), goal, reached }), wait)
+        (Arc::new(HandledTally { handled: AtomicU64::new(0), goal, reached }), wait)
     }
 
     pub(crate) fn handled(&self) -> u64 {
@@ -86,7 +86,7 @@ impl Tally {
     }
 }
 
-pub(crate) fn handler(work: Work, tally: &Arc<Tally>) -> Handler {
+pub(crate) fn handler(work: Work, tally: &Arc<HandledTally>) -> Handler {
     let tally = tally.clone();
     Handler::from_fn::<Job>(HANDLER, move |ctx| {
         let (number, filler) = (ctx.event.number, ctx.event.filler.clone());
@@ -137,7 +137,7 @@ fn publish_each<E: IntoOutgoing>(
 pub(crate) fn work_through(
     session: &Session,
     work: Work,
-    (tally, reached): (&Arc<Tally>, &Receiver<()>),
+    (tally, reached): (&Arc<HandledTally>, &Receiver<()>),
     jobs: u64,
     mut go_on: impl FnMut() -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {

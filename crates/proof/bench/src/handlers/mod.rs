@@ -13,8 +13,8 @@ pub use worker::bench_handlers_worker;
 use crate::BenchOptions;
 use crate::error::BenchError;
 use crate::probe::Probe;
-use crate::report::{Collector, Report};
-use stage::Stage;
+use crate::report::{BenchReport, Collector};
+use stage::HandlersStage;
 
 /// Name, and whether the scenario runs by default.
 pub const HANDLER_SCENARIOS: &[(&str, bool)] = &[
@@ -27,7 +27,7 @@ pub const HANDLER_SCENARIOS: &[(&str, bool)] = &[
     ("retained", true),
 ];
 
-type Scenario = fn(&mut Stage<'_>) -> Result<(), BenchError>;
+type Scenario = fn(&mut HandlersStage<'_>) -> Result<(), BenchError>;
 
 const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("noop", run::noop),
@@ -41,7 +41,10 @@ const EVERY_ROUND: &[(&str, Scenario)] = &[
 /// Filling the store takes long: run once.
 const ONCE: &[(&str, Scenario)] = &[("retained", retained::run)];
 
-pub fn bench_handlers(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+pub fn bench_handlers(
+    options: &BenchOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<BenchReport, BenchError> {
     options.check(HANDLER_SCENARIOS)?;
     let mut out = Collector::default();
     let mut all = |runs: &[(&str, Scenario)], round: &str| {
@@ -49,7 +52,7 @@ pub fn bench_handlers(options: &BenchOptions, progress: &mut dyn FnMut(&str)) ->
             progress(&format!("{round}{name}"));
             let folder = options.scratch()?;
             let mut probe = Probe::open(folder.path())?;
-            run(&mut Stage { folder: folder.path(), options, probe: &mut probe, out: &mut out })?;
+            run(&mut HandlersStage { folder: folder.path(), options, probe: &mut probe, out: &mut out })?;
             out.add_probe(name, probe.median_ms());
         }
         Ok::<_, BenchError>(())

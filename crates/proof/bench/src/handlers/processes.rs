@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::load::publish;
-use super::stage::Stage;
+use super::stage::HandlersStage;
 use crate::BenchOptions;
 use crate::error::BenchError;
 
@@ -17,7 +17,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Backlog for each second of a slice: it does not run out even on a fast disk.
 const JOBS_PER_SECOND: f64 = 40_000.0;
 
-pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn run(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     let session = stage.open()?;
     let options = stage.options;
     let store = stage.folder.join("bench.db");
@@ -35,7 +35,7 @@ pub(crate) fn run(stage: &mut Stage<'_>) -> Result<(), BenchError> {
             }
             let begun = Instant::now();
             for worker in &mut workers {
-                worker.ask(&format!("{verb} {}", time.as_secs_f64()))?;
+                worker.send_line(&format!("{verb} {}", time.as_secs_f64()))?;
             }
             for (worker, count) in workers.iter_mut().zip(&mut counts) {
                 let answer = worker.answer(options)?;
@@ -87,7 +87,7 @@ impl Worker {
         Ok(Worker { child, stdin, lines })
     }
 
-    fn ask(&mut self, line: &str) -> Result<(), BenchError> {
+    fn send_line(&mut self, line: &str) -> Result<(), BenchError> {
         let wrong = |source| BenchError::io("telling a process of the bench", source);
         writeln!(self.stdin, "{line}").map_err(wrong)
     }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use millrace::{Config, HandlerOrder, HandlerSettings};
 
-use super::load::{HANDLER, Tally, Work, publish, publish_keyed, work_through};
-use super::stage::{Stage, timed};
+use super::load::{HANDLER, HandledTally, Work, publish, publish_keyed, work_through};
+use super::stage::{HandlersStage, timed};
 use crate::error::BenchError;
 
 /// Jobs of the first slice; the size of later slices follows from the rate.
@@ -16,14 +16,14 @@ const AT_ONCE: usize = 32;
 /// Different keys of the events in `keyed`.
 const KEYS: u64 = 1000;
 
-pub(crate) fn noop(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn noop(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     let config =
         Config { event_claim_limit: CLAIMED_TOGETHER, handler_concurrency: AT_ONCE, ..Config::default() };
     run(stage, "noop", Work::Nothing, config, None)
 }
 
 /// Like `noop`, with events of one key in order.
-pub(crate) fn keyed(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn keyed(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     let by_key = HandlerSettings { order: Some(HandlerOrder::Key), ..HandlerSettings::default() };
     let config = Config {
         event_claim_limit: CLAIMED_TOGETHER,
@@ -34,23 +34,23 @@ pub(crate) fn keyed(stage: &mut Stage<'_>) -> Result<(), BenchError> {
     run(stage, "keyed", Work::Nothing, config, Some(KEYS))
 }
 
-pub(crate) fn state(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn state(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     run(stage, "state", Work::State, Config { handler_concurrency: AT_ONCE, ..Config::default() }, None)
 }
 
-pub(crate) fn emit(stage: &mut Stage<'_>) -> Result<(), BenchError> {
+pub(crate) fn emit(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     run(stage, "emit", Work::Emit, Config { handler_concurrency: AT_ONCE, ..Config::default() }, None)
 }
 
 fn run(
-    stage: &mut Stage<'_>,
+    stage: &mut HandlersStage<'_>,
     name: &str,
     work: Work,
     config: Config,
     keys: Option<u64>,
 ) -> Result<(), BenchError> {
-    let session = stage.open()?.config(config);
-    let (tally, reached) = Tally::new();
+    let session = stage.open()?.to_builder().config(config).open()?;
+    let (tally, reached) = HandledTally::new();
     let options = stage.options;
     let (mut jobs, mut commits) = (FIRST_JOBS, 0);
     let busy = stage.slices(|time| {

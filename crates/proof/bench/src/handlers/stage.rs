@@ -10,14 +10,14 @@ use crate::error::BenchError;
 use crate::probe::{Probe, SLICES, slice_time};
 use crate::report::Collector;
 
-pub(crate) struct Stage<'a> {
+pub(crate) struct HandlersStage<'a> {
     pub(crate) folder: &'a Path,
     pub(crate) options: &'a BenchOptions,
     pub(crate) probe: &'a mut Probe,
     pub(crate) out: &'a mut Collector,
 }
 
-impl Stage<'_> {
+impl HandlersStage<'_> {
     /// Opens a session on a file in the folder of this scenario.
     pub(crate) fn open(&self) -> Result<Session, BenchError> {
         open(&self.folder.join("bench.db"))

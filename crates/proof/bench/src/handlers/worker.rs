@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use millrace::{Config, Session};
 
-use super::load::{Job, Tally, Work, handler};
+use super::load::{HandledTally, Job, Work, handler};
 use super::stage::open;
 use crate::error::BenchError;
 
@@ -17,7 +17,10 @@ const CLAIMED_TOGETHER: usize = 64;
 
 /// Runs until stdin ends.
 pub fn bench_handlers_worker(store: &Path, payload_bytes: usize) -> Result<(), BenchError> {
-    let session = open(store)?.config(Config { event_claim_limit: CLAIMED_TOGETHER, ..Config::default() });
+    let session = open(store)?
+        .to_builder()
+        .config(Config { event_claim_limit: CLAIMED_TOGETHER, ..Config::default() })
+        .open()?;
     say(READY)?;
     for line in std::io::stdin().lines() {
         let line = line.map_err(|source| BenchError::io("reading what to do", source))?;
@@ -50,7 +53,7 @@ fn publish(session: &Session, time: Duration, bytes: usize) -> Result<u64, Bench
 }
 
 fn handle(session: &Session, time: Duration) -> Result<u64, BenchError> {
-    let (tally, _reached) = Tally::new();
+    let (tally, _reached) = HandledTally::new();
     let running = session.spawn(vec![handler(Work::Nothing, &tally)], vec![])?;
     std::thread::sleep(time);
     running.stop()?;

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use crate::BenchOptions;
 use crate::aim::MEMORY_GROWTH;
-use crate::bus::server::Server;
+use crate::bus::server::BenchServer;
 use crate::error::BenchError;
 use crate::figures::Latencies;
-use crate::report::{Collector, Report};
+use crate::report::{BenchReport, Collector};
 use crate::router::echo::Echo;
 use crate::router::load::{Pipeline, Wire};
 
@@ -27,13 +27,16 @@ const MEMORY_CONNECTIONS: usize = 4;
 /// Echo and loop alternate this often, because a machine's pace changes.
 const SLICES: u32 = 10;
 
-pub fn bench_router(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+pub fn bench_router(
+    options: &BenchOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<BenchReport, BenchError> {
     options.check(ROUTER_SCENARIOS)?;
     let mut out = Collector::default();
     for round in 1..=options.rounds {
         progress(&format!("round {round} of {}", options.rounds));
         let folder = options.scratch()?;
-        let server = Server::with_socket(&options.program, folder.path(), SOCKET)?;
+        let server = BenchServer::with_socket(&options.program, folder.path(), SOCKET)?;
         let socket = folder.path().join(SOCKET);
         if options.wants(ROUTER_SCENARIOS, "ping") {
             progress("ping");
@@ -110,7 +113,7 @@ fn pipelined(
 /// The first tenth of the requests fills buffers and caches; the rest must not add to them.
 fn memory(
     options: &BenchOptions,
-    server: &Server,
+    server: &BenchServer,
     socket: &Path,
     out: &mut Collector,
 ) -> Result<(), BenchError> {

@@ -14,8 +14,8 @@ use std::time::Duration;
 use crate::BenchOptions;
 use crate::aim::{IDLE_RATIO, SCHEDULER_RATIO};
 use crate::error::BenchError;
-use crate::report::{Collector, Report};
-use crate::runs::scheduler::{Load, bare_loop};
+use crate::report::{BenchReport, Collector};
+use crate::runs::scheduler::{SchedulerLoad, bare_loop};
 
 /// Name, and whether the scenario runs by default.
 pub const RUNS_SCENARIOS: &[(&str, bool)] = &[
@@ -34,7 +34,7 @@ const MANY_IDLE: usize = 100_000;
 /// Loads that are compared alternate this often, because a machine's pace changes.
 const SLICES: u32 = 10;
 
-pub fn bench_runs(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+pub fn bench_runs(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<BenchReport, BenchError> {
     options.check(RUNS_SCENARIOS)?;
     let mut out = Collector::default();
     let wants = |name: &str| options.wants(RUNS_SCENARIOS, name);
@@ -83,9 +83,9 @@ fn slice(options: &BenchOptions) -> Duration {
 }
 
 fn scheduler(options: &BenchOptions, out: &mut Collector) -> Result<(), BenchError> {
-    let (mut many, mut one) = (Load::new(BUSY_RUNS, 0)?, Load::new(1, 0)?);
-    let mut bare = Pace::default();
-    let (mut of_many, mut of_one) = (Pace::default(), Pace::default());
+    let (mut many, mut one) = (SchedulerLoad::new(BUSY_RUNS, 0)?, SchedulerLoad::new(1, 0)?);
+    let mut bare = StepPace::default();
+    let (mut of_many, mut of_one) = (StepPace::default(), StepPace::default());
     let slice = slice(options) / 3;
     for _ in 0..SLICES {
         options.go_on()?;
@@ -102,8 +102,9 @@ fn scheduler(options: &BenchOptions, out: &mut Collector) -> Result<(), BenchErr
 
 /// Every idle run waits for a handler and has two timers: a wake-up of its handler and its deadline.
 fn idle(options: &BenchOptions, out: &mut Collector) -> Result<(), BenchError> {
-    let (mut few, mut many) = (Load::new(BUSY_RUNS, FEW_IDLE)?, Load::new(BUSY_RUNS, MANY_IDLE)?);
-    let mut paces = [Pace::default(); 4];
+    let (mut few, mut many) =
+        (SchedulerLoad::new(BUSY_RUNS, FEW_IDLE)?, SchedulerLoad::new(BUSY_RUNS, MANY_IDLE)?);
+    let mut paces = [StepPace::default(); 4];
     let slice = slice(options) / 4;
     for _ in 0..SLICES {
         options.go_on()?;
@@ -124,13 +125,13 @@ fn idle(options: &BenchOptions, out: &mut Collector) -> Result<(), BenchError> {
 
 /// Steps and the processor time they took.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
+struct StepPace {
     steps: u64,
     time: Duration,
 }
 
-impl Pace {
-    fn add(&mut self, other: Pace) {
+impl StepPace {
+    fn add(&mut self, other: StepPace) {
         self.steps += other.steps;
         self.time += other.time;
     }

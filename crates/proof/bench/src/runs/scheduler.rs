@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 
 use millrace_model::Mono;
 use millrace_runs::{
-    Answer, CallId, Effect, Guest, GuestLog, Input, Operation, ResumeKind, RunId, Runs, RunsLimits,
-    ScriptLine, ScriptedGuest, Start,
+    Answer, CallId, Effect, Guest, GuestLog, Input, NewRun, Operation, ResumeKind, RunId, Runs, RunsLimits,
+    ScriptLine, ScriptedGuest,
 };
 
 use crate::cpu::CpuTime;
 use crate::error::BenchError;
-use crate::runs::Pace;
+use crate::runs::StepPace;
 
 /// A time so far away that a timer never fires in a load.
 const NEVER: Mono = Mono(1 << 50);
@@ -21,7 +21,7 @@ const TICKS: u32 = 16;
 pub(super) type Engine = Runs<ScriptedGuest<i64>>;
 pub(super) type Script = Arc<[ScriptLine<i64>]>;
 
-pub(super) struct Load {
+pub(super) struct SchedulerLoad {
     pub(super) runs: Engine,
     pub(super) log: GuestLog<i64>,
     operations: Arc<[Operation]>,
@@ -33,9 +33,9 @@ pub(super) struct Served {
     pub(super) time: Duration,
 }
 
-impl Load {
-    pub(super) fn new(busy: usize, idle: usize) -> Result<Load, BenchError> {
-        let mut load = Load::empty();
+impl SchedulerLoad {
+    pub(super) fn new(busy: usize, idle: usize) -> Result<SchedulerLoad, BenchError> {
+        let mut load = SchedulerLoad::empty();
         let (asks_once, endless) = (asks_once(), endless());
         for _ in 0..idle {
             load.start(&asks_once, Some(NEVER))?;
@@ -51,8 +51,8 @@ impl Load {
         Ok(load)
     }
 
-    pub(super) fn empty() -> Load {
-        Load {
+    pub(super) fn empty() -> SchedulerLoad {
+        SchedulerLoad {
             runs: Runs::new(RunsLimits::default()),
             log: GuestLog::new(0),
             operations: Arc::from([Operation { label: "Bench.ask".into(), kind: ResumeKind::Resume }]),
@@ -62,7 +62,7 @@ impl Load {
 
     pub(super) fn start(&mut self, script: &Script, deadline: Option<Mono>) -> Result<RunId, BenchError> {
         let guest = ScriptedGuest::new(0, Arc::clone(script));
-        let start = Start { guest, operations: Arc::clone(&self.operations), deadline };
+        let start = NewRun { guest, operations: Arc::clone(&self.operations), deadline };
         self.runs.start(self.now, start).map_err(|not_started| BenchError::RunRefused(not_started.refused))
     }
 
@@ -86,12 +86,12 @@ impl Load {
     }
 
     /// Drives the runs with handlers that answer as soon as they are called.
-    pub(super) fn answer_at_once(&mut self, time: Duration) -> Result<Pace, BenchError> {
+    pub(super) fn answer_at_once(&mut self, time: Duration) -> Result<StepPace, BenchError> {
         self.drive(time, |_, call| Input::Answered { call, answer: Answer::Resume(1) })
     }
 
     /// Drives the runs with handlers that sleep for a millisecond of the virtual clock.
-    pub(super) fn sleep_one_ms(&mut self, time: Duration) -> Result<Pace, BenchError> {
+    pub(super) fn sleep_one_ms(&mut self, time: Duration) -> Result<StepPace, BenchError> {
         self.drive(time, |now, call| Input::AnswerAt { call, at: now + 1, answer: Answer::Resume(1) })
     }
 
@@ -99,7 +99,7 @@ impl Load {
         &mut self,
         time: Duration,
         answer: impl Fn(Mono, CallId) -> Input<i64>,
-    ) -> Result<Pace, BenchError> {
+    ) -> Result<StepPace, BenchError> {
         let before = self.runs.counters().steps;
         let (begun, cpu) = (Instant::now(), CpuTime::start());
         while begun.elapsed() < time {
@@ -111,7 +111,7 @@ impl Load {
                 }
             }
         }
-        Ok(Pace { steps: self.runs.counters().steps - before, time: cpu.elapsed() })
+        Ok(StepPace { steps: self.runs.counters().steps - before, time: cpu.elapsed() })
     }
 
     fn effects(&mut self, answer: impl Fn(Mono, CallId) -> Input<i64>) -> Result<(), BenchError> {
@@ -130,7 +130,7 @@ impl Load {
 }
 
 /// The probe: the same guests, stepped in turn without queues, effects or ids.
-pub(super) fn bare_loop(guests: usize, time: Duration) -> Pace {
+pub(super) fn bare_loop(guests: usize, time: Duration) -> StepPace {
     let endless = endless();
     let mut log = GuestLog::new(0);
     let mut guests: Vec<_> = (0..guests).map(|_| ScriptedGuest::new(0, Arc::clone(&endless))).collect();
@@ -146,13 +146,13 @@ pub(super) fn bare_loop(guests: usize, time: Duration) -> Pace {
             }
         }
     }
-    Pace { steps, time: cpu.elapsed() }
+    StepPace { steps, time: cpu.elapsed() }
 }
 
 /// Measures how long it takes until a run goes on after its external completion has arrived, while `busy` runs are
 /// always ready.
 pub(super) fn ticks_until_served(busy: usize) -> Result<Served, BenchError> {
-    let mut load = Load::empty();
+    let mut load = SchedulerLoad::empty();
     let waiting = load.start(&asks_once(), None)?;
     let mut calls = Vec::new();
     load.run_ready(&mut |call| calls.push(call));

@@ -10,7 +10,7 @@ use rand::{Rng, SeedableRng};
 use crate::BenchOptions;
 use crate::cpu::CpuTime;
 use crate::error::BenchError;
-use crate::runs::scheduler::{Load, asks_once};
+use crate::runs::scheduler::{SchedulerLoad, asks_once};
 
 const SLEEPS: usize = 1_000_000;
 /// The longest sleep: large, so that nearly all deadlines are different.
@@ -22,7 +22,7 @@ const TICKS: u32 = 10_000;
 pub(super) fn measure(options: &BenchOptions) -> Result<Duration, BenchError> {
     let mut random = SmallRng::seed_from_u64(12);
     let begun = CpuTime::start();
-    let mut load = Load::empty();
+    let mut load = SchedulerLoad::empty();
     let script = asks_once();
     for _ in 0..SLEEPS {
         load.start(&script, None)?;

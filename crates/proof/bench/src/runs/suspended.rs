@@ -2,11 +2,11 @@
 
 use crate::error::BenchError;
 use crate::report::Collector;
-use crate::runs::scheduler::{Load, asks_once};
+use crate::runs::scheduler::{SchedulerLoad, asks_once};
 
 pub(super) fn measure(runs: usize, out: &mut Collector) -> Result<(), BenchError> {
     let before = memory_mb();
-    let mut load = Load::empty();
+    let mut load = SchedulerLoad::empty();
     let script = asks_once();
     for _ in 0..runs {
         load.start(&script, None)?;

@@ -5,12 +5,12 @@ use std::fmt;
 use serde::Serialize;
 
 use super::memory::{JUDGED_FROM, TOLERANCE};
-use super::{Ran, Shared, SoakOptions, SoakReport, value};
-use crate::bus::server::Server;
+use super::{Ran, SoakOptions, SoakReport, SoakState, value};
+use crate::bus::server::BenchServer;
 use crate::error::BenchError;
 
 #[derive(Clone, Debug, Serialize)]
-pub struct Check {
+pub struct SoakCheck {
     pub what: &'static str,
     pub passed: bool,
     pub found: String,
@@ -18,8 +18,8 @@ pub struct Check {
 
 pub(super) fn conclude(
     options: &SoakOptions,
-    server: Server,
-    shared: &Shared,
+    server: BenchServer,
+    shared: &SoakState,
     ran: &Ran,
 ) -> Result<SoakReport, BenchError> {
     let examined = server.stop_and_examine()?;
@@ -27,27 +27,31 @@ pub(super) fn conclude(
     let (lag, inflight) = ran.left;
     let stranded = &ran.stranded;
     let mut checks = vec![
-        Check {
+        SoakCheck {
             what: "every confirmed event was acknowledged or dead-lettered in every group",
             passed: stranded.count == 0,
             found: format!("{} stranded {}", stranded.count, stranded.some.join(", ")).trim().to_owned(),
         },
-        Check {
+        SoakCheck {
             what: "lag returns to zero",
             passed: ran.drained && lag == 0 && inflight == 0,
             found: format!("lag {lag}, in flight {inflight}"),
         },
-        Check {
+        SoakCheck {
             what: "retention took nothing from a group",
             passed: ran.skipped == 0,
             found: format!("{} skipped", ran.skipped),
         },
-        Check {
+        SoakCheck {
             what: "the server stops when it is told to",
             passed: examined.stopped_well,
             found: if examined.stopped_well { "exit 0" } else { "it failed" }.to_owned(),
         },
-        Check { what: "doctor finds a whole store", passed: examined.healthy, found: examined.told.clone() },
+        SoakCheck {
+            what: "doctor finds a whole store",
+            passed: examined.healthy,
+            found: examined.told.clone(),
+        },
     ];
     checks.push(flatness(ran));
     Ok(SoakReport {
@@ -73,11 +77,11 @@ pub(super) fn conclude(
     })
 }
 
-fn flatness(ran: &Ran) -> Check {
+fn flatness(ran: &Ran) -> SoakCheck {
     let what = "memory is flat";
     let slope = ran.memory.megabytes_per_minute();
     match ran.memory.thirds() {
-        Some((second, last)) if ran.paced >= JUDGED_FROM => Check {
+        Some((second, last)) if ran.paced >= JUDGED_FROM => SoakCheck {
             what,
             passed: ran.memory.is_flat(),
             found: format!(
@@ -85,7 +89,7 @@ fn flatness(ran: &Ran) -> Check {
                 TOLERANCE * 100.0
             ),
         },
-        _ => Check {
+        _ => SoakCheck {
             what,
             passed: true,
             found: format!("not judged: the run is shorter than {} s", JUDGED_FROM.as_secs()),
@@ -113,7 +117,7 @@ impl fmt::Display for SoakReport {
             "memory: {:.1} MB at first, {:.1} MB at last, {:.1} MB at most, slope {:.3} MB/min",
             self.memory_mb_first, self.memory_mb_last, self.memory_mb_max, self.memory_mb_per_minute
         )?;
-        for Check { what, passed, found } in &self.checks {
+        for SoakCheck { what, passed, found } in &self.checks {
             let word = if *passed { "ok    " } else { "FAILED" };
             writeln!(f, "{word}  {what}: {found}")?;
         }

@@ -10,9 +10,9 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use super::publisher::POISON;
-use super::{Shared, TOPICS, add, group, topic};
-use crate::bus::link::Link;
-use crate::bus::server::Server;
+use super::{SoakState, TOPICS, add, group, topic};
+use crate::bus::link::WsLink;
+use crate::bus::server::BenchServer;
 use crate::error::BenchError;
 
 const WINDOW: u32 = 64;
@@ -28,12 +28,12 @@ const DAWDLE: f64 = 0.001;
 const DAWDLE_MS: std::ops::Range<u64> = 20..400;
 const REFUSE_DELAY_MS: std::ops::Range<u64> = 0..200;
 
-pub(crate) fn run(shared: &Shared, of: usize, seed: u64, number: u64) -> Result<(), BenchError> {
+pub(crate) fn run(shared: &SoakState, of: usize, seed: u64, number: u64) -> Result<(), BenchError> {
     let mut dice = SmallRng::seed_from_u64(seed.wrapping_mul(1_000_003).wrapping_add(number));
     // See the head of `soak/mod.rs`: consumers that may disconnect acknowledge one by one.
     let one_by_one = of % 2 == 1;
     while !shared.done.load(Ordering::Relaxed) {
-        let member = Member::join(shared, of, one_by_one)?;
+        let member = SoakMember::join(shared, of, one_by_one)?;
         member.work(&mut dice)?;
     }
     Ok(())
@@ -41,8 +41,8 @@ pub(crate) fn run(shared: &Shared, of: usize, seed: u64, number: u64) -> Result<
 
 /// Waits until every member of every group has subscribed.
 pub(crate) fn wait_for_all(
-    server: &Server,
-    shared: &Shared,
+    server: &BenchServer,
+    shared: &SoakState,
     wanted: usize,
     stop: &AtomicBool,
 ) -> Result<(), BenchError> {
@@ -56,12 +56,12 @@ pub(crate) fn wait_for_all(
     }
 }
 
-struct Member<'a> {
-    shared: &'a Shared,
+struct SoakMember<'a> {
+    shared: &'a SoakState,
     of: usize,
     group: String,
     one_by_one: bool,
-    link: Link,
+    link: WsLink,
     /// In cumulative mode, offsets that were read and not acknowledged, by topic and partition.
     held: BTreeMap<(usize, u32), Vec<u64>>,
     held_count: usize,
@@ -69,12 +69,12 @@ struct Member<'a> {
     early: Vec<Message>,
 }
 
-impl Member<'_> {
-    fn join(shared: &Shared, of: usize, one_by_one: bool) -> Result<Member<'_>, BenchError> {
-        let link = Link::open(&shared.url)?;
+impl SoakMember<'_> {
+    fn join(shared: &SoakState, of: usize, one_by_one: bool) -> Result<SoakMember<'_>, BenchError> {
+        let link = WsLink::open(&shared.url)?;
         let (group, held) = (group(of), BTreeMap::new());
         let mut member =
-            Member { shared, of, group, one_by_one, link, held, held_count: 0, early: Vec::new() };
+            SoakMember { shared, of, group, one_by_one, link, held, held_count: 0, early: Vec::new() };
         let mode = if one_by_one { "individual" } else { "cumulative" };
         for number in 0..TOPICS {
             let (topic, group) = (topic(number), &member.group);

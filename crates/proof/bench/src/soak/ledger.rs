@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::{GROUPS, PARTITIONS, TOPICS, group, topic};
-use crate::bus::server::Server;
+use crate::bus::server::BenchServer;
 use crate::error::BenchError;
 
 const PAGE: u64 = 1000;
@@ -75,7 +75,7 @@ impl Ledger {
     }
 
     /// Marks the dead letters as finished. Every dead letter names its event and group.
-    pub(crate) fn read_dead_letters(&self, server: &Server) -> Result<(), BenchError> {
+    pub(crate) fn read_dead_letters(&self, server: &BenchServer) -> Result<(), BenchError> {
         for number in 0..TOPICS {
             let mut from = 1;
             loop {
@@ -123,7 +123,7 @@ impl Ledger {
 }
 
 /// Lag and events in flight as the server reports them, summed over all groups.
-pub(crate) fn left(server: &Server) -> Result<(u64, u64), BenchError> {
+pub(crate) fn left(server: &BenchServer) -> Result<(u64, u64), BenchError> {
     let (mut lag, mut inflight) = (0, 0);
     for number in 0..TOPICS {
         let page = server.document(&format!("/topics/{}/offsets", topic(number)))?;

@@ -21,11 +21,11 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-use crate::bus::server::Server;
+use crate::bus::server::BenchServer;
 use crate::error::BenchError;
 use crate::{go_on, scratch};
 
-pub use check::Check;
+pub use check::SoakCheck;
 use ledger::Ledger;
 use memory::Memory;
 
@@ -78,7 +78,7 @@ pub struct SoakReport {
     pub memory_mb_max: f64,
     pub memory_mb_per_minute: f64,
     pub doctor: String,
-    pub checks: Vec<Check>,
+    pub checks: Vec<SoakCheck>,
 }
 
 impl SoakReport {
@@ -88,7 +88,7 @@ impl SoakReport {
 }
 
 /// State that all threads share.
-pub(crate) struct Shared {
+pub(crate) struct SoakState {
     url: String,
     payload_bytes: usize,
     ledger: Ledger,
@@ -98,10 +98,10 @@ pub(crate) struct Shared {
     done: AtomicBool,
     /// A part has failed: the others end early.
     halt: AtomicBool,
-    counts: Counts,
+    counts: SoakCounts,
 }
 
-impl Shared {
+impl SoakState {
     fn go_on(&self, stop: &AtomicBool) -> Result<(), BenchError> {
         go_on(stop)?;
         match self.halt.load(Ordering::Relaxed) {
@@ -120,7 +120,7 @@ impl Shared {
 }
 
 #[derive(Default)]
-pub(crate) struct Counts {
+pub(crate) struct SoakCounts {
     published: AtomicU64,
     handled: AtomicU64,
     nacks: AtomicU64,
@@ -147,7 +147,7 @@ pub(crate) fn group(number: usize) -> String {
 
 pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<SoakReport, BenchError> {
     let folder = scratch(options.folder.as_deref())?;
-    let server = Server::start(&options.program, folder.path())?;
+    let server = BenchServer::start(&options.program, folder.path())?;
     for number in 0..TOPICS {
         let (topic, partitions) = (topic(number), PARTITIONS);
         server.post(
@@ -155,14 +155,14 @@ pub fn bench_soak(options: &SoakOptions, line: &mut dyn FnMut(&str)) -> Result<S
             &format!("{{\"topic\":\"{topic}\",\"partitions\":{partitions},\"retentionMs\":{RETENTION_MS}}}"),
         )?;
     }
-    let shared = Shared {
+    let shared = SoakState {
         url: server.ws().to_owned(),
         payload_bytes: options.payload_bytes,
         ledger: Ledger::new(),
         trouble: AtomicBool::new(false),
         done: AtomicBool::new(false),
         halt: AtomicBool::new(false),
-        counts: Counts::default(),
+        counts: SoakCounts::default(),
     };
     let ran = thread::scope(|scope| {
         let consumers: Vec<_> = (0..GROUPS * MEMBERS)
@@ -210,8 +210,8 @@ pub(crate) struct Ran {
 
 fn phases(
     options: &SoakOptions,
-    server: &Server,
-    shared: &Shared,
+    server: &BenchServer,
+    shared: &SoakState,
     line: &mut dyn FnMut(&str),
 ) -> Result<Ran, BenchError> {
     let seconds = options.minutes * 60.0;
@@ -270,8 +270,8 @@ fn phases(
 
 /// Samples memory and prints a line every 30 s, until the publishers are done.
 fn watch(
-    server: &Server,
-    shared: &Shared,
+    server: &BenchServer,
+    shared: &SoakState,
     whole: Duration,
     memory: &mut Memory,
     lag_max: &mut u64,
@@ -313,7 +313,7 @@ fn watch(
 }
 
 /// Waits until no group has anything left. Returns false if there is no more progress.
-fn drain(server: &Server, shared: &Shared, options: &SoakOptions) -> Result<bool, BenchError> {
+fn drain(server: &BenchServer, shared: &SoakState, options: &SoakOptions) -> Result<bool, BenchError> {
     let (mut least, mut moved) = (u64::MAX, Instant::now());
     loop {
         shared.go_on(&options.stop)?;

@@ -6,10 +6,10 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use millrace_wire::{Place, ServerFrame};
+use millrace_wire::{PublishedPlace, ServerFrame};
 
-use super::{Shared, TOPICS, add, topic};
-use crate::bus::link::Link;
+use super::{SoakState, TOPICS, add, topic};
+use crate::bus::link::WsLink;
 use crate::error::BenchError;
 
 /// Unconfirmed publishes of one connection.
@@ -24,7 +24,7 @@ pub(crate) const POISON: &str = "poison";
 
 /// Publishes at `rate` events per second over all topics; `None` = as fast as possible.
 pub(crate) fn run(
-    shared: &Shared,
+    shared: &SoakState,
     rate: Option<f64>,
     whole: Duration,
     stop: &AtomicBool,
@@ -43,13 +43,13 @@ pub(crate) fn run(
 }
 
 fn publish(
-    shared: &Shared,
+    shared: &SoakState,
     number: usize,
     rate: Option<f64>,
     whole: Duration,
     stop: &AtomicBool,
 ) -> Result<(), BenchError> {
-    let mut link = Link::open(&shared.url)?;
+    let mut link = WsLink::open(&shared.url)?;
     let topic = topic(number);
     let filler = "x".repeat(shared.payload_bytes);
     let (begun, mut sent) = (Instant::now(), 0u64);
@@ -70,7 +70,7 @@ fn publish(
             let Ok(ServerFrame::Published(published)) = ServerFrame::parse(&text) else {
                 return Err(BenchError::Unexpected(text.to_string()));
             };
-            if let Place::At { partition, offset } = published.place {
+            if let PublishedPlace::At { partition, offset } = published.place {
                 shared.ledger.confirm(number, partition.0 as usize, offset.0);
             }
         }

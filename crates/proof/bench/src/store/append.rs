@@ -27,8 +27,9 @@ pub(crate) fn run(
     probe: &mut Probe,
     out: &mut Collector,
 ) -> Result<(), BenchError> {
-    let load = |count: &usize| Load::open(&folder.join(format!("append-{count}.db")), options, *count, 1);
-    let mut loads: Vec<Load> = PER_COMMIT.iter().map(load).collect::<Result<_, _>>()?;
+    let load =
+        |count: &usize| AppendLoad::open(&folder.join(format!("append-{count}.db")), options, *count, 1);
+    let mut loads: Vec<AppendLoad> = PER_COMMIT.iter().map(load).collect::<Result<_, _>>()?;
     in_turn(&mut loads, options, probe)?;
     for load in loads {
         out.add("append", &format!("{} per commit", load.per_commit), "events/s", load.rate());
@@ -42,7 +43,7 @@ pub(crate) fn run_topics(
     probe: &mut Probe,
     out: &mut Collector,
 ) -> Result<(), BenchError> {
-    let load = |topics| Load::open(&folder.join(format!("topics-{topics}.db")), options, 256, topics);
+    let load = |topics| AppendLoad::open(&folder.join(format!("topics-{topics}.db")), options, 256, topics);
     let mut loads = [load(1)?, load(TOPICS)?];
     in_turn(&mut loads, options, probe)?;
     for load in loads {
@@ -54,7 +55,7 @@ pub(crate) fn run_topics(
 
 /// Runs a slice of each load in turn, with a probe before each, so that changes of the disk's pace affect all of them
 /// alike.
-fn in_turn(loads: &mut [Load], options: &BenchOptions, probe: &mut Probe) -> Result<(), BenchError> {
+fn in_turn(loads: &mut [AppendLoad], options: &BenchOptions, probe: &mut Probe) -> Result<(), BenchError> {
     for _ in 0..SLICES {
         for load in loads.iter_mut() {
             probe.slice()?;
@@ -93,7 +94,7 @@ pub(crate) fn body(bytes: usize) -> Arc<EventBody> {
 }
 
 /// A store of its own, with counts of what was put into it so far.
-struct Load {
+struct AppendLoad {
     store: SqliteStore,
     streams: Vec<Stream>,
     body: Arc<EventBody>,
@@ -103,16 +104,16 @@ struct Load {
     busy: Duration,
 }
 
-impl Load {
+impl AppendLoad {
     fn open(
         path: &Path,
         options: &BenchOptions,
         per_commit: usize,
         topics: usize,
-    ) -> Result<Load, BenchError> {
+    ) -> Result<AppendLoad, BenchError> {
         let store = SqliteStore::open(path, SqliteOptions::default())?;
         let (streams, body) = (streams(topics), body(options.payload_bytes));
-        Ok(Load { store, streams, body, per_commit, events: 0, commits: 0, busy: Duration::ZERO })
+        Ok(AppendLoad { store, streams, body, per_commit, events: 0, commits: 0, busy: Duration::ZERO })
     }
 
     fn slice(&mut self, time: Duration) -> Result<(), BenchError> {

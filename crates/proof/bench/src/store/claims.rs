@@ -48,7 +48,7 @@ pub(crate) fn run_as(
     let mut medians = Vec::new();
     for length in [options.log_events.div_ceil(SHORT), options.log_events] {
         probe.slice()?;
-        let Some(mut load) = Load::open(&folder.join(format!("claims-{length}.db")), options)? else {
+        let Some(mut load) = ClaimsLoad::open(&folder.join(format!("claims-{length}.db")), options)? else {
             return Ok(());
         };
         load.finish(length)?;
@@ -68,7 +68,7 @@ pub(crate) fn run_as(
 
 const NAMES: [&str; 4] = ["idle claim p50", "claim of 100 p50", "ack and claim of 100 p50", "watch p50"];
 
-struct Load {
+struct ClaimsLoad {
     store: SqliteStore,
     stream: Stream,
     body: Arc<EventBody>,
@@ -85,14 +85,14 @@ fn expect(claimed: usize) -> Result<(), BenchError> {
     }
 }
 
-impl Load {
-    fn open(path: &Path, options: &BenchOptions) -> Result<Option<Load>, BenchError> {
+impl ClaimsLoad {
+    fn open(path: &Path, options: &BenchOptions) -> Result<Option<ClaimsLoad>, BenchError> {
         let store = SqliteStore::open(path, SqliteOptions::default())?;
         let body = body(options.payload_bytes);
         let (stream, handler, session) =
             (streams(1).into_iter().next(), HandlerId::new("bench::handler"), SessionId::new("bench"));
         let (Some(stream), Ok(handler), Ok(session)) = (stream, handler, session) else { return Ok(None) };
-        Ok(Some(Load { store, stream, body, handler, session, nonce: 0 }))
+        Ok(Some(ClaimsLoad { store, stream, body, handler, session, nonce: 0 }))
     }
 
     /// Appends events that the handler has finished; its lane (the position where it looks for new events) begins after

@@ -10,7 +10,7 @@ use crate::BenchOptions;
 use crate::aim::TOPICS_RATIO;
 use crate::error::BenchError;
 use crate::probe::Probe;
-use crate::report::{Collector, Report};
+use crate::report::{BenchReport, Collector};
 
 /// Name, and whether the scenario runs by default.
 pub const STORE_SCENARIOS: &[(&str, bool)] =
@@ -25,7 +25,10 @@ const RUNS: &[(&str, Scenario)] = &[
     ("claims", claims::run),
 ];
 
-pub fn bench_store(options: &BenchOptions, progress: &mut dyn FnMut(&str)) -> Result<Report, BenchError> {
+pub fn bench_store(
+    options: &BenchOptions,
+    progress: &mut dyn FnMut(&str),
+) -> Result<BenchReport, BenchError> {
     options.check(STORE_SCENARIOS)?;
     let mut collector = Collector::default();
     for round in 1..=options.rounds {

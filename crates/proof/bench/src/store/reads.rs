@@ -60,12 +60,12 @@ pub(crate) fn run(
 }
 
 /// Medians in milliseconds.
-struct Reads {
+struct ReadMedians {
     by_offset: f64,
     by_time: f64,
 }
 
-fn read(store: &SqliteStore, stream: &Stream, length: u64) -> Result<Reads, BenchError> {
+fn read(store: &SqliteStore, stream: &Stream, length: u64) -> Result<ReadMedians, BenchError> {
     let (mut by_offset, mut by_time) = (Latencies::default(), Latencies::default());
     let time_of = |at| -> Result<Timestamp, BenchError> {
         let page = store.read(stream, Offset(at), PAGE)?;
@@ -81,5 +81,5 @@ fn read(store: &SqliteStore, stream: &Stream, length: u64) -> Result<Reads, Benc
         store.seek(stream, Timestamp(oldest.0 + at * (newest.0 - oldest.0) / READS))?;
         by_time.push(begun.elapsed());
     }
-    Ok(Reads { by_offset: by_offset.quantile_ms(0.5), by_time: by_time.quantile_ms(0.5) })
+    Ok(ReadMedians { by_offset: by_offset.quantile_ms(0.5), by_time: by_time.quantile_ms(0.5) })
 }

@@ -1,7 +1,9 @@
 //! Executes the bytes of a write a second time, on the lists of the record: computes the answers that the guest must
 //! get and the value that the write must return.
 
-use millrace_reactor::{ANSWER_BYTES_MAX, Due, ErrorCode, PollTimeout, Readiness, Request, RequestError};
+use millrace_reactor::{
+    ANSWER_BYTES_MAX, FirstDue, PollTimeout, Readiness, Request, RequestError, ZabiError,
+};
 
 use super::poller::Opening;
 use super::record::{Expected, Outcome, Record, Timer, WaitingPoll, Watch};
@@ -14,7 +16,7 @@ impl Record {
         let cut = self.cut?;
         if let Some(expected) = cut {
             if self.room() < ANSWER_BYTES_MAX {
-                return Some(Outcome::NoRoom(Err(ErrorCode::Again)));
+                return Some(Outcome::NoRoom(Err(ZabiError::Again)));
             }
             self.expect(expected);
         }
@@ -52,7 +54,7 @@ impl Record {
                 continue;
             }
             if self.room() < ANSWER_BYTES_MAX {
-                return Outcome::NoRoom(if consumed > 0 { Ok(consumed) } else { Err(ErrorCode::Again) });
+                return Outcome::NoRoom(if consumed > 0 { Ok(consumed) } else { Err(ZabiError::Again) });
             }
             item.is_answered = true;
             let error = match item.meaning {
@@ -112,8 +114,8 @@ impl Record {
                     return Err(RequestError::TooManyTimers { max });
                 }
                 let due = match due {
-                    Due::At(at) => at.0,
-                    Due::After(ns) => self.now.saturating_add(ns),
+                    FirstDue::At(at) => at.0,
+                    FirstDue::After(ns) => self.now.saturating_add(ns),
                 };
                 self.arm(id, due, interval_ns.map_or(0, Into::into), false);
                 Ok(())

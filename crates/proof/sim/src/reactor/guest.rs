@@ -1,8 +1,8 @@
 //! A guest with its loop: makes every call of the engine and compares it with the record.
 
 use millrace_reactor::{
-    ErrorCode, HandleLimits, HandleNumber, HandleTable, LoopLimits, MonoNs, OUTPUT_BYTES_MIN, Readiness,
-    Sabotage, SysLoop, Written,
+    HandleLimits, HandleNumber, HandleTable, LoopLimits, MonoNs, OUTPUT_BYTES_MIN, Readiness, Sabotage,
+    SysLoop, Written, ZabiError,
 };
 
 use super::poller::{Opening, Round, WorldPoller};
@@ -129,7 +129,7 @@ impl Guest {
         self.see(now);
         let bytes = vec![0; self.record.limits.write_bytes_max + 1];
         let written = self.sys_loop.write(MonoNs(now), &bytes, &mut self.poller);
-        let code = if self.waiting.is_some() { ErrorCode::Again } else { ErrorCode::Bounds };
+        let code = if self.waiting.is_some() { ZabiError::Again } else { ZabiError::Bounds };
         if written != Written::Returned(Err(code)) {
             return Err(violation("answered_once", format!("a write that is too long returns {written:?}")));
         }
@@ -154,8 +154,9 @@ impl Guest {
             return Ok(None);
         }
         self.see(now);
-        let opening =
-            |report: &millrace_reactor::Report| Some((self.poller.opening(report.token)?, report.state));
+        let opening = |report: &millrace_reactor::SourceReport| {
+            Some((self.poller.opening(report.token)?, report.state))
+        };
         let told: Vec<_> = round.reports.iter().filter_map(opening).collect();
         self.sys_loop.observe(&round.reports, round.coverage, &mut self.poller);
         let is_failing = self.poller.is_failing();
@@ -209,7 +210,7 @@ impl Guest {
         &mut self,
         must: Outcome,
         bytes: usize,
-        result: Result<usize, ErrorCode>,
+        result: Result<usize, ZabiError>,
         dice: &mut Dice,
     ) -> Result<(), Violation> {
         let must = match must {
@@ -219,7 +220,7 @@ impl Guest {
         self.record.check_returned(must, Some(result))?;
         self.stream.advance(match result {
             Ok(consumed) => consumed,
-            Err(ErrorCode::Again) => 0,
+            Err(ZabiError::Again) => 0,
             Err(_) => bytes,
         });
         Ok(())

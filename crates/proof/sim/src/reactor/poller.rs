@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_reactor::{
-    Coverage, HandleNumber, NotWatchable, Poller, Readiness, Registration, Report, ScriptedPoller,
+    Coverage, HandleNumber, NotWatchable, Poller, Readiness, Registration, ScriptedPoller, SourceReport,
     SourceToken, Trigger,
 };
 
@@ -37,7 +37,7 @@ pub(super) struct WorldPoller {
 /// The reports of one call of the operating system.
 #[derive(Clone, Debug)]
 pub(super) struct Round {
-    pub(super) reports: Vec<Report>,
+    pub(super) reports: Vec<SourceReport>,
     pub(super) coverage: Coverage,
 }
 
@@ -95,7 +95,7 @@ impl WorldPoller {
                 let handle = self.registered.get(&token).map(|(handle, _)| handle);
                 let state = handle.and_then(|handle| self.states.get(handle)).copied().unwrap_or_default();
                 if !state.is_empty() && reports.iter().all(|report| report.token != token) {
-                    reports.push(Report { token, state });
+                    reports.push(SourceReport { token, state });
                 }
             }
         }
@@ -105,7 +105,7 @@ impl WorldPoller {
             }
             if let Some(token) = dice.pick(&self.old).copied() {
                 let state = Readiness::from_bits(dice.below(16) as u32).unwrap_or_default();
-                reports.push(Report { token, state });
+                reports.push(SourceReport { token, state });
             }
             for at in (1..reports.len()).rev() {
                 reports.swap(at, dice.below(at as u64 + 1) as usize);

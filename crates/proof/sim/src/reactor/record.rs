@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use millrace_reactor::{Coverage, ErrorCode, Gauges, LoopLimits, Readiness, RequestError};
+use millrace_reactor::{Coverage, Gauges, LoopLimits, Readiness, RequestError, ZabiError};
 
 use super::poller::Opening;
 use crate::check::Violation;
@@ -106,9 +106,9 @@ impl Expected {
 /// The outcome of a write, as far as the record can tell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    Returned(Result<usize, ErrorCode>),
+    Returned(Result<usize, ZabiError>),
     /// The write ends here because there is no room for an answer.
-    NoRoom(Result<usize, ErrorCode>),
+    NoRoom(Result<usize, ZabiError>),
     /// A POLL is open.
     Poll,
 }
@@ -311,7 +311,7 @@ impl Record {
     pub(super) fn check_returned(
         &self,
         must: Outcome,
-        is: Option<Result<usize, ErrorCode>>,
+        is: Option<Result<usize, ZabiError>>,
     ) -> Result<(), Violation> {
         let (invariant, must) = match must {
             Outcome::Returned(result) if self.after_wrong => ("bad_frame_harms_none", result),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use millrace_reactor::zcl1::{ErrorPayload, Frame, HEADER_BYTES, STATUS_OK};
-use millrace_reactor::{Event, PollReply, Readiness, polls_until_reported_max};
+use millrace_reactor::{PollEvent, PollReply, Readiness, polls_until_reported_max};
 
 use super::record::{Record, Timer, WaitingPoll, violation};
 use crate::check::Violation;
@@ -75,8 +75,8 @@ impl Record {
     fn early(&self, poll: &WaitingPoll, reply: &PollReply) -> Violation {
         let detail = format!("POLL {} has nothing to say at {} and says {reply:?}", poll.rid, self.now);
         let fired = reply.events.iter().find_map(|event| match event {
-            Event::Timer { timer_id, .. } => Some(self.timers.get(&timer_id.0.get())),
-            Event::Ready { .. } => None,
+            PollEvent::Timer { timer_id, .. } => Some(self.timers.get(&timer_id.0.get())),
+            PollEvent::Ready { .. } => None,
         });
         violation(
             match fired {
@@ -111,7 +111,7 @@ impl Record {
         let mut fired = Vec::new();
         for event in &reply.events {
             match *event {
-                Event::Ready { watch_id, handle, readiness } => {
+                PollEvent::Ready { watch_id, handle, readiness } => {
                     let id = watch_id.0.get();
                     let is_right = ready.get(&id) == Some(&readiness)
                         && self.watches.get(&id).is_some_and(|watch| watch.handle == handle)
@@ -123,7 +123,7 @@ impl Record {
                     }
                     reported.push(id);
                 }
-                Event::Timer { timer_id, at } => {
+                PollEvent::Timer { timer_id, at } => {
                     self.check_timer(timer_id.0.get(), at.0, &fired)?;
                     fired.push(timer_id.0.get());
                 }

@@ -6,7 +6,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 
 use millrace_reactor::zcl1::HEADER_BYTES;
 use millrace_reactor::{
-    Due, ErrorCode, MonoNs, PollTimeout, Readiness, Request, RequestError, TimerId, WatchId,
+    FirstDue, MonoNs, PollTimeout, Readiness, Request, RequestError, TimerId, WatchId, ZabiError,
 };
 
 use crate::dice::Dice;
@@ -26,7 +26,7 @@ pub(super) enum Meaning {
     /// The beginning of a frame whose rest never comes. The next write begins with a whole request.
     Truncated,
     /// Bytes that are no frame: the write returns this code.
-    NoFrame(ErrorCode),
+    NoFrame(ZabiError),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -120,12 +120,12 @@ impl Stream {
             5 => {
                 bytes[23] = 0x7f;
                 bytes.truncate(HEADER_BYTES);
-                let meaning = Meaning::NoFrame(ErrorCode::Bounds);
+                let meaning = Meaning::NoFrame(ZabiError::Bounds);
                 self.push(&bytes, meaning, op, HEADER_BYTES, true);
             }
             6 => {
                 bytes.fill(0xff);
-                self.push(&bytes, Meaning::NoFrame(ErrorCode::Invalid), op, 1, true);
+                self.push(&bytes, Meaning::NoFrame(ZabiError::Invalid), op, 1, true);
             }
             _ => {
                 bytes.truncate(dice.between(1, whole as u64 - 1) as usize);
@@ -217,10 +217,10 @@ pub(super) fn any_request(dice: &mut Dice, now: u64, polls: u64) -> Request {
                 _ => NonZeroU64::new(dice.between(20_000, 3_000_000)),
             };
             let due = match dice.below(12) {
-                0 => Due::At(MonoNs(0)),
-                1 => Due::After(u64::MAX),
-                2..5 => Due::At(MonoNs(now + dice.below(2_000_000))),
-                _ => Due::After(dice.below(3_000_000)),
+                0 => FirstDue::At(MonoNs(0)),
+                1 => FirstDue::After(u64::MAX),
+                2..5 => FirstDue::At(MonoNs(now + dice.below(2_000_000))),
+                _ => FirstDue::After(dice.below(3_000_000)),
             };
             Request::TimerArm { timer_id: TimerId(id(dice.between(1, TIMER_IDS))), due, interval_ns }
         }

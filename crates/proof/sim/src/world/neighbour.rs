@@ -1,15 +1,16 @@
 //! The neighbour: another process on the same store that appends events and makes topics, and what the server's writer
 //! finds out about it between its own commits.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_bus::{DelayedElsewhere, Input, Reach, StoredTopic};
 use millrace_model::{
-    Append, Batch, DueBy, DueEvent, Durability, EventBody, NewEvent, Offset, Op, Partition, Space, Stream,
-    TopicConfig, TopicKey, TopicRow, keys,
+    Append, Batch, DueBy, DueEvent, Durability, EventBody, NewEvent, Op, Partition, Space, TopicConfig,
+    TopicKey, TopicRow, keys,
 };
-use millrace_store::{CommitNumber, KeyRange, Store};
+use millrace_shell::{Watcher, changed_streams};
+use millrace_store::{KeyRange, Pace, Store};
 
 use super::shell::{broken, due_range};
 use super::{Happening, World};
@@ -93,18 +94,15 @@ impl World {
         if self.shell.as_ref().is_some_and(super::shell::Shell::is_idle) {
             self.finish_if_done();
         }
-        let Ok(changes) = self.disk.store().watch(self.watched, usize::MAX) else { return };
-        self.watched = changes.last;
-        let mut ends: BTreeMap<Stream, Offset> = BTreeMap::new();
-        for run in changes.runs {
-            let end = ends.entry(run.stream).or_default();
-            *end = (*end).max(Offset(run.first.0 + run.count));
-        }
-        let appended = ends.into_iter().map(|(stream, next)| Reach { stream, start: Offset::FIRST, next });
-        let trimmed =
-            changes.trimmed.into_iter().map(|at| Reach { stream: at.stream, start: at.start, next: at.next });
-        let reaches: Vec<Reach> = appended.chain(trimmed).collect();
-        let delayed = changes.delayed.then(|| delayed(self.disk.store())).flatten();
+        let (store, Some(watcher)) = (self.disk.store(), &mut self.watcher) else { return };
+        let poll = watcher.poll(store, |changes| {
+            let delayed = changes.delayed.then(|| delayed(store)).flatten();
+            let reaches =
+                changed_streams(store, changes, |stream, start, next| Reach { stream, start, next })?;
+            Ok((reaches, delayed))
+        });
+        // A poll that failed, because reads fail in this world, is repeated by the next one.
+        let Some((reaches, delayed)) = poll.ok().and_then(|poll| poll.news) else { return };
         if !reaches.is_empty() || delayed.is_some() {
             self.tell(Input::Elsewhere { reaches, delayed });
         }
@@ -112,15 +110,8 @@ impl World {
 
     /// Sets the commit from which on a server that starts now has to look.
     pub(super) fn watch_from_here(&mut self) {
-        let store = self.disk.store();
-        let mut after = CommitNumber(0);
-        while let Ok(changes) = store.watch(after, usize::MAX) {
-            if changes.last == after {
-                break;
-            }
-            after = changes.last;
-        }
-        self.watched = after;
+        let pace = Pace::new(Duration::ZERO, Duration::ZERO);
+        self.watcher = Watcher::new(self.disk.store(), pace).ok();
     }
 }
 

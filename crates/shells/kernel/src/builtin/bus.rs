@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesOrdered;
-use millrace_broker::Call;
+use millrace_broker::BrokerCall;
 use millrace_bus::{Publish, Reply, Request};
 use millrace_model::{
     EventId, Group, JsonText, Lineage, Namespace, OsFault, OsId, OsKind, OsMessage, TopicKey, TopicName,
@@ -17,13 +17,13 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::builtin::faults;
-use crate::builtin::feed::Plan;
+use crate::builtin::feed::FeedPlan;
 use crate::builtin::feeds::Feeds;
 use crate::capabilities::capability::Capability;
 use crate::capabilities::context::Context;
 use crate::capabilities::handlers;
 use crate::capabilities::port::{Delivery, Port};
-use crate::clients::watch::Seen;
+use crate::clients::audit_hook::AuditEvent;
 
 /// Messages whose commit is under way. The rest waits in the mailbox.
 const UNDER_WAY_MAX: usize = 256;
@@ -83,7 +83,7 @@ async fn work(port: Port, feeds: Arc<Feeds>) {
 }
 
 /// For a publish: its call to the bus and the trace it belongs to, or why it failed. `None` for another message.
-type Handed = Option<Result<(Call, Option<TraceId>), OsFault>>;
+type Handed = Option<Result<(BrokerCall, Option<TraceId>), OsFault>>;
 
 async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
     if delivery.message.ty.as_str() != PUBLISH {
@@ -104,7 +104,7 @@ async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
 
 fn context(port: &Port, delivery: &Delivery) -> Context {
     let Delivery { id, message, by, .. } = delivery;
-    Context::new(port.capability(), *id, message.clone(), by.clone(), port.link().clone())
+    Context::new(port.capability(), *id, message.clone(), by.clone(), port.kernel().clone())
 }
 
 async fn handle(
@@ -159,12 +159,12 @@ fn request(message: &OsMessage) -> Result<Request, OsFault> {
 async fn published(
     feeds: &Feeds,
     ctx: &Context,
-    call: Call,
+    call: BrokerCall,
     trace: Option<TraceId>,
 ) -> Result<JsonText, OsFault> {
     let reply = call.reply().await;
     if let Ok(reply) = &reply {
-        feeds.seen(&Seen::Bus { by: ctx.by(), what: PUBLISH, reply, trace: trace.as_ref() });
+        feeds.seen(&AuditEvent::Bus { by: ctx.by(), what: PUBLISH, reply, trace: trace.as_ref() });
     }
     match reply {
         Ok(Reply::Published { topic, id, at, due, durability }) => {
@@ -200,12 +200,12 @@ struct Subscription {
     #[serde(flatten)]
     at: Where,
     group: Option<String>,
-    from: Option<Start>,
+    from: Option<FeedStart>,
 }
 
 #[derive(Clone, Copy, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
-enum Start {
+enum FeedStart {
     Earliest,
     Latest,
 }
@@ -223,18 +223,18 @@ async fn subscribe(feeds: &Feeds, ctx: &Context) -> Result<JsonText, OsFault> {
     let group = group.unwrap_or_else(|| format!("os.{name}"));
     let wrong =
         |error: millrace_model::NameError| OsFault::new(422, format!("Schema validation failed: {error}"));
-    let plan = Plan {
+    let plan = FeedPlan {
         to,
         capability: name,
         namespace: Namespace::new(topic.namespace()).map_err(wrong)?,
         topic: BusTopic {
             topic: TopicName::new(topic.topic()).map_err(wrong)?,
             group: Group::new(&group).map_err(wrong)?,
-            from_earliest: from == Some(Start::Earliest),
+            from_earliest: from == Some(FeedStart::Earliest),
         },
     };
-    let reply = feeds.subscribe(ctx.link(), plan).await?;
-    feeds.seen(&Seen::Bus { by: ctx.by(), what: "Bus.Subscribe", reply: &reply, trace: None });
+    let reply = feeds.subscribe(ctx.kernel(), plan).await?;
+    feeds.seen(&AuditEvent::Bus { by: ctx.by(), what: "Bus.Subscribe", reply: &reply, trace: None });
     match reply {
         Reply::Subscribed { topic, group, partitions } => {
             let partitions: Vec<Value> = partitions

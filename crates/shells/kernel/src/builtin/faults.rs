@@ -3,6 +3,7 @@
 use millrace_broker::Ended;
 use millrace_bus::{BusError, ErrorCode, Reply};
 use millrace_model::OsFault;
+use millrace_shell::RowWriteError;
 use millrace_wire as wire;
 
 pub(crate) fn of_bus(error: &BusError) -> OsFault {
@@ -26,6 +27,17 @@ pub(crate) fn of_reply(reply: &Reply) -> OsFault {
         Reply::Refused(error) => of_bus(error),
         other => OsFault::new(500, format!("The bus gave an answer that does not fit: {other:?}")),
     }
+}
+
+pub(crate) fn of_rows(error: &RowWriteError) -> OsFault {
+    let code = match error {
+        RowWriteError::Empty => 422,
+        RowWriteError::NotYourRow { .. } => 403,
+        RowWriteError::TooLarge { .. } => 413,
+        RowWriteError::NoSpace(_) | RowWriteError::StorageFailed(_) | RowWriteError::ShuttingDown => 503,
+        RowWriteError::Refused => 409,
+    };
+    OsFault::new(code, error.to_string())
 }
 
 pub(crate) fn of_ended(ended: Ended) -> OsFault {

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use millrace_broker::{Ended, Handle, Item, Link, Taken};
+use millrace_broker::{BrokerHandle, BusConnection, Ended, Item, Received};
 use millrace_bus::{Ack, From, GiveBack, Nack, Reply, Request, Subscribe};
 use millrace_model::{
     AckMode, Event, Filter, JsonText, Namespace, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata,
@@ -23,7 +23,7 @@ use tokio::sync::{oneshot, watch};
 
 use crate::builtin::faults;
 use crate::builtin::feeds::FeedLimits;
-use crate::loop_thread::inbox::RouterHandle;
+use crate::kernel_thread::inbox::KernelSender;
 
 const TAKE_ITEMS_MAX: usize = 64;
 const TAKE_BYTES_MAX: usize = 1 << 20;
@@ -38,7 +38,7 @@ const LAST_FLOW: u64 = 1;
 
 /// Which capability is fed, and from which topic.
 #[derive(Clone, Debug)]
-pub(crate) struct Plan {
+pub(crate) struct FeedPlan {
     pub(crate) to: CapabilityId,
     pub(crate) capability: Arc<str>,
     pub(crate) namespace: Namespace,
@@ -57,29 +57,29 @@ pub(crate) struct Feed {
 impl Feed {
     pub(crate) fn start(
         runtime: &tokio::runtime::Handle,
-        bus: Handle,
-        link: RouterHandle,
-        plan: Plan,
+        bus: BrokerHandle,
+        kernel: KernelSender,
+        plan: FeedPlan,
         limits: FeedLimits,
         placed: Option<Placed>,
     ) -> Feed {
         let (stop, stopped) = watch::channel(());
-        runtime.spawn(Feeding { bus, link, plan, limits, stopped, placed }.run());
+        runtime.spawn(Feeding { bus, kernel, plan, limits, stopped, placed }.run());
         Feed { _stop: stop }
     }
 }
 
 struct Feeding {
-    bus: Handle,
-    link: RouterHandle,
-    plan: Plan,
+    bus: BrokerHandle,
+    kernel: KernelSender,
+    plan: FeedPlan,
     limits: FeedLimits,
     stopped: watch::Receiver<()>,
     placed: Option<Placed>,
 }
 
 /// Why a subscription ended.
-enum End {
+enum FeedEnd {
     /// The feed was dropped, the broker or the loop has ended, or the capability is gone.
     ForGood,
     /// The capability takes nothing just now.
@@ -93,14 +93,14 @@ impl Feeding {
         let mut pause_ms = self.limits.retry_ms;
         loop {
             let end = match self.bus.open(self.plan.namespace.clone()) {
-                Ok(link) => self.serve(&link, &mut pause_ms).await.unwrap_or(End::ForGood),
-                Err(Ended) => End::ForGood,
+                Ok(link) => self.serve(&link, &mut pause_ms).await.unwrap_or(FeedEnd::ForGood),
+                Err(Ended) => FeedEnd::ForGood,
             };
-            let Plan { capability, topic, .. } = &self.plan;
+            let FeedPlan { capability, topic, .. } = &self.plan;
             match end {
-                End::ForGood => return,
-                End::Full => {}
-                End::Refused(why) => {
+                FeedEnd::ForGood => return,
+                FeedEnd::Full => {}
+                FeedEnd::Refused(why) => {
                     tracing::warn!(%capability, topic = %topic.topic, group = %topic.group, "bus feed: {why}");
                 }
             }
@@ -119,7 +119,7 @@ impl Feeding {
                 _ = self.stopped.changed() => return false,
             }
             let to = self.plan.to;
-            match self.link.look(move |router| router.takes(to)).await {
+            match self.kernel.with_router(move |router| router.takes(to)).await {
                 Ok(Takes::Now) => return true,
                 Ok(Takes::NotNow) => {}
                 Ok(Takes::Never) | Err(_) => return false,
@@ -127,17 +127,17 @@ impl Feeding {
         }
     }
 
-    async fn serve(&mut self, link: &Link, pause_ms: &mut u64) -> Result<End, Ended> {
-        let at = At { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
+    async fn serve(&mut self, link: &BusConnection, pause_ms: &mut u64) -> Result<FeedEnd, Ended> {
+        let at = FeedRequests { key: TopicKey::new(&self.plan.namespace, &self.plan.topic.topic), link };
         // Credits bound what is delivered. The window of the group alone does not: it has room again as soon as a lease
         // expires, although the mailbox still holds the event.
-        at.ask(Request::Flow { credits: self.limits.window.into() }).await?;
-        at.ask(self.subscribe(&at.key)).await?;
+        at.request(Request::Flow { credits: self.limits.window.into() }).await?;
+        at.request(self.subscribe(&at.key)).await?;
         let mut settling = FuturesUnordered::new();
         // The events that the capability has, with the credits spent on each.
         let mut handed = BTreeMap::<_, u64>::new();
         let mut items = Vec::new();
-        let mut ending: Option<End> = None;
+        let mut ending: Option<FeedEnd> = None;
         // The answer to the last FLOW has come: no more deliveries follow.
         let mut stemmed = false;
         loop {
@@ -148,9 +148,9 @@ impl Feeding {
                 return Ok(end);
             }
             tokio::select! {
-                taken = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX) => {
-                    let Taken::Items { bytes } = taken else {
-                        return Ok(End::Refused("the connection to the bus was closed".to_owned()));
+                taken = link.receive(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX) => {
+                    let Received::Items { bytes } = taken else {
+                        return Ok(FeedEnd::Refused("the connection to the bus was closed".to_owned()));
                     };
                     link.written(bytes);
                     for item in items.drain(..) {
@@ -158,7 +158,7 @@ impl Feeding {
                             Item::Delivery { event, .. }
                                 if ending.is_some() && !handed.contains_key(&place(&event)) =>
                             {
-                                at.ask(self.give_back(&event)).await?;
+                                at.request(self.give_back(&event)).await?;
                             }
                             Item::Delivery { event, attempts, .. } => {
                                 let spent = handed.entry(place(&event)).or_default();
@@ -166,17 +166,17 @@ impl Feeding {
                                 // A second copy: the lease expired meanwhile. The capability still has the first copy,
                                 // and its result settles both.
                                 if *spent == 1 {
-                                    settling.push(hand_over(&self.link, &self.plan, event, attempts));
+                                    settling.push(hand_over(&self.kernel, &self.plan, event, attempts));
                                 }
                             }
                             Item::Reply { request: LAST_FLOW, .. } => stemmed = true,
                             Item::Reply { reply, .. } => {
                                 if let Some(why) = self.answered(reply, pause_ms) {
-                                    at.end(&mut ending, End::Refused(why)).await?;
+                                    at.stop_flow(&mut ending, FeedEnd::Refused(why)).await?;
                                 }
                             }
                             Item::Notice { error, .. } => {
-                                at.end(&mut ending, End::Refused(error.to_string())).await?;
+                                at.stop_flow(&mut ending, FeedEnd::Refused(error.to_string())).await?;
                             }
                         }
                     }
@@ -184,26 +184,26 @@ impl Feeding {
                 Some(Back { event, attempts, settled }) = settling.next() => {
                     let credits = handed.remove(&place(&event)).unwrap_or(1);
                     match settled {
-                        Ok(Settled::Processed) => at.ask(self.ack(&event)).await?,
-                        Ok(Settled::Failed(fault)) => at.ask(self.nack(&event, attempts, fault)).await?,
+                        Ok(Settled::Processed) => at.request(self.ack(&event)).await?,
+                        Ok(Settled::Failed(fault)) => at.request(self.nack(&event, attempts, fault)).await?,
                         Ok(Settled::Unseen) => {
                             // Before the event is given back, or it would be delivered again at once.
-                            at.end(&mut ending, End::Full).await?;
-                            at.ask(self.give_back(&event)).await?;
+                            at.stop_flow(&mut ending, FeedEnd::Full).await?;
+                            at.request(self.give_back(&event)).await?;
                         }
                         Err(_) => {
                             outlive(link).await;
-                            return Ok(End::ForGood);
+                            return Ok(FeedEnd::ForGood);
                         }
                     }
                     if ending.is_none() {
-                        at.ask(Request::Flow { credits }).await?;
+                        at.request(Request::Flow { credits }).await?;
                     }
                 }
-                _ = self.stopped.changed(), if !matches!(ending, Some(End::ForGood)) => {
+                _ = self.stopped.changed(), if !matches!(ending, Some(FeedEnd::ForGood)) => {
                     // No more deliveries from now on; events that the capability has are still settled.
-                    at.end(&mut ending, End::ForGood).await?;
-                    ending = Some(End::ForGood);
+                    at.stop_flow(&mut ending, FeedEnd::ForGood).await?;
+                    ending = Some(FeedEnd::ForGood);
                 }
             }
         }
@@ -285,30 +285,30 @@ impl Feeding {
 /// Keeps the connection open until the bus ends. The loop has ended first, which means that the server stops: leases
 /// that are still open when the bus stops do not count as attempts, but leases of a connection that closes earlier
 /// would.
-async fn outlive(link: &Link) {
+async fn outlive(link: &BusConnection) {
     let mut items = Vec::new();
-    while let Taken::Items { bytes } = link.take(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX).await {
+    while let Received::Items { bytes } = link.receive(&mut items, TAKE_ITEMS_MAX, TAKE_BYTES_MAX).await {
         link.written(bytes);
         items.clear();
     }
 }
 
-/// The connection that requests are sent on.
-struct At<'a> {
+/// The requests that a feed sends on its connection.
+struct FeedRequests<'a> {
     key: TopicKey,
-    link: &'a Link,
+    link: &'a BusConnection,
 }
 
-impl At<'_> {
-    async fn ask(&self, request: Request) -> Result<(), Ended> {
-        self.link.ask(&mut vec![(ANY, request)]).await
+impl FeedRequests<'_> {
+    async fn request(&self, request: Request) -> Result<(), Ended> {
+        self.link.send(&mut vec![(ANY, request)]).await
     }
 
     /// Asks for no more deliveries; the first reason given is kept. Events that the capability has are still settled.
-    async fn end(&self, ending: &mut Option<End>, end: End) -> Result<(), Ended> {
+    async fn stop_flow(&self, ending: &mut Option<FeedEnd>, end: FeedEnd) -> Result<(), Ended> {
         if ending.is_none() {
             *ending = Some(end);
-            self.link.ask(&mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
+            self.link.send(&mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
         }
         Ok(())
     }
@@ -318,7 +318,7 @@ impl At<'_> {
 struct Back {
     event: Arc<Event>,
     attempts: u32,
-    settled: Result<Settled, crate::loop_thread::inbox::Ended>,
+    settled: Result<Settled, crate::kernel_thread::inbox::KernelEnded>,
 }
 
 fn place(event: &Event) -> (Partition, Offset) {
@@ -326,16 +326,16 @@ fn place(event: &Event) -> (Partition, Offset) {
 }
 
 fn hand_over(
-    link: &RouterHandle,
-    plan: &Plan,
+    kernel: &KernelSender,
+    plan: &FeedPlan,
     event: Arc<Event>,
     attempts: u32,
 ) -> impl Future<Output = Back> + use<> {
-    let (link, to) = (link.clone(), plan.to);
+    let (kernel, to) = (kernel.clone(), plan.to);
     let message = message(&event, attempts);
     async move {
         let settled = match message {
-            Ok(message) => link.bus_event(to, message).await,
+            Ok(message) => kernel.bus_event(to, message).await,
             Err(fault) => Ok(Settled::Failed(fault)),
         };
         Back { event, attempts, settled }

@@ -4,16 +4,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_broker::Handle;
+use millrace_broker::BrokerHandle;
 use millrace_bus::Reply;
 use millrace_model::{Group, Namespace, OsFault, TopicKey};
 use millrace_router::{BusTopic, CapabilityId, Manifest};
 use tokio::sync::oneshot;
 
-use crate::builtin::feed::{Feed, Placed, Plan};
+use crate::builtin::feed::{Feed, FeedPlan, Placed};
 use crate::capabilities::change::BusFeed;
-use crate::clients::watch::{Seen, Watch};
-use crate::loop_thread::inbox::RouterHandle;
+use crate::clients::audit_hook::{AuditEvent, AuditHook};
+use crate::kernel_thread::inbox::KernelSender;
 
 /// Bounds on feeds.
 #[derive(Clone, Debug)]
@@ -40,12 +40,12 @@ impl Default for FeedLimits {
 
 /// All feeds of events of the bus.
 pub struct Feeds {
-    bus: Handle,
+    bus: BrokerHandle,
     runtime: tokio::runtime::Handle,
     limits: FeedLimits,
-    watch: Option<Watch>,
+    audit_hook: Option<AuditHook>,
     /// Feeds made by `Bus.Subscribe`. Feeds of manifests are kept with their capability (`change.rs`).
-    asked: Mutex<Asked>,
+    asked: Mutex<HostRequest>,
 }
 
 impl std::fmt::Debug for Feeds {
@@ -54,44 +54,45 @@ impl std::fmt::Debug for Feeds {
     }
 }
 
-type Asked = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
+type HostRequest = BTreeMap<CapabilityId, Vec<(TopicKey, Group, Feed)>>;
 
 impl Feeds {
-    /// Feeds run on `runtime`. `watch` is told what the bus answers to commands.
+    /// Feeds run on `runtime`. `audit_hook` is told what the bus answers to commands.
     pub fn new(
-        bus: Handle,
+        bus: BrokerHandle,
         runtime: tokio::runtime::Handle,
         limits: FeedLimits,
-        watch: Option<Watch>,
+        audit_hook: Option<AuditHook>,
     ) -> Arc<Feeds> {
-        Arc::new(Feeds { bus, runtime, limits, watch, asked: Mutex::default() })
+        Arc::new(Feeds { bus, runtime, limits, audit_hook, asked: Mutex::default() })
     }
 
     /// Starts the feeds that manifests ask for; given to the loop.
     pub fn bus_feed(self: &Arc<Feeds>) -> BusFeed {
         let feeds = self.clone();
-        Box::new(move |to, manifest, link| Box::new(feeds.of_manifest(to, manifest, &link)))
+        Box::new(move |to, manifest, kernel| Box::new(feeds.of_manifest(to, manifest, &kernel)))
     }
 
-    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, link: &RouterHandle) -> Vec<Feed> {
+    fn of_manifest(&self, to: CapabilityId, manifest: &Manifest, kernel: &KernelSender) -> Vec<Feed> {
         let start = |topic: &BusTopic| {
-            let plan = Plan {
+            let plan = FeedPlan {
                 to,
                 capability: manifest.name.clone(),
                 namespace: Namespace::default(),
                 topic: topic.clone(),
             };
-            self.start(link, plan, None)
+            self.start(kernel, plan, None)
         };
         manifest.bus.iter().map(start).collect()
     }
 
     /// Starts a feed and returns the answer of the bus, which comes when the group has its position.
-    pub(super) async fn subscribe(&self, link: &RouterHandle, plan: Plan) -> Result<Reply, OsFault> {
+    pub(super) async fn subscribe(&self, kernel: &KernelSender, plan: FeedPlan) -> Result<Reply, OsFault> {
         let key = TopicKey::new(&plan.namespace, &plan.topic.topic);
         let (to, group) = (plan.to, plan.topic.group.clone());
         let (placed, is_placed) = oneshot::channel();
-        let live = link.look(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
+        let live =
+            kernel.with_router(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
         let live = live.map_err(|ended| OsFault::new(503, ended.to_string()))?;
         {
             let mut asked = self.asked();
@@ -104,7 +105,7 @@ impl Feeds {
             if feeds.len() >= max {
                 return Err(OsFault::new(429, format!("The limit of {max} subscriptions is reached")));
             }
-            let feed = self.start(link, plan, Some(placed));
+            let feed = self.start(kernel, plan, Some(placed));
             feeds.push((key.clone(), group.clone(), feed));
         }
         let answer = is_placed.await.unwrap_or_else(|_| Err(OsFault::new(503, "the bus has ended")));
@@ -115,25 +116,25 @@ impl Feeds {
         answer
     }
 
-    fn start(&self, link: &RouterHandle, plan: Plan, placed: Option<Placed>) -> Feed {
-        Feed::start(&self.runtime, self.bus.clone(), link.clone(), plan, self.limits.clone(), placed)
+    fn start(&self, kernel: &KernelSender, plan: FeedPlan, placed: Option<Placed>) -> Feed {
+        Feed::start(&self.runtime, self.bus.clone(), kernel.clone(), plan, self.limits.clone(), placed)
     }
 
     pub(super) fn is_watched(&self) -> bool {
-        self.watch.is_some()
+        self.audit_hook.is_some()
     }
 
-    pub(super) fn seen(&self, seen: &Seen<'_>) {
-        if let Some(watch) = &self.watch {
-            watch(seen);
+    pub(super) fn seen(&self, seen: &AuditEvent<'_>) {
+        if let Some(hook) = &self.audit_hook {
+            hook(seen);
         }
     }
 
-    pub(super) fn bus(&self) -> &Handle {
+    pub(super) fn bus(&self) -> &BrokerHandle {
         &self.bus
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn asked(&self) -> MutexGuard<'_, HostRequest> {
         // Nothing panics while it holds this lock, so poisoning can be ignored.
         self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }

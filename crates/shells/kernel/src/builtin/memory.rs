@@ -57,7 +57,7 @@ async fn work(port: Port, mut values_cache: ValueCache) {
                     // Handed over here and not in the future, because the order in which futures are polled is not
                     // defined.
                     let call = match &step {
-                        Ok(Step::Write(write)) => Some(write.hand_over(values_cache.bus()).await),
+                        Ok(MemoryStep::Write(write)) => Some(write.hand_over(values_cache.rows()).await),
                         _ => None,
                     };
                     under_way.push_back(async move {
@@ -74,7 +74,7 @@ async fn work(port: Port, mut values_cache: ValueCache) {
                 let Delivery { id, message, .. } = delivery;
                 let begun = namespace.and_then(|at| Ok((at, step?)));
                 let changed = match &begun {
-                    Ok((at, Step::Write(_))) => Some(at.clone()),
+                    Ok((at, MemoryStep::Write(_))) => Some(at.clone()),
                     _ => None,
                 };
                 let result = begun.and_then(|(at, step)| finish(&mut values_cache, &at, &message, step, committed));
@@ -96,11 +96,11 @@ async fn work(port: Port, mut values_cache: ValueCache) {
 /// Emits `Memory.Changed`, before the reply (RFC 0032, 18). Without the value: a subscriber that wants it asks for it
 /// and gets the newest.
 fn tell_change(port: &Port, delivery: DeliveryId, request: &OsMessage, at: &Namespace) {
-    let Some(key) = Members::of(request).ok().and_then(|members| members.key().ok()) else { return };
+    let Some(key) = DataMembers::of(request).ok().and_then(|members| members.key().ok()) else { return };
     let Ok(ty) = OsType::new(CHANGED) else { return };
     let change = if request.ty.as_str() == SET { "set" } else { "deleted" };
     let data = json!({ "key": key, "change": change, "namespace": at.as_str() });
-    let (Ok(data), (id, timestamp)) = (JsonText::from_value(&data), port.link().stamp()) else { return };
+    let (Ok(data), (id, timestamp)) = (JsonText::from_value(&data), port.kernel().stamp()) else { return };
     let metadata = OsMetadata {
         id,
         timestamp,
@@ -113,12 +113,12 @@ fn tell_change(port: &Port, delivery: DeliveryId, request: &OsMessage, at: &Name
 }
 
 /// The work to be done for a message.
-enum Step {
+enum MemoryStep {
     Write(Write),
     /// A deletion of a path that has no value.
     Nothing,
     /// A read, done when every message before it is settled.
-    Look,
+    Read,
 }
 
 /// The namespace of a message: the one it names, which an edge has checked, or that of its sender. Messages of
@@ -131,7 +131,7 @@ fn namespace(delivery: &Delivery) -> Result<Namespace, OsFault> {
     }
 }
 
-fn begin(values_cache: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> Result<Step, OsFault> {
+fn begin(values_cache: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> Result<MemoryStep, OsFault> {
     let message = &delivery.message;
     let share = match delivery.by.as_deref() {
         Some(by) if !by.is_administrator() => Share::Half(&by.namespaces),
@@ -139,11 +139,13 @@ fn begin(values_cache: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> 
     };
     Ok(match message.ty.as_str() {
         SET => {
-            let members = Members::of(message)?;
-            Step::Write(values_cache.set(at, &members.key()?, members.value()?, share)?)
+            let members = DataMembers::of(message)?;
+            MemoryStep::Write(values_cache.set(at, &members.key()?, members.value()?, share)?)
         }
-        DELETE => values_cache.delete(at, &Members::of(message)?.key()?)?.map_or(Step::Nothing, Step::Write),
-        _ => Step::Look,
+        DELETE => values_cache
+            .delete(at, &DataMembers::of(message)?.key()?)?
+            .map_or(MemoryStep::Nothing, MemoryStep::Write),
+        _ => MemoryStep::Read,
     })
 }
 
@@ -151,22 +153,22 @@ fn finish(
     values_cache: &mut ValueCache,
     at: &Namespace,
     message: &Arc<OsMessage>,
-    step: Step,
+    step: MemoryStep,
     committed: Result<(), OsFault>,
 ) -> Result<JsonText, OsFault> {
-    if let Step::Write(write) = step {
+    if let MemoryStep::Write(write) = step {
         values_cache.settle(write, committed.is_ok());
         committed?;
     }
     match message.ty.as_str() {
-        GET => values_cache.get(at, &Members::of(message)?.key()?),
+        GET => values_cache.get(at, &DataMembers::of(message)?.key()?),
         LIST => {
-            let members = Members::of(message)?;
+            let members = DataMembers::of(message)?;
             let (prefix, after) = (members.text("prefix")?, members.text("after")?);
             values_cache.list(at, prefix.as_deref().unwrap_or_default(), after.as_deref())
         }
         ty => {
-            let key = Members::of(message)?.key()?;
+            let key = DataMembers::of(message)?.key()?;
             let word = if ty == SET { "Set" } else { "Deleted" };
             let data = json!({ "success": true, "message": format!("{word} {key}") });
             JsonText::from_value(&data).map_err(|error| OsFault::new(500, error.to_string()))
@@ -176,12 +178,12 @@ fn finish(
 
 /// The members of a message's data. Not a JSON tree, because the bytes of the value must not change. A map, because if
 /// a member is given twice the last one counts.
-struct Members<'a>(BTreeMap<String, &'a RawValue>);
+struct DataMembers<'a>(BTreeMap<String, &'a RawValue>);
 
-impl<'a> Members<'a> {
-    fn of(message: &'a OsMessage) -> Result<Members<'a>, OsFault> {
+impl<'a> DataMembers<'a> {
+    fn of(message: &'a OsMessage) -> Result<DataMembers<'a>, OsFault> {
         let members = serde_json::from_str(message.data.as_str());
-        members.map(Members).map_err(|_| unfit("data is no object"))
+        members.map(DataMembers).map_err(|_| unfit("data is no object"))
     }
 
     /// A string member; `None` if it is absent or null.

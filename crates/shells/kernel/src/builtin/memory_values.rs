@@ -8,9 +8,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-use millrace_broker::{Call, Handle};
-use millrace_bus::{Reply, Request};
 use millrace_model::{JsonText, Namespace, Namespaces, Op, OsFault, Space, keys};
+use millrace_shell::{RowWrite, RowWriter};
 use millrace_store::{KeyRange, Store, StoreError, each_row};
 use serde_json::value::RawValue;
 
@@ -50,7 +49,7 @@ const SEAL: &str = "pwenc:v1:";
 
 #[derive(Debug)]
 pub struct ValueCache {
-    bus: Handle,
+    rows: RowWriter,
     limits: MemoryLimits,
     /// The values in the store, as far as the commits were confirmed.
     values: BTreeMap<Namespace, BTreeMap<String, JsonText>>,
@@ -115,35 +114,30 @@ impl Write {
         self.path.len() + self.value.as_ref().map_or(0, |value| value.bytes().len())
     }
 
-    /// Hands the change to the bus. Calls must be awaited in the order in which the changes were made; see
+    /// Hands the change to the writer. Calls must be awaited in the order in which the changes were made; see
     /// [`committed`] for the result.
-    pub(crate) async fn hand_over(&self, bus: Handle) -> Result<Call, OsFault> {
+    pub(crate) async fn hand_over(&self, rows: RowWriter) -> Result<RowWrite, OsFault> {
         let (space, key) = (Space::Kv, row(&self.namespace, &self.path));
         let op = match &self.value {
             Some(value) => Op::Put { space, key, value: value.bytes().clone() },
             None => Op::Delete { space, key },
         };
-        let request = Request::Write { ops: vec![op], durability: None };
-        bus.hand_over(None, request).await.map_err(faults::of_ended)
+        rows.hand_over(vec![op]).await.map_err(|error| faults::of_rows(&error))
     }
 }
 
 /// Waits until a write that was handed over is durable.
-pub(crate) async fn committed(call: Result<Call, OsFault>) -> Result<(), OsFault> {
-    match call?.reply().await {
-        Ok(Reply::Written) => Ok(()),
-        Ok(other) => Err(faults::of_reply(&other)),
-        Err(ended) => Err(faults::of_ended(ended)),
-    }
+pub(crate) async fn committed(write: Result<RowWrite, OsFault>) -> Result<(), OsFault> {
+    write?.durable().await.map_err(|error| faults::of_rows(&error))
 }
 
 impl ValueCache {
     /// Reads every value from the store. Blocks.
-    pub fn load(store: &dyn Store, bus: Handle, limits: MemoryLimits) -> Result<ValueCache, StoreError> {
+    pub fn load(store: &dyn Store, rows: RowWriter, limits: MemoryLimits) -> Result<ValueCache, StoreError> {
         let values = BTreeMap::new();
         let (total, by_namespace) = (Held::default(), BTreeMap::new());
-        let mut values_cache = ValueCache { bus, limits, values, total, by_namespace, writes: 0 };
-        let prefix = rows();
+        let mut values_cache = ValueCache { rows, limits, values, total, by_namespace, writes: 0 };
+        let prefix = rows_prefix();
         each_row(store, Space::Kv, KeyRange::prefix(&prefix), |found| {
             // Every row here has the prefix and a path; others are skipped.
             let key = found.key.strip_prefix(&prefix).unwrap_or_default();
@@ -156,8 +150,8 @@ impl ValueCache {
         Ok(values_cache)
     }
 
-    pub(crate) fn bus(&self) -> Handle {
-        self.bus.clone()
+    pub(crate) fn rows(&self) -> RowWriter {
+        self.rows.clone()
     }
 
     /// Returns the value, or null.
@@ -345,10 +339,10 @@ impl ValueCache {
 
 /// `router/memory/NAMESPACE/PATH`
 fn row(at: &Namespace, path: &str) -> String {
-    format!("{}{at}{path}", rows())
+    format!("{}{at}{path}", rows_prefix())
 }
 
-fn rows() -> String {
+fn rows_prefix() -> String {
     format!("{}memory/", keys::ROUTER)
 }
 

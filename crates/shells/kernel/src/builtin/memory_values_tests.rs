@@ -22,7 +22,7 @@ impl Bench {
 
     /// Loads the values as a process does that starts now.
     fn values_cache(&self, limits: MemoryLimits) -> ValueCache {
-        ValueCache::load(&*self.store, self.runtime.handle(), limits).unwrap()
+        ValueCache::load(&*self.store, self.runtime.handle().row_writer(keys::ROUTER), limits).unwrap()
     }
 }
 
@@ -36,14 +36,14 @@ fn raw(json: &str) -> Box<RawValue> {
 
 async fn set(values_cache: &mut ValueCache, path: &str, json: &str) -> Result<(), OsFault> {
     let write = values_cache.set(&Namespace::default(), path, &raw(json), Share::Whole)?;
-    let done = committed(write.hand_over(values_cache.bus()).await).await;
+    let done = committed(write.hand_over(values_cache.rows()).await).await;
     values_cache.settle(write, done.is_ok());
     done
 }
 
 async fn delete(values_cache: &mut ValueCache, path: &str) {
     if let Some(write) = values_cache.delete(&Namespace::default(), path).unwrap() {
-        committed(write.hand_over(values_cache.bus()).await).await.unwrap();
+        committed(write.hand_over(values_cache.rows()).await).await.unwrap();
         values_cache.settle(write, true);
     }
 }
@@ -126,7 +126,7 @@ async fn what_is_not_durable_is_not_shown_and_counts_all_the_same() {
     assert_eq!(values_cache.set(&at(), "/b", &raw("1"), Share::Whole).unwrap_err().code, 503);
     let gone = values_cache.delete(&at(), "/a").unwrap().expect("something is on its way");
     for (write, then) in [(first, "1"), (second, "2"), (gone, "null")] {
-        committed(write.hand_over(values_cache.bus()).await).await.unwrap();
+        committed(write.hand_over(values_cache.rows()).await).await.unwrap();
         values_cache.settle(write, true);
         assert_eq!(values_cache.get(&at(), "/a").unwrap().as_str(), then);
     }
@@ -151,7 +151,7 @@ async fn each_namespace_has_its_own_paths_also_over_a_restart() {
     let names = ["default", "default2", "d"].map(|name| Namespace::new(name).unwrap());
     for (value, name) in names.iter().enumerate() {
         let write = values_cache.set(name, "/a", &raw(&value.to_string()), Share::Whole).unwrap();
-        committed(write.hand_over(values_cache.bus()).await).await.unwrap();
+        committed(write.hand_over(values_cache.rows()).await).await.unwrap();
         values_cache.settle(write, true);
     }
     set(&mut values_cache, "/efault/a", "9").await.unwrap();
@@ -161,7 +161,7 @@ async fn each_namespace_has_its_own_paths_also_over_a_restart() {
         "the bound is for all together"
     );
     let gone = values_cache.delete(&names[1], "/a").unwrap().expect("it is there");
-    committed(gone.hand_over(values_cache.bus()).await).await.unwrap();
+    committed(gone.hand_over(values_cache.rows()).await).await.unwrap();
     values_cache.settle(gone, true);
     for values_cache in [&values_cache, &bench.values_cache(MemoryLimits::default())] {
         let get = |name: &Namespace| values_cache.get(name, "/a").unwrap().as_str().to_owned();
@@ -190,7 +190,7 @@ async fn a_token_gets_half_of_the_room_over_all_its_namespaces_also_over_a_resta
     let mut values_cache = bench.values_cache(limits.clone());
     for path in ["/a", "/b"] {
         let write = values_cache.set(&eu, path, &raw("1"), Share::Half(&of_eu)).unwrap();
-        committed(write.hand_over(values_cache.bus()).await).await.unwrap();
+        committed(write.hand_over(values_cache.rows()).await).await.unwrap();
         values_cache.settle(write, true);
     }
     for mut values_cache in [values_cache, bench.values_cache(limits.clone())] {

@@ -26,20 +26,20 @@ use crate::capabilities::port::Port;
 pub type ActorFuture = std::pin::Pin<Box<dyn Future<Output = ()>>>;
 
 /// Handles one message and returns the reply's `data`, or the error. For an event the returned data is ignored.
-pub(crate) type Handler =
+pub(crate) type MessageHandler =
     Arc<dyn Fn(Context, Arc<OsMessage>) -> BoxFuture<'static, Result<JsonText, OsFault>> + Send + Sync>;
 
 pub(crate) type Spawn = Box<dyn FnOnce(Port) -> ActorFuture + Send>;
 
 /// Where the handlers of a capability run. In both places a capability handles one message at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Place {
+pub enum HandlerPlace {
     /// On the tokio runtime the loop was given: for handlers that wait for input or output.
     #[default]
     Runtime,
     /// On the loop's own thread: only for handlers that never compute for long, because the loop stands still
     /// meanwhile.
-    Loop,
+    Kernel,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -66,10 +66,10 @@ pub(crate) struct Declared {
 }
 
 /// The functions or the actor that handle the messages of a capability.
-pub(crate) enum Work {
+pub(crate) enum CapabilityWork {
     Handlers {
-        by: BTreeMap<(OsKind, String), Handler>,
-        place: Place,
+        by: BTreeMap<(OsKind, String), MessageHandler>,
+        place: HandlerPlace,
     },
     /// An actor written by hand: takes messages from its mailbox when it wants to.
     Actor(Spawn),
@@ -84,13 +84,17 @@ pub struct Capability {
     pub(crate) outbound: Option<Vec<Declared>>,
     pub(crate) subscribes: Vec<String>,
     pub(crate) bus: Vec<BusTopic>,
-    pub(crate) work: Work,
+    pub(crate) work: CapabilityWork,
     pub(crate) mistakes: Vec<CapabilityError>,
 }
 
 impl Capability {
     pub fn new(name: &str, description: &str) -> Capability {
-        Capability::with(name, description, Work::Handlers { by: BTreeMap::new(), place: Place::default() })
+        Capability::with(
+            name,
+            description,
+            CapabilityWork::Handlers { by: BTreeMap::new(), place: HandlerPlace::default() },
+        )
     }
 
     /// A capability with an actor that does its own bookkeeping, such as a child process. `spawn` runs on the loop's
@@ -100,10 +104,10 @@ impl Capability {
         description: &str,
         spawn: impl FnOnce(Port) -> ActorFuture + Send + 'static,
     ) -> Capability {
-        Capability::with(name, description, Work::Actor(Box::new(spawn)))
+        Capability::with(name, description, CapabilityWork::Actor(Box::new(spawn)))
     }
 
-    fn with(name: &str, description: &str, work: Work) -> Capability {
+    fn with(name: &str, description: &str, work: CapabilityWork) -> Capability {
         Capability {
             name: name.to_owned(),
             description: description.to_owned(),
@@ -116,9 +120,9 @@ impl Capability {
         }
     }
 
-    /// Sets where the handlers run; the default is [`Place::Runtime`].
-    pub fn place(mut self, at: Place) -> Capability {
-        if let Work::Handlers { place, .. } = &mut self.work {
+    /// Sets where the handlers run; the default is [`HandlerPlace::Runtime`].
+    pub fn place(mut self, at: HandlerPlace) -> Capability {
+        if let CapabilityWork::Handlers { place, .. } = &mut self.work {
             *place = at;
         }
         self
@@ -178,7 +182,7 @@ impl Capability {
         F: Fn(Context, Arc<OsMessage>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), OsFault>> + Send + 'static,
     {
-        let handler: Handler = Arc::new(move |ctx, message| {
+        let handler: MessageHandler = Arc::new(move |ctx, message| {
             let handled = handler(ctx, message);
             Box::pin(async move { handled.await.map(|()| JsonText::null()) })
         });
@@ -194,7 +198,7 @@ impl Capability {
         F: Fn(Context, Arc<OsMessage>) -> R + Send + Sync + 'static,
         R: Future<Output = Result<(), OsFault>> + Send + 'static,
     {
-        let handler: Handler = Arc::new(move |ctx, message| {
+        let handler: MessageHandler = Arc::new(move |ctx, message| {
             let handled = handler(ctx, message);
             Box::pin(async move { handled.await.map(|()| JsonText::null()) })
         });
@@ -254,7 +258,7 @@ impl Capability {
         ty: &str,
         description: &str,
         data: Option<Value>,
-        handler: Handler,
+        handler: MessageHandler,
     ) -> Capability {
         self.declare(kind, ty, description, data);
         self.add(kind, ty, handler);
@@ -276,8 +280,8 @@ impl Capability {
         self.inbound.push(branch);
     }
 
-    fn add(&mut self, kind: OsKind, ty: &str, handler: Handler) {
-        let Work::Handlers { by, .. } = &mut self.work else { return };
+    fn add(&mut self, kind: OsKind, ty: &str, handler: MessageHandler) {
+        let CapabilityWork::Handlers { by, .. } = &mut self.work else { return };
         if by.insert((kind, ty.to_owned()), handler).is_some() {
             self.mistakes.push(CapabilityError::Twice { kind, ty: ty.to_owned() });
         }
@@ -287,7 +291,7 @@ impl Capability {
 /// The type of message in which an event of the bus arrives.
 const BUS_MESSAGE: &str = "Bus.Message";
 
-fn boxed<F, R>(handler: F) -> Handler
+fn boxed<F, R>(handler: F) -> MessageHandler
 where
     F: Fn(Context, Arc<OsMessage>) -> R + Send + Sync + 'static,
     R: Future<Output = Result<JsonText, OsFault>> + Send + 'static,
@@ -295,7 +299,7 @@ where
     Arc::new(move |ctx, message| Box::pin(handler(ctx, message)))
 }
 
-fn blocking<F>(handler: F) -> Handler
+fn blocking<F>(handler: F) -> MessageHandler
 where
     F: Fn(Context, Arc<OsMessage>) -> Result<JsonText, OsFault> + Send + Sync + 'static,
 {

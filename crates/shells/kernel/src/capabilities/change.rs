@@ -12,11 +12,11 @@ use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_local};
 
 use crate::capabilities::capability::{Capability, CapabilityError};
-use crate::capabilities::handlers::Handlers;
-use crate::capabilities::manifest::Ready;
+use crate::capabilities::handlers::MessageHandlers;
+use crate::capabilities::manifest::ReadyWork;
 use crate::capabilities::port::{Mailbox, Port};
-use crate::loop_thread::inbox::{Ended, RouterHandle};
-use crate::loop_thread::local_queue::LocalQueue;
+use crate::kernel_thread::inbox::{KernelEnded, KernelSender};
+use crate::kernel_thread::local_queue::LocalQueue;
 
 /// Why a change was refused. Nothing has been changed then.
 #[derive(Debug, thiserror::Error)]
@@ -26,18 +26,18 @@ pub enum ChangeError {
     #[error(transparent)]
     Boot(#[from] BootError),
     #[error(transparent)]
-    Ended(#[from] Ended),
+    Ended(#[from] KernelEnded),
 }
 
 /// Called for each capability whose manifest names topics of the bus. The returned value keeps the feed alive and is
 /// dropped when the capability is to be removed: from then on no more events may be handed to it.
-pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, RouterHandle) -> Box<dyn Any> + Send>;
+pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, KernelSender) -> Box<dyn Any> + Send>;
 
 /// The actors of all capabilities, each with its mailbox.
 pub(crate) struct Actors {
-    running: BTreeMap<CapabilityId, Actor>,
+    running: BTreeMap<CapabilityId, RunningActor>,
     local_queue: LocalQueue,
-    link: RouterHandle,
+    kernel: KernelSender,
     runtime: Handle,
     bus_feed: Option<BusFeed>,
     /// The mailboxes of actors that wait for their predecessor to finish, by the predecessor's id.
@@ -46,7 +46,7 @@ pub(crate) struct Actors {
     handover_ms: u64,
 }
 
-struct Actor {
+struct RunningActor {
     name: Arc<str>,
     mailbox: Rc<Mailbox>,
     task: JoinHandle<()>,
@@ -59,13 +59,13 @@ struct Actor {
 impl Actors {
     pub(crate) fn new(
         local_queue: LocalQueue,
-        link: RouterHandle,
+        kernel: KernelSender,
         runtime: Handle,
         bus_feed: Option<BusFeed>,
         handover_ms: u64,
     ) -> Actors {
         let (running, successors) = (BTreeMap::new(), BTreeMap::new());
-        Actors { running, local_queue, link, runtime, bus_feed, successors, handover_ms }
+        Actors { running, local_queue, kernel, runtime, bus_feed, successors, handover_ms }
     }
 
     /// Removes the capabilities `gone` and installs `come`, all of it or nothing: contracts are read and checked before
@@ -117,12 +117,12 @@ impl Actors {
             if too_long.is_err() {
                 let reason = format!("it had not finished {wait} ms after a reload replaced it");
                 old.clear(&local_queue, before, &name, &reason);
-                local_queue.tell(Input::Unhealthy { capability: before, reason });
+                local_queue.push(Input::Unhealthy { capability: before, reason });
             }
         });
     }
 
-    fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: Ready, gone: &[CapabilityId]) {
+    fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: ReadyWork, gone: &[CapabilityId]) {
         let mailbox = Rc::new(Mailbox::default());
         self.follow(gone, &manifest.name, &mailbox);
         let port = Port::new(
@@ -130,21 +130,21 @@ impl Actors {
             manifest.name.clone(),
             mailbox.clone(),
             self.local_queue.clone(),
-            self.link.clone(),
+            self.kernel.clone(),
         );
-        let tidies_up = matches!(work, Ready::Actor(_));
+        let tidies_up = matches!(work, ReadyWork::Actor(_));
         let task = match work {
-            Ready::Handlers { by, place } => {
-                spawn_local(Handlers { by, place, runtime: self.runtime.clone() }.run(port))
+            ReadyWork::Handlers { by, place } => {
+                spawn_local(MessageHandlers { by, place, runtime: self.runtime.clone() }.run(port))
             }
-            Ready::Actor(spawn) => spawn_local(spawn(port)),
+            ReadyWork::Actor(spawn) => spawn_local(spawn(port)),
         };
         let feed = match &self.bus_feed {
-            Some(feed) if !manifest.bus.is_empty() => Some(feed(id, manifest, self.link.clone())),
+            Some(feed) if !manifest.bus.is_empty() => Some(feed(id, manifest, self.kernel.clone())),
             _ => None,
         };
         let name = manifest.name.clone();
-        self.running.insert(id, Actor { name, mailbox, task, tidies_up, feed });
+        self.running.insert(id, RunningActor { name, mailbox, task, tidies_up, feed });
     }
 
     pub(crate) fn mailbox(&self, id: CapabilityId) -> Option<&Rc<Mailbox>> {
@@ -155,7 +155,7 @@ impl Actors {
     /// begins.
     pub(crate) fn retired(&mut self, id: CapabilityId) {
         let successor = self.successors.remove(&id);
-        let Some(Actor { mailbox, task, tidies_up, .. }) = self.running.remove(&id) else { return };
+        let Some(RunningActor { mailbox, task, tidies_up, .. }) = self.running.remove(&id) else { return };
         mailbox.close();
         let Some(successor) = successor else { return };
         spawn_local(async move {
@@ -174,7 +174,7 @@ impl Actors {
 
     /// Closes every mailbox, at the end of the loop. Handlers are aborted, because nobody waits for their answers any
     /// more. Returns the actors written by hand, so that the caller can wait until they have cleaned up.
-    pub(crate) fn end(&mut self) -> Vec<JoinHandle<()>> {
+    pub(crate) fn stop_all(&mut self) -> Vec<JoinHandle<()>> {
         let mut tidy = Vec::new();
         for actor in std::mem::take(&mut self.running).into_values() {
             actor.mailbox.close();

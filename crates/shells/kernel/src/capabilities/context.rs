@@ -11,20 +11,20 @@ use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
 
 use crate::builtin::of_data;
-use crate::loop_thread::inbox::{Ended, LoopCommand, RouterHandle};
+use crate::kernel_thread::inbox::{KernelCommand, KernelEnded, KernelSender};
 
 /// The context of one message. Cheap to clone; may be sent to other threads.
 #[derive(Clone)]
 pub struct Context {
-    hand: Arc<Hand>,
+    inner: Arc<ContextInner>,
 }
 
-struct Hand {
+struct ContextInner {
     capability: CapabilityId,
     delivery: DeliveryId,
     message: Arc<OsMessage>,
     by: By,
-    link: RouterHandle,
+    kernel: KernelSender,
 }
 
 impl Context {
@@ -33,32 +33,32 @@ impl Context {
         delivery: DeliveryId,
         message: Arc<OsMessage>,
         by: By,
-        link: RouterHandle,
+        kernel: KernelSender,
     ) -> Context {
-        Context { hand: Arc::new(Hand { capability, delivery, message, by, link }) }
+        Context { inner: Arc::new(ContextInner { capability, delivery, message, by, kernel }) }
     }
 
     pub fn message(&self) -> &OsMessage {
-        &self.hand.message
+        &self.inner.message
     }
 
     /// The identity the client has proved; `None` where access control does not apply.
     pub fn caller(&self) -> Option<&Principal> {
-        self.hand.by.as_deref()
+        self.inner.by.as_deref()
     }
 
     pub fn by(&self) -> &By {
-        &self.hand.by
+        &self.inner.by
     }
 
     /// The capability that made this request, with its name; `None` if a client or a timer made it.
     pub(crate) async fn asker(&self) -> Result<Option<(CapabilityId, Arc<str>)>, OsFault> {
-        let (request, delivery) = (self.hand.message.metadata.id.clone(), self.hand.delivery);
-        self.hand.link.look(move |router| router.asker(&request, delivery)).await.map_err(ended)
+        let (request, delivery) = (self.inner.message.metadata.id.clone(), self.inner.delivery);
+        self.inner.kernel.with_router(move |router| router.asker(&request, delivery)).await.map_err(ended)
     }
 
-    pub fn link(&self) -> &RouterHandle {
-        &self.hand.link
+    pub fn kernel(&self) -> &KernelSender {
+        &self.inner.kernel
     }
 
     /// Reads the message's data as `T`.
@@ -67,7 +67,7 @@ impl Context {
     ///
     /// 422 if the data does not fit.
     pub fn data<T: DeserializeOwned>(&self) -> Result<T, OsFault> {
-        serde_json::from_str(&self.hand.message.data.last_members()).map_err(|error| of_data(&error))
+        serde_json::from_str(&self.inner.message.data.last_members()).map_err(|error| of_data(&error))
     }
 
     /// The data of a reply, to be returned by the handler.
@@ -78,10 +78,10 @@ impl Context {
     /// Emits an event. Waits while the queue to the loop is full.
     pub async fn emit<T: Serialize>(&self, ty: &str, data: &T) -> Result<(), OsFault> {
         let message = self.follow(OsKind::Event, ty, to_json(data)?)?;
-        let from = self.hand.capability;
-        let during = Some(self.hand.delivery);
+        let from = self.inner.capability;
+        let during = Some(self.inner.delivery);
         let input = Input::Emit { from, during, message, wait: false, trusted: true };
-        self.hand.link.tell(LoopCommand::Input(input)).await.map_err(ended)
+        self.inner.kernel.send(KernelCommand::Input(input)).await.map_err(ended)
     }
 
     /// Sends a query to another capability and waits for its answer: the reply's data, or the error. A capability
@@ -97,9 +97,13 @@ impl Context {
     pub async fn request(&self, kind: OsKind, ty: &str, data: JsonText) -> Result<JsonText, OsFault> {
         let message = self.follow(kind, ty, data)?;
         let (outcome, answered) = oneshot::channel();
-        let (from, during) = (self.hand.capability, self.hand.delivery);
-        self.hand.link.tell(LoopCommand::Asks { from, during, message, outcome }).await.map_err(ended)?;
-        let answer = answered.await.map_err(|_| ended(Ended))?;
+        let (from, during) = (self.inner.capability, self.inner.delivery);
+        self.inner
+            .kernel
+            .send(KernelCommand::Asks { from, during, message, outcome })
+            .await
+            .map_err(ended)?;
+        let answer = answered.await.map_err(|_| ended(KernelEnded))?;
         match answer.kind {
             OsKind::Error => Err(fault_of(&answer.data)),
             _ => Ok(answer.data.clone()),
@@ -114,8 +118,8 @@ impl Context {
     /// A new message that is caused by the current one.
     fn follow(&self, kind: OsKind, ty: &str, data: JsonText) -> Result<OsMessage, OsFault> {
         let ty = OsType::new(ty).map_err(|error| OsFault::new(500, error.to_string()))?;
-        let (id, timestamp) = self.hand.link.stamp();
-        let cause = &self.hand.message.metadata;
+        let (id, timestamp) = self.inner.kernel.stamp();
+        let cause = &self.inner.message.metadata;
         let metadata = OsMetadata {
             id,
             timestamp,
@@ -131,25 +135,25 @@ fn to_json<T: Serialize>(data: &T) -> Result<JsonText, OsFault> {
     JsonText::from_value(data).map_err(|error| OsFault::new(500, error.to_string()))
 }
 
-fn ended(ended: Ended) -> OsFault {
+fn ended(ended: KernelEnded) -> OsFault {
     OsFault::new(503, ended.to_string())
 }
 
 /// Reads the fault in an error's data; data without a code counts as 500.
 fn fault_of(data: &JsonText) -> OsFault {
     #[derive(serde::Deserialize)]
-    struct Fault {
+    struct FaultData {
         code: u16,
         message: String,
     }
-    match serde_json::from_str::<Fault>(data.as_str()) {
-        Ok(Fault { code, message }) => OsFault { code, message },
+    match serde_json::from_str::<FaultData>(data.as_str()) {
+        Ok(FaultData { code, message }) => OsFault { code, message },
         Err(_) => OsFault::new(500, data.as_str()),
     }
 }
 
 impl fmt::Debug for Context {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Context").field("message", &self.hand.message).finish_non_exhaustive()
+        f.debug_struct("Context").field("message", &self.inner.message).finish_non_exhaustive()
     }
 }

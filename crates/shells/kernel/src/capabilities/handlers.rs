@@ -9,21 +9,21 @@ use futures_util::FutureExt;
 use millrace_model::{JsonText, OsFault, OsKind, OsMessage, OsMetadata, OsType};
 use tokio::runtime::Handle;
 
-use crate::capabilities::capability::{Handler, Place};
+use crate::capabilities::capability::{HandlerPlace, MessageHandler};
 use crate::capabilities::context::Context;
 use crate::capabilities::port::{Delivery, Port};
-use crate::loop_thread::pause;
+use crate::kernel_thread::pause;
 
 /// Messages handled on the loop's own thread before other tasks get their turn.
 const SLICE: u32 = 32;
 
-pub(crate) struct Handlers {
-    pub(crate) by: BTreeMap<(OsKind, OsType), Handler>,
-    pub(crate) place: Place,
+pub(crate) struct MessageHandlers {
+    pub(crate) by: BTreeMap<(OsKind, OsType), MessageHandler>,
+    pub(crate) place: HandlerPlace,
     pub(crate) runtime: Handle,
 }
 
-impl Handlers {
+impl MessageHandlers {
     /// Runs until the capability is retired.
     pub(crate) async fn run(self, port: Port) {
         let mut slice = 0;
@@ -52,27 +52,29 @@ impl Handlers {
             // A declared outcome or event without a handler: seen, and nothing else to do.
             return Ok(JsonText::null());
         };
-        let ctx = Context::new(port.capability(), id, message.clone(), by, port.link().clone());
+        let ctx = Context::new(port.capability(), id, message.clone(), by, port.kernel().clone());
         let failed = |panic: Box<dyn Any + Send>| {
             OsFault::new(500, format!("Capability '{}' failed: {}", port.name(), said(&*panic)))
         };
         match self.place {
             // The function itself may panic too, not only the future it returns.
-            Place::Loop => {
+            HandlerPlace::Kernel => {
                 let work = AssertUnwindSafe(async move { handler(ctx, message).await }).catch_unwind();
                 work.await.unwrap_or_else(|panic| Err(failed(panic)))
             }
-            Place::Runtime => match self.runtime.spawn(async move { handler(ctx, message).await }).await {
-                Ok(result) => result,
-                Err(error) if error.is_panic() => Err(failed(error.into_panic())),
-                Err(_) => Err(OsFault::new(503, "Kernel shutting down")),
-            },
+            HandlerPlace::Runtime => {
+                match self.runtime.spawn(async move { handler(ctx, message).await }).await {
+                    Ok(result) => result,
+                    Err(error) if error.is_panic() => Err(failed(error.into_panic())),
+                    Err(_) => Err(OsFault::new(503, "Kernel shutting down")),
+                }
+            }
         }
     }
 }
 
 pub(crate) fn reply(port: &Port, request: &OsMessage, data: JsonText) -> OsMessage {
-    let (id, timestamp) = port.link().stamp();
+    let (id, timestamp) = port.kernel().stamp();
     let metadata = OsMetadata {
         id,
         timestamp,

@@ -1,20 +1,38 @@
-//! Turns a [`Capability`], as its author wrote it, into the [`Manifest`] that the engine checks messages against.
+//! Turns a [`Capability`], as its author wrote it, into the [`Manifest`] that the engine checks messages against; and
+//! the other way round for an actor that brings its manifest.
 
 use std::collections::BTreeMap;
 
 use millrace_model::{OsKind, OsType};
 use millrace_router::{Branch, Manifest, Schema, SchemaError};
 
-use crate::capabilities::capability::{Capability, CapabilityError, Declared, Handler, Place, Spawn, Work};
+use crate::capabilities::capability::{
+    ActorFuture, Capability, CapabilityError, CapabilityWork, Declared, HandlerPlace, MessageHandler, Spawn,
+};
+use crate::capabilities::port::Port;
 
 /// The work of a capability whose contract has been read. The engine has the manifest, the shell has this.
-pub(crate) enum Ready {
-    Handlers { by: BTreeMap<(OsKind, OsType), Handler>, place: Place },
+pub(crate) enum ReadyWork {
+    Handlers { by: BTreeMap<(OsKind, OsType), MessageHandler>, place: HandlerPlace },
     Actor(Spawn),
 }
 
 impl Capability {
-    pub(crate) fn into_parts(mut self) -> Result<(Manifest, Ready), CapabilityError> {
+    /// A capability whose contract is already a manifest, such as the one that a child process sends, with an actor
+    /// that does its work: see [`Capability::actor`].
+    pub fn of_manifest(
+        manifest: Manifest,
+        spawn: impl FnOnce(Port) -> ActorFuture + Send + 'static,
+    ) -> Capability {
+        let mut capability = Capability::actor(&manifest.name, &manifest.description, spawn);
+        capability.inbound = manifest.inbound.iter().map(declared).collect();
+        capability.outbound = manifest.outbound.map(|outbound| outbound.iter().map(declared).collect());
+        capability.subscribes = manifest.subscribes.iter().map(ToString::to_string).collect();
+        capability.bus = manifest.bus;
+        capability
+    }
+
+    pub(crate) fn into_parts(mut self) -> Result<(Manifest, ReadyWork), CapabilityError> {
         if !self.mistakes.is_empty() {
             return Err(self.mistakes.swap_remove(0));
         }
@@ -27,10 +45,10 @@ impl Capability {
             bus: self.bus,
         };
         let work = match self.work {
-            Work::Actor(spawn) => Ready::Actor(spawn),
-            Work::Handlers { by, place } => {
+            CapabilityWork::Actor(spawn) => ReadyWork::Actor(spawn),
+            CapabilityWork::Handlers { by, place } => {
                 let by = by.into_iter().map(|((kind, ty), handler)| Ok(((kind, OsType::new(&ty)?), handler)));
-                Ready::Handlers { by: by.collect::<Result<_, CapabilityError>>()?, place }
+                ReadyWork::Handlers { by: by.collect::<Result<_, CapabilityError>>()?, place }
             }
         };
         Ok((manifest, work))
@@ -51,6 +69,17 @@ fn branch(declared: Declared) -> Result<Branch, CapabilityError> {
     };
     let output = output.map_or_else(Schema::any, Schema::shown);
     Ok(Branch { kind, ty: OsType::new(&ty)?, description, data, output })
+}
+
+fn declared(branch: &Branch) -> Declared {
+    Declared {
+        kind: branch.kind,
+        ty: branch.ty.to_string(),
+        description: branch.description.clone(),
+        data: Some(branch.data.document().clone()),
+        checked: true,
+        output: Some(branch.output.document().clone()),
+    }
 }
 
 /// Parses type names; a name given twice counts once.

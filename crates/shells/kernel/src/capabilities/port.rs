@@ -14,8 +14,8 @@ use millrace_router::{By, CapabilityId, DeliveryId, Input, Takes};
 use tokio::sync::Notify;
 
 use crate::builtin::BUS_MESSAGE;
-use crate::loop_thread::inbox::RouterHandle;
-use crate::loop_thread::local_queue::LocalQueue;
+use crate::kernel_thread::inbox::KernelSender;
+use crate::kernel_thread::local_queue::LocalQueue;
 
 /// A message taken out of a mailbox.
 #[derive(Clone, Debug)]
@@ -30,13 +30,18 @@ pub struct Delivery {
     pub owed: bool,
     /// Set if a child process ended while it may have been handling this event: the event is now given to the child
     /// alone. The number counts the runs of the child that ended while this was the only event in hand.
-    pub(crate) suspect: Option<u8>,
+    pub suspect: Option<u8>,
 }
 
 impl Delivery {
     /// An event that exists nowhere else: if the actor that has it ends, it is lost.
     fn is_plain_event(&self) -> bool {
-        self.message.kind == OsKind::Event && !self.owed && self.message.ty.as_str() != BUS_MESSAGE
+        self.message.kind == OsKind::Event && !self.owed && !self.is_bus_event()
+    }
+
+    /// An event of the bus (`Bus.Message`): acknowledged when it is done, given back to its topic when it fails.
+    pub fn is_bus_event(&self) -> bool {
+        self.message.kind == OsKind::Event && self.message.ty.as_str() == BUS_MESSAGE
     }
 }
 
@@ -91,7 +96,7 @@ impl Mailbox {
         let cleared = std::mem::take(&mut *self.messages.borrow_mut());
         for lost in cleared.into_iter().filter(Delivery::is_plain_event) {
             let (subscriber, message, reason) = (name.clone(), lost.message, reason.to_owned());
-            local_queue.tell(Input::EventLost { capability, delivery: lost.id, subscriber, message, reason });
+            local_queue.push(Input::EventLost { capability, delivery: lost.id, subscriber, message, reason });
         }
     }
 
@@ -121,7 +126,7 @@ pub struct Port {
     name: Arc<str>,
     mailbox: Rc<Mailbox>,
     local_queue: LocalQueue,
-    link: RouterHandle,
+    kernel: KernelSender,
 }
 
 impl Port {
@@ -130,9 +135,9 @@ impl Port {
         name: Arc<str>,
         mailbox: Rc<Mailbox>,
         local_queue: LocalQueue,
-        link: RouterHandle,
+        kernel: KernelSender,
     ) -> Port {
-        Port { capability, name, mailbox, local_queue, link }
+        Port { capability, name, mailbox, local_queue, kernel }
     }
 
     pub fn capability(&self) -> CapabilityId {
@@ -144,8 +149,8 @@ impl Port {
     }
 
     /// A handle that may be sent to other threads.
-    pub fn link(&self) -> &RouterHandle {
-        &self.link
+    pub fn kernel(&self) -> &KernelSender {
+        &self.kernel
     }
 
     /// Takes the next message, in order. `None`: the capability was retired and the actor may end.
@@ -163,7 +168,7 @@ impl Port {
 
     /// Waits until the previous actor of this capability, which a reload replaced, has finished. Returns false if this
     /// actor is not to begin at all. Must not run beside [`Port::next`], which waits for the same signal.
-    pub(crate) async fn is_its_turn(&self) -> bool {
+    pub async fn is_its_turn(&self) -> bool {
         while self.mailbox.held.get() {
             if self.mailbox.closed.get() {
                 return false;
@@ -195,21 +200,22 @@ impl Port {
     }
 
     /// The next outcome if one waits.
-    pub(crate) fn try_next_outcome(&self) -> Option<Arc<OsMessage>> {
+    pub fn try_next_outcome(&self) -> Option<Arc<OsMessage>> {
         self.mailbox.outcomes.borrow_mut().pop_front()
     }
 
-    pub(crate) fn outcomes_waiting(&self) -> usize {
+    /// Number of outcomes that wait for [`Port::next_outcome`].
+    pub fn outcomes_waiting(&self) -> usize {
         self.mailbox.outcomes.borrow().len()
     }
 
     /// Whether a message waits.
-    pub(crate) fn has_next(&self) -> bool {
+    pub fn has_next(&self) -> bool {
         !self.mailbox.held.get() && !self.mailbox.messages.borrow().is_empty()
     }
 
     /// Waits until the capability is to be removed. Returns how long its actor has to finish, in ms; 0 = no limit.
-    pub(crate) async fn leaving(&self) -> u64 {
+    pub async fn leaving(&self) -> u64 {
         loop {
             if let Some(within_ms) = self.mailbox.leaving.get() {
                 return within_ms;
@@ -219,23 +225,23 @@ impl Port {
     }
 
     /// Whether the engine has nothing more for a capability that is to be removed.
-    pub(crate) async fn is_drained(&self) -> bool {
+    pub async fn is_drained(&self) -> bool {
         let id = self.capability;
-        !self.has_next() && self.link.look(move |router| router.is_drained(id)).await.unwrap_or(true)
+        !self.has_next() && self.kernel.with_router(move |router| router.is_drained(id)).await.unwrap_or(true)
     }
 
     /// Waits until the capability was retired. Must not run beside [`Port::next`]: a notification for one could wake
     /// the other.
-    pub(crate) async fn retired(&self) {
+    pub async fn retired(&self) {
         while !self.mailbox.closed.get() {
             self.mailbox.arrived.notified().await;
         }
     }
 
     /// Whether the capability is to end as soon as its mailbox is empty.
-    pub(crate) async fn is_to_go(&self) -> bool {
+    pub async fn is_to_go(&self) -> bool {
         let id = self.capability;
-        matches!(self.link.look(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
+        matches!(self.kernel.with_router(move |router| router.takes(id)).await, Ok(Takes::Never) | Err(_))
     }
 
     /// Emits a message. `during` is the delivery that caused it, if the actor knows. With `wait` the outcome of a
@@ -244,39 +250,39 @@ impl Port {
     pub async fn emit(&self, during: Option<DeliveryId>, message: OsMessage, wait: bool) {
         self.local_queue.room().await;
         let input = Input::Emit { from: self.capability, during, message, wait, trusted: false };
-        self.local_queue.tell(input);
+        self.local_queue.push(input);
     }
 
     /// Emits without waiting: for the terminal outcome of a delivery. There is one for each delivery, so the mailbox
     /// bounds them.
     pub fn answer(&self, during: DeliveryId, message: OsMessage) {
         let (from, during) = (self.capability, Some(during));
-        self.local_queue.tell(Input::Emit { from, during, message, wait: false, trusted: false });
+        self.local_queue.push(Input::Emit { from, during, message, wait: false, trusted: false });
     }
 
     /// Reports that the actor said something that is no message, or a message that it may not emit.
     pub fn bad_emit(&self, during: Option<DeliveryId>, fault: OsFault) {
-        self.local_queue.tell(Input::BadEmit { from: self.capability, during, fault });
+        self.local_queue.push(Input::BadEmit { from: self.capability, during, fault });
     }
 
     /// The actor was given an event and goes on to the next message: frees the event's place in the mailbox.
     /// [`Port::done`] follows.
-    pub(crate) fn handed(&self, delivery: DeliveryId) {
-        self.local_queue.tell(Input::Handed { from: self.capability, delivery });
+    pub fn handed(&self, delivery: DeliveryId) {
+        self.local_queue.push(Input::Handed { from: self.capability, delivery });
     }
 
     /// The actor ends and has not finished with this event of a durable timer.
-    pub(crate) fn gives_back(&self, delivery: DeliveryId) {
-        self.local_queue.tell(Input::GivenBack { from: self.capability, delivery });
+    pub fn gives_back(&self, delivery: DeliveryId) {
+        self.local_queue.push(Input::GivenBack { from: self.capability, delivery });
     }
 
     /// The actor did not answer in time.
-    pub(crate) fn gave_up(&self, delivery: DeliveryId) {
-        self.local_queue.tell(Input::GaveUp { from: self.capability, delivery });
+    pub fn gave_up(&self, delivery: DeliveryId) {
+        self.local_queue.push(Input::GaveUp { from: self.capability, delivery });
     }
 
     /// Puts messages back before everything else in the mailbox, in this order: for the next run of a child.
-    pub(crate) fn put_back(&self, deliveries: Vec<Delivery>) {
+    pub fn put_back(&self, deliveries: Vec<Delivery>) {
         let mut messages = self.mailbox.messages.borrow_mut();
         for delivery in deliveries.into_iter().rev() {
             messages.push_front(delivery);
@@ -285,20 +291,20 @@ impl Port {
 
     /// The actor has finished with a delivery. With `Err` the requester gets that error unless it was answered before.
     pub fn done(&self, delivery: DeliveryId, result: Result<(), OsFault>) {
-        self.local_queue.tell(Input::Done { from: self.capability, delivery, result });
+        self.local_queue.push(Input::Done { from: self.capability, delivery, result });
     }
 
     /// The actor ended unexpectedly. The deliveries in `begun` fail with `fault`; messages that it had not begun stay
     /// in the mailbox. `over` is the message that the actor was killed for, if that delivery was given up before.
     pub fn crashed(&self, begun: Vec<DeliveryId>, over: Option<Arc<OsMessage>>, fault: OsFault) {
-        self.local_queue.tell(Input::Crashed { capability: self.capability, begun, over, fault });
+        self.local_queue.push(Input::Crashed { capability: self.capability, begun, over, fault });
     }
 
     /// The actor may not have seen this event.
-    pub(crate) fn event_lost(&self, lost: &Delivery, reason: &str) {
+    pub fn event_lost(&self, lost: &Delivery, reason: &str) {
         let (capability, subscriber) = (self.capability, self.name.clone());
         let (delivery, message, reason) = (lost.id, lost.message.clone(), reason.to_owned());
-        self.local_queue.tell(Input::EventLost { capability, delivery, subscriber, message, reason });
+        self.local_queue.push(Input::EventLost { capability, delivery, subscriber, message, reason });
     }
 
     /// The actor will not be back by itself: everything in its mailbox and everything new is answered with 503. Empties
@@ -310,11 +316,11 @@ impl Port {
             &self.name,
             &format!("it is unhealthy: {reason}"),
         );
-        self.local_queue.tell(Input::Unhealthy { capability: self.capability, reason });
+        self.local_queue.push(Input::Unhealthy { capability: self.capability, reason });
     }
 
     pub fn healthy(&self) {
-        self.local_queue.tell(Input::Healthy { capability: self.capability });
+        self.local_queue.push(Input::Healthy { capability: self.capability });
     }
 }
 

@@ -4,36 +4,41 @@
 use std::sync::Arc;
 
 use millrace_model::{OsMessage, Principal};
-use millrace_router::{Input, NotVouched};
+use millrace_router::{Input, NotTrusted};
 
-use crate::clients::credentials::Vouch;
-use crate::clients::watch::{Seen, Watch};
+use crate::clients::audit_hook::{AuditEvent, AuditHook};
+use crate::clients::credentials::CheckSender;
 
-/// Without a `vouch` function every timer may act as the agent that set it.
+/// Without a `check_sender` function every timer may act as the agent that set it.
 #[derive(Default)]
 pub(crate) struct Behalf {
-    pub(crate) vouch: Option<Vouch>,
+    pub(crate) check_sender: Option<CheckSender>,
     /// Called for every refused timer, for the audit.
-    pub(crate) watch: Option<Watch>,
+    pub(crate) audit_hook: Option<AuditHook>,
 }
 
 impl Behalf {
-    /// Returns the answer to [`millrace_router::Effect::Vouch`].
+    /// Returns the answer to [`millrace_router::Effect::CheckSender`].
     pub(crate) fn answer(&self, timer: u64, by: Principal, message: &OsMessage) -> Input {
-        let result = match &self.vouch {
-            Some(vouch) => vouch(&by, message),
-            None => return Input::Vouched { timer, result: Ok(Arc::new(by)) },
+        let result = match &self.check_sender {
+            Some(check_sender) => check_sender(&by, message),
+            None => return Input::SenderChecked { timer, result: Ok(Arc::new(by)) },
         };
-        match (&result, &self.watch) {
-            (Err(NotVouched::Refused(why)), Some(watch)) => {
+        match (&result, &self.audit_hook) {
+            (Err(NotTrusted::Refused(why)), Some(hook)) => {
                 let (by, what, code) = (Some(Arc::new(by)), message.ty.as_str(), 403);
-                watch(&Seen::Refused { by: &by, code, what, why: &format!("a timer was not sent: {why}") });
+                hook(&AuditEvent::Refused {
+                    by: &by,
+                    code,
+                    what,
+                    why: &format!("a timer was not sent: {why}"),
+                });
             }
-            (Err(NotVouched::InDoubt(why)), _) => {
+            (Err(NotTrusted::InDoubt(why)), _) => {
                 tracing::warn!(timer, why, "a timer waits: the wall clock is in doubt, and so is the expiry");
             }
             _ => {}
         }
-        Input::Vouched { timer, result }
+        Input::SenderChecked { timer, result }
     }
 }

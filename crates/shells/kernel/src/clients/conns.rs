@@ -9,13 +9,13 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use millrace_router::ConnId;
 use tokio::sync::{Notify, mpsc};
 
-use crate::ndjson::Wire;
+use crate::ndjson::LineWriter;
 
 /// Where a connection's answers go.
 #[derive(Clone)]
 pub(crate) enum Out {
     /// A connection of the Unix socket, served on this thread.
-    Wire(Rc<Wire>),
+    LineWriter(Rc<LineWriter>),
     /// A connection that another thread serves, such as a WebSocket.
     Remote(Rc<Remote>),
 }
@@ -53,21 +53,21 @@ impl Remote {
 
 /// Shared by the loop's task and the tasks of the connections, all on one thread.
 #[derive(Clone)]
-pub(crate) struct Conns(Rc<State>);
+pub(crate) struct Conns(Rc<ConnsState>);
 
-struct State {
+struct ConnsState {
     /// The next connection number. Shared with other threads, so that a number is never used twice.
     next: Arc<AtomicU64>,
     open: RefCell<HashMap<ConnId, Out>>,
     /// Connections of the socket that have something to be written.
-    dirty: RefCell<Vec<Rc<Wire>>>,
+    dirty: RefCell<Vec<Rc<LineWriter>>>,
     closing: Cell<bool>,
     changed: Notify,
 }
 
 impl Conns {
     pub(crate) fn new(next: Arc<AtomicU64>) -> Conns {
-        Conns(Rc::new(State {
+        Conns(Rc::new(ConnsState {
             next,
             open: RefCell::default(),
             dirty: RefCell::default(),
@@ -99,24 +99,24 @@ impl Conns {
 
     pub(crate) fn release(&self, conn: ConnId, count: u32) {
         match self.0.open.borrow().get(&conn) {
-            Some(Out::Wire(wire)) => wire.release(count as usize),
+            Some(Out::LineWriter(writer)) => writer.release(count as usize),
             Some(Out::Remote(remote)) => remote.release(count as usize),
             None => {}
         }
     }
 
     /// Adds a connection of the socket to those that [`Conns::flush`] writes.
-    pub(crate) fn mark(&self, wire: &Rc<Wire>) {
-        if wire.mark() {
-            self.0.dirty.borrow_mut().push(wire.clone());
+    pub(crate) fn mark(&self, writer: &Rc<LineWriter>) {
+        if writer.mark() {
+            self.0.dirty.borrow_mut().push(writer.clone());
         }
     }
 
     /// Writes as much as is possible without waiting; each connection's own task writes the rest.
     pub(crate) fn flush(&self) {
         let mut dirty = self.0.dirty.borrow_mut();
-        for wire in dirty.drain(..) {
-            wire.flush();
+        for writer in dirty.drain(..) {
+            writer.flush();
         }
     }
 
@@ -125,13 +125,13 @@ impl Conns {
         self.0.closing.set(true);
         let open = self.0.open.borrow();
         for out in open.values() {
-            if let Out::Wire(wire) = out {
-                wire.finish();
+            if let Out::LineWriter(writer) = out {
+                writer.finish();
             }
         }
         drop(open);
         // Connections on other threads read their answers from a channel: dropping the sender tells them to close.
-        self.0.open.borrow_mut().retain(|_, out| matches!(out, Out::Wire(_)));
+        self.0.open.borrow_mut().retain(|_, out| matches!(out, Out::LineWriter(_)));
         self.0.changed.notify_one();
     }
 

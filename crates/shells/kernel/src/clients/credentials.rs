@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use millrace_model::{Namespace, Namespaces, OsKind, OsMessage, Principal};
-use millrace_router::{NotVouched, scheduled};
+use millrace_router::{NotTrusted, scheduled};
 use serde_json::Value;
 
 use crate::builtin::{namespace_of, place_of};
@@ -128,7 +128,8 @@ impl TokenError {
 
 /// Checks whether an agent may still send a message that it scheduled with a timer. Returns the identity to send it as,
 /// or why it may not be sent.
-pub type Vouch = Arc<dyn Fn(&Principal, &OsMessage) -> Result<Arc<Principal>, NotVouched> + Send + Sync>;
+pub type CheckSender =
+    Arc<dyn Fn(&Principal, &OsMessage) -> Result<Arc<Principal>, NotTrusted> + Send + Sync>;
 
 /// Looks a token up.
 pub type CheckToken = Arc<dyn Fn(&str) -> Result<Credentials, TokenError> + Send + Sync>;

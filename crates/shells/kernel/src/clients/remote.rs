@@ -9,13 +9,13 @@ use millrace_router::{By, ConnId, Input};
 use tokio::sync::mpsc;
 
 use crate::clients::conns::{Account, Line};
-use crate::loop_thread::inbox::{Ended, LoopCommand, RouterHandle};
+use crate::kernel_thread::inbox::{KernelCommand, KernelEnded, KernelSender};
 
 /// The sending half of a connection. Dropping it closes the connection: its requests are still carried out, but nobody
 /// gets the answers.
 pub struct OsSender {
     pub(crate) conn: ConnId,
-    pub(crate) link: RouterHandle,
+    pub(crate) kernel: KernelSender,
     pub(crate) account: Arc<Account>,
     /// Weak, because the loop closes a connection by dropping the last sender of this channel.
     pub(crate) lines: mpsc::WeakUnboundedSender<Line>,
@@ -32,10 +32,10 @@ pub struct OsReceiver {
 impl OsSender {
     /// Sends a message. Waits while too many messages of this connection are unanswered or too many bytes wait to be
     /// written to it.
-    pub async fn send(&self, message: OsMessage) -> Result<(), Ended> {
+    pub async fn send(&self, message: OsMessage) -> Result<(), KernelEnded> {
         self.room().await;
         self.account.permits.fetch_sub(1, Ordering::Relaxed);
-        self.link.tell(LoopCommand::Input(Input::Client { conn: self.conn, message })).await
+        self.kernel.send(KernelCommand::Input(Input::Client { conn: self.conn, message })).await
     }
 
     /// Waits like [`OsSender::send`] without sending: for a caller that checks before it reads on.
@@ -51,15 +51,15 @@ impl OsSender {
     }
 
     /// Sends an answer of the edge itself, which is queued behind the loop's answers and counts like them.
-    pub fn answer(&self, line: String) -> Result<(), Ended> {
-        let lines = self.lines.upgrade().ok_or(Ended)?;
+    pub fn answer(&self, line: String) -> Result<(), KernelEnded> {
+        let lines = self.lines.upgrade().ok_or(KernelEnded)?;
         self.account.unsent_bytes.fetch_add(line.len(), Ordering::Relaxed);
-        lines.send(line).map_err(|_| Ended)
+        lines.send(line).map_err(|_| KernelEnded)
     }
 
     /// Sets the identity of this connection from now on.
-    pub async fn identify(&self, by: By) -> Result<(), Ended> {
-        self.link.tell(LoopCommand::Input(Input::Identify { conn: self.conn, by })).await
+    pub async fn identify(&self, by: By) -> Result<(), KernelEnded> {
+        self.kernel.send(KernelCommand::Input(Input::Identify { conn: self.conn, by })).await
     }
 
     /// Whether every request of this connection has been answered.
@@ -68,7 +68,7 @@ impl OsSender {
     }
 
     pub fn stamp(&self) -> (OsId, Timestamp) {
-        self.link.stamp()
+        self.kernel.stamp()
     }
 }
 

@@ -11,8 +11,8 @@ use tokio::task::spawn_local;
 
 use crate::clients::conns::Out;
 use crate::ndjson::edge::Edge;
-use crate::ndjson::reader::Reader;
-use crate::ndjson::wire::{End, Wire};
+use crate::ndjson::reader::LineReader;
+use crate::ndjson::writer::{ConnectionEnd, LineWriter};
 
 /// Pause after an accept that failed for lack of descriptors or memory: without it, it would fail again at once.
 const ACCEPT_RETRY_MS: u64 = 100;
@@ -41,28 +41,32 @@ async fn serve(edge: &Edge, stream: UnixStream) {
     let conn = edge.conns.number();
     let (read, write) = stream.into_split();
     let limits = &edge.settings.router;
-    let wire = Rc::new(Wire::new(write, limits.conn_messages_max, edge.settings.unsent_bytes_max));
-    edge.conns.add(conn, Out::Wire(wire.clone()));
+    let writer = Rc::new(LineWriter::new(write, limits.conn_messages_max, edge.settings.unsent_bytes_max));
+    edge.conns.add(conn, Out::LineWriter(writer.clone()));
     if edge.conns.is_closing() {
-        wire.finish();
+        writer.finish();
     }
-    let mut reader = Reader::new(edge.clone(), conn, wire.clone(), read);
+    let mut reader = LineReader::new(edge.clone(), conn, writer.clone(), read);
     let slow_reader = Duration::from_millis(edge.settings.slow_reader_ms);
     let end = tokio::select! {
         end = reader.run() => end,
-        end = wire.run(slow_reader) => end,
+        end = writer.run(slow_reader) => end,
     };
     edge.conns.remove(conn);
     if reader.is_open() {
-        edge.local_queue.tell(Input::Close { conn });
+        edge.local_queue.push(Input::Close { conn });
     }
     match end {
-        End::Slow => {
+        ConnectionEnd::Slow => {
             edge.counts.dropped_slow();
             tracing::info!(conn = conn.0, "a client of the socket was dropped: it did not read for too long");
         }
-        End::Silent => tracing::info!(conn = conn.0, "a client of the socket was dropped: it sent no token"),
-        End::Finished | End::Gone => tracing::debug!(conn = conn.0, ?end, "a client of the socket left"),
+        ConnectionEnd::Silent => {
+            tracing::info!(conn = conn.0, "a client of the socket was dropped: it sent no token")
+        }
+        ConnectionEnd::Finished | ConnectionEnd::Gone => {
+            tracing::debug!(conn = conn.0, ?end, "a client of the socket left")
+        }
     }
 }
 

@@ -9,14 +9,14 @@ use millrace_model::Principal;
 use millrace_router::{By, ConnId};
 use millrace_wire::os::{OsRefusal, encode};
 
+use crate::clients::audit_hook::{AuditEvent, AuditHook};
 use crate::clients::conns::Conns;
 use crate::clients::credentials::{self, CheckToken, Rights, TokenError};
-use crate::clients::watch::{Seen, Watch};
-use crate::loop_thread::counts::Counts;
-use crate::loop_thread::inbox::Mint;
-use crate::loop_thread::local_queue::LocalQueue;
-use crate::ndjson::wire::Wire;
-use crate::settings::LoopSettings;
+use crate::kernel_thread::counts::AtomicCounts;
+use crate::kernel_thread::inbox::Mint;
+use crate::kernel_thread::local_queue::LocalQueue;
+use crate::ndjson::writer::LineWriter;
+use crate::settings::KernelSettings;
 
 /// Bytes read at once, and handed to the loop before more is read.
 const READ_BYTES: usize = 64 << 10;
@@ -24,23 +24,23 @@ const READ_BYTES: usize = 64 << 10;
 const BUFFERS_KEPT_MAX: usize = 16;
 
 #[derive(Clone)]
-pub(crate) struct Edge(Rc<Parts>);
+pub(crate) struct Edge(Rc<EdgeParts>);
 
-pub(crate) struct Parts {
-    pub(super) settings: Arc<LoopSettings>,
+pub(crate) struct EdgeParts {
+    pub(super) settings: Arc<KernelSettings>,
     pub(super) local_queue: LocalQueue,
     pub(super) conns: Conns,
     pub(super) mint: Arc<Mint>,
-    pub(super) counts: Arc<Counts>,
+    pub(super) counts: Arc<AtomicCounts>,
     check_token: Option<CheckToken>,
-    watch: Option<Watch>,
+    audit_hook: Option<AuditHook>,
     buffers: RefCell<Vec<Box<[u8]>>>,
     open: Cell<usize>,
 }
 
 impl std::ops::Deref for Edge {
-    type Target = Parts;
-    fn deref(&self) -> &Parts {
+    type Target = EdgeParts;
+    fn deref(&self) -> &EdgeParts {
         &self.0
     }
 }
@@ -67,20 +67,30 @@ impl Admitted {
 
 impl Edge {
     pub(crate) fn new(
-        settings: Arc<LoopSettings>,
+        settings: Arc<KernelSettings>,
         local_queue: LocalQueue,
         conns: Conns,
         mint: Arc<Mint>,
-        counts: Arc<Counts>,
+        counts: Arc<AtomicCounts>,
         check_token: Option<CheckToken>,
-        watch: Option<Watch>,
+        audit_hook: Option<AuditHook>,
     ) -> Edge {
         let (buffers, open) = (RefCell::default(), Cell::new(0));
-        Edge(Rc::new(Parts { settings, local_queue, conns, mint, counts, check_token, watch, buffers, open }))
+        Edge(Rc::new(EdgeParts {
+            settings,
+            local_queue,
+            conns,
+            mint,
+            counts,
+            check_token,
+            audit_hook,
+            buffers,
+            open,
+        }))
     }
 }
 
-impl Parts {
+impl EdgeParts {
     /// Counts a new connection. Returns false if there is no room for it.
     pub(super) fn enter(&self) -> bool {
         let room = self.open.get() < self.settings.connections_max;
@@ -122,12 +132,12 @@ impl Parts {
     }
 
     /// Answers a line that is not passed to the loop. `by` sent it.
-    pub(super) fn refuse(&self, wire: &Rc<Wire>, conn: ConnId, by: &By, refusal: OsRefusal) {
+    pub(super) fn refuse(&self, writer: &Rc<LineWriter>, conn: ConnId, by: &By, refusal: OsRefusal) {
         // A refused permission is worth a line in the log, a mistyped line is not.
-        match (refusal.code, &self.watch) {
-            (code @ (401 | 403), Some(watch)) => {
+        match (refusal.code, &self.audit_hook) {
+            (code @ (401 | 403), Some(hook)) => {
                 let what = refusal.ty.as_ref().map_or("a line", |ty| ty.as_str());
-                watch(&Seen::Refused { by, code, what, why: &refusal.message });
+                hook(&AuditEvent::Refused { by, code, what, why: &refusal.message });
             }
             (401 | 403, None) => {
                 tracing::warn!(
@@ -142,8 +152,8 @@ impl Parts {
         self.counts.refused_line();
         let (id, timestamp) = self.mint.stamp();
         let error = refusal.into_message(id, timestamp);
-        wire.put(|out| encode(&error, out));
-        self.conns.mark(wire);
+        writer.put(|out| encode(&error, out));
+        self.conns.mark(writer);
         self.local_queue.wake();
     }
 }

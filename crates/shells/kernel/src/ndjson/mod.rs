@@ -2,7 +2,7 @@
 //!
 //! The socket appears under its name once it accepts (`socket_path`). Each connection is one task on the loop's thread. Its
 //! reader splits the input into lines and passes messages to the loop (`reader`). Its answers gather in a buffer, which
-//! the loop's task writes when the lanes are empty or after some turns (`wire`). Lines that are no message are answered
+//! the loop's task writes when the lanes are empty or after some turns (`writer`). Lines that are no message are answered
 //! here and never reach the loop.
 
 mod accept;
@@ -10,9 +10,9 @@ mod edge;
 mod hangup;
 mod reader;
 mod socket_path;
-mod wire;
+mod writer;
 
 pub(crate) use accept::accept;
 pub(crate) use edge::Edge;
-pub use socket_path::{PlaceError, SocketFile, default_path};
-pub(crate) use wire::Wire;
+pub use socket_path::{SocketFile, SocketPathError, default_path};
+pub(crate) use writer::LineWriter;

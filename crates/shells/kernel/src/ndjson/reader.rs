@@ -14,25 +14,25 @@ use tokio::net::unix::OwnedReadHalf;
 use tokio::time::timeout;
 
 use crate::clients::credentials::{self, TokenError};
-use crate::loop_thread::pause;
+use crate::kernel_thread::pause;
 use crate::ndjson::edge::{Admitted, Edge};
 use crate::ndjson::hangup::hung_up;
-use crate::ndjson::wire::{End, Wire};
+use crate::ndjson::writer::{ConnectionEnd, LineWriter};
 
-pub(super) struct Reader {
+pub(super) struct LineReader {
     edge: Edge,
     conn: ConnId,
-    wire: Rc<Wire>,
+    writer: Rc<LineWriter>,
     half: OwnedReadHalf,
     splitter: LineSplitter,
     /// Set by the first message.
     admitted: Option<Admitted>,
 }
 
-impl Reader {
-    pub(super) fn new(edge: Edge, conn: ConnId, wire: Rc<Wire>, half: OwnedReadHalf) -> Reader {
+impl LineReader {
+    pub(super) fn new(edge: Edge, conn: ConnId, writer: Rc<LineWriter>, half: OwnedReadHalf) -> LineReader {
         let splitter = LineSplitter::new(edge.settings.line_bytes_max);
-        Reader { edge, conn, wire, half, splitter, admitted: None }
+        LineReader { edge, conn, writer, half, splitter, admitted: None }
     }
 
     /// Whether the loop knows this connection.
@@ -42,23 +42,23 @@ impl Reader {
 
     /// Reads until the client hangs up. A client that only stops writing is waited for, because its answers are still
     /// to come.
-    pub(super) async fn run(&mut self) -> End {
+    pub(super) async fn run(&mut self) -> ConnectionEnd {
         loop {
-            self.wire.room().await;
+            self.writer.room().await;
             let (buffer, bytes) = match self.read_in_time().await {
                 Ok(Some((_, 0))) => break,
                 Ok(Some(read)) => read,
-                Ok(None) => return End::Silent,
-                Err(_) => return End::Gone,
+                Ok(None) => return ConnectionEnd::Silent,
+                Err(_) => return ConnectionEnd::Gone,
             };
-            self.take(&buffer[..bytes]).await;
+            self.split_lines(&buffer[..bytes]).await;
             self.edge.give_back(buffer);
             pause::yield_now().await;
         }
         self.take_last().await;
-        self.wire.reads_no_more();
+        self.writer.reads_no_more();
         match hung_up(self.half.as_ref()).await {
-            Ok(()) => End::Gone,
+            Ok(()) => ConnectionEnd::Gone,
             // A hang-up cannot be detected here: then the writing side will notice it.
             Err(_) => pending().await,
         }
@@ -89,7 +89,7 @@ impl Reader {
         }
     }
 
-    async fn take(&mut self, mut input: &[u8]) {
+    async fn split_lines(&mut self, mut input: &[u8]) {
         loop {
             let taken = match self.splitter.next(&mut input) {
                 None => return,
@@ -137,8 +137,8 @@ impl Reader {
         if let Some(why) = refused {
             return self.refuse(OsRefusal::new(403, why).about(&message)).await;
         }
-        self.wire.permit().await;
-        self.edge.local_queue.tell(Input::Client { conn: self.conn, message });
+        self.writer.permit().await;
+        self.edge.local_queue.push(Input::Client { conn: self.conn, message });
     }
 
     fn by(&self) -> By {
@@ -154,7 +154,7 @@ impl Reader {
 
     fn turn_into(&mut self, admitted: Admitted) {
         let (conn, by) = (self.conn, admitted.by.clone());
-        self.edge.local_queue.tell(match self.admitted {
+        self.edge.local_queue.push(match self.admitted {
             None => Input::Open { conn, by },
             Some(_) => Input::Identify { conn, by },
         });
@@ -163,14 +163,14 @@ impl Reader {
 
     /// Refuses the message and reads no more; the writing side closes the connection.
     async fn send_away(&self, refusal: OsRefusal) {
-        self.edge.refuse(&self.wire, self.conn, &self.by(), refusal);
-        self.wire.finish();
+        self.edge.refuse(&self.writer, self.conn, &self.by(), refusal);
+        self.writer.finish();
         pending::<()>().await;
     }
 
     async fn refuse(&self, refusal: OsRefusal) {
-        self.wire.room().await;
-        self.edge.refuse(&self.wire, self.conn, &self.by(), refusal);
+        self.writer.room().await;
+        self.edge.refuse(&self.writer, self.conn, &self.by(), refusal);
     }
 }
 

@@ -18,7 +18,7 @@ const FOLDER_MODE: u32 = 0o700;
 const SOCKET_MODE: u32 = 0o600;
 
 #[derive(Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum SocketPathError {
     #[error("socket {0:?} is served by another process: stop it, or give another path")]
     Taken(PathBuf),
     #[error("socket {0:?} is there and is no socket: remove it, or give another path")]
@@ -50,7 +50,7 @@ pub struct SocketFile {
 
 impl SocketFile {
     /// Binds a socket for `path`, unless a running server has it. The socket file of a dead server will be replaced.
-    pub fn take(path: &Path) -> Result<(SocketFile, UnixListener), PlaceError> {
+    pub fn bind(path: &Path) -> Result<(SocketFile, UnixListener), SocketPathError> {
         let path = &std::path::absolute(path).map_err(|error| io_error(path, error))?;
         let failed = |error| io_error(path, error);
         let folder = path.parent().unwrap_or(path);
@@ -58,10 +58,10 @@ impl SocketFile {
         let lock = lock(path)?;
         match fs::symlink_metadata(path) {
             Ok(found) if !std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
-                return Err(PlaceError::NoSocket(path.clone()));
+                return Err(SocketPathError::NoSocket(path.clone()));
             }
             // A server that does not use our lock file.
-            Ok(_) if UnixStream::connect(path).is_ok() => return Err(PlaceError::Taken(path.clone())),
+            Ok(_) if UnixStream::connect(path).is_ok() => return Err(SocketPathError::Taken(path.clone())),
             Ok(_) => {}
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(failed(error)),
@@ -85,19 +85,19 @@ impl SocketFile {
     }
 
     /// Renames the socket to its final path: clients that connect there are accepted.
-    pub fn open(&mut self) -> Result<(), PlaceError> {
+    pub fn open(&mut self) -> Result<(), SocketPathError> {
         fs::rename(&self.lies, &self.path).map_err(|error| io_error(&self.path, error))?;
         self.lies.clone_from(&self.path);
         clear(&self.bound_in).map_err(|error| io_error(&self.bound_in, error))
     }
 
     /// Checks that the folder is ours: in a directory that everybody may write to, another user may have made it first.
-    fn own_folder(&self, folder: &Path) -> Result<(), PlaceError> {
+    fn own_folder(&self, folder: &Path) -> Result<(), SocketPathError> {
         let failed = |error| io_error(folder, error);
         let found = fs::symlink_metadata(folder).map_err(failed)?;
         let ours = fs::symlink_metadata(&self.lies).map_err(failed)?.uid();
         if !found.is_dir() || found.uid() != ours {
-            return Err(PlaceError::Foreign(folder.to_owned()));
+            return Err(SocketPathError::Foreign(folder.to_owned()));
         }
         if found.mode() & 0o777 != FOLDER_MODE {
             fs::set_permissions(folder, Permissions::from_mode(FOLDER_MODE)).map_err(failed)?;
@@ -143,7 +143,7 @@ fn clear(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn lock(path: &Path) -> Result<File, PlaceError> {
+fn lock(path: &Path) -> Result<File, SocketPathError> {
     let mut name = path.as_os_str().to_owned();
     name.push(LOCK_SUFFIX);
     let name = PathBuf::from(name);
@@ -153,7 +153,7 @@ fn lock(path: &Path) -> Result<File, PlaceError> {
     let file = options.create(true).truncate(false).write(true).open(&name).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
-        Err(fs::TryLockError::WouldBlock) => Err(PlaceError::Taken(path.to_owned())),
+        Err(fs::TryLockError::WouldBlock) => Err(SocketPathError::Taken(path.to_owned())),
         Err(fs::TryLockError::Error(error)) => Err(failed(error)),
     }
 }
@@ -165,8 +165,8 @@ fn remove(path: &Path) -> io::Result<()> {
     }
 }
 
-fn io_error(path: &Path, error: io::Error) -> PlaceError {
-    PlaceError::Io { path: path.to_owned(), error }
+fn io_error(path: &Path, error: io::Error) -> SocketPathError {
+    SocketPathError::Io { path: path.to_owned(), error }
 }
 
 #[cfg(test)]
@@ -191,8 +191,8 @@ mod tests {
     #[test]
     fn two_sockets_of_one_process_are_not_in_each_others_way() {
         let root = tempfile::tempdir().expect("a folder");
-        let (mut one, _) = SocketFile::take(&root.path().join("one")).expect("taken");
-        let (mut two, _) = SocketFile::take(&root.path().join("two")).expect("taken");
+        let (mut one, _) = SocketFile::bind(&root.path().join("one")).expect("taken");
+        let (mut two, _) = SocketFile::bind(&root.path().join("two")).expect("taken");
         one.open().and_then(|()| two.open()).expect("both open");
         let names = fs::read_dir(root.path()).expect("a folder").count();
         assert_eq!(names, 4, "two sockets and their locks");

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::capabilities::context::Context;
-use crate::loop_thread::inbox::Ended;
+use crate::kernel_thread::inbox::KernelEnded;
 
 #[derive(Deserialize)]
 struct Asks {
@@ -22,11 +22,12 @@ pub(super) async fn describe(ctx: &Context, page_bytes: usize) -> Result<JsonTex
     let asks: Asks = ctx.data()?;
     let Some(name) = asks.name else {
         let wanted: BTreeSet<String> = asks.capabilities.unwrap_or_default().into_iter().collect();
-        let schemas = ctx.link().look(move |router| schemas(router, &wanted)).await.map_err(ended)?;
+        let schemas =
+            ctx.kernel().with_router(move |router| schemas(router, &wanted)).await.map_err(ended)?;
         return ctx.reply(&page(schemas, asks.after.as_deref(), page_bytes));
     };
     let asked = name.clone();
-    let found = ctx.link().look(move |router| one(router, &asked)).await.map_err(ended)?;
+    let found = ctx.kernel().with_router(move |router| one(router, &asked)).await.map_err(ended)?;
     let found =
         found.ok_or_else(|| OsFault::new(404, format!("Capability '{name}' not found in registry.")))?;
     ctx.reply(&found)
@@ -36,7 +37,7 @@ pub(super) async fn list(ctx: &Context) -> Result<JsonText, OsFault> {
     let types = |router: &Router| {
         requests(router).map(|(_, branch)| branch.ty.as_str().to_owned()).collect::<BTreeSet<_>>()
     };
-    let syscalls = ctx.link().look(types).await.map_err(ended)?;
+    let syscalls = ctx.kernel().with_router(types).await.map_err(ended)?;
     ctx.reply(&json!({ "syscalls": syscalls }))
 }
 
@@ -78,6 +79,6 @@ fn requests(router: &Router) -> impl Iterator<Item = (&Manifest, &Branch)> {
     })
 }
 
-fn ended(ended: Ended) -> OsFault {
+fn ended(ended: KernelEnded) -> OsFault {
     OsFault::new(503, ended.to_string())
 }

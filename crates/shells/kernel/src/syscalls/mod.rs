@@ -12,16 +12,16 @@ pub(crate) use self::trace::shown;
 
 use crate::capabilities::capability::Capability;
 use crate::clients::credentials::CheckToken;
-use crate::loop_thread::start::Asked;
-use crate::settings::LoopSettings;
+use crate::kernel_thread::start::HostRequest;
+use crate::settings::KernelSettings;
 
 /// The most that the envelope of a reply takes: three ids of the longest kind, every byte escaped.
 const ENVELOPE_BYTES: usize = 6 * 1024;
 
 pub(crate) fn all(
-    settings: &Arc<LoopSettings>,
+    settings: &Arc<KernelSettings>,
     check_token: Option<CheckToken>,
-    asked: &mpsc::Sender<Asked>,
+    asked: &mpsc::Sender<HostRequest>,
 ) -> Vec<Capability> {
     vec![
         syscall::syscall(settings, check_token, asked.clone()),

@@ -6,22 +6,22 @@ use millrace_model::{JsonText, OsFault};
 use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::capabilities::capability::{Capability, Place};
+use crate::capabilities::capability::{Capability, HandlerPlace};
 use crate::capabilities::context::Context;
 use crate::clients::credentials::{self, AUTHENTICATE, CheckToken, RELOAD, SHUTDOWN};
-use crate::loop_thread::start::Asked;
-use crate::settings::LoopSettings;
+use crate::kernel_thread::start::HostRequest;
+use crate::settings::KernelSettings;
 use crate::syscalls::describe::{describe, list};
 
 pub(super) fn syscall(
-    settings: &Arc<LoopSettings>,
+    settings: &Arc<KernelSettings>,
     check_token: Option<CheckToken>,
-    asked: mpsc::Sender<Asked>,
+    asked: mpsc::Sender<HostRequest>,
 ) -> Capability {
     let require_auth = settings.require_auth;
     let page_bytes = super::page_bytes(settings.line_bytes_max);
     Capability::new("Syscall", "The loop's own commands")
-        .place(Place::Loop)
+        .place(HandlerPlace::Kernel)
         // The data comes back byte for byte, so nothing about it is checked.
         .open_query(
             "Syscall.Ping",
@@ -75,7 +75,7 @@ pub(super) fn syscall(
         .command(SHUTDOWN, "Stops the server after what is in hand", json!({}), move |ctx, _| {
             let asked = asked.clone();
             async move {
-                asked.try_send(Asked::Shutdown).map_err(|_| busy())?;
+                asked.try_send(HostRequest::Shutdown).map_err(|_| busy())?;
                 ctx.reply(&json!({ "message": "Shutdown acknowledged" }))
             }
         })
@@ -83,14 +83,14 @@ pub(super) fn syscall(
 }
 
 /// `Syscall.Reload`, as a capability of its own: it takes a while, and other system calls must not wait for it.
-pub(super) fn reload(asked: mpsc::Sender<Asked>) -> Capability {
+pub(super) fn reload(asked: mpsc::Sender<HostRequest>) -> Capability {
     Capability::new("Reload", "Reads the configuration again")
-        .place(Place::Loop)
+        .place(HandlerPlace::Kernel)
         .command(RELOAD, "Reads tokens, certificate and capabilities again", json!({}), move |ctx, _| {
             let asked = asked.clone();
             async move {
                 let (done, is_done) = oneshot::channel();
-                asked.try_send(Asked::Reload { done }).map_err(|_| busy())?;
+                asked.try_send(HostRequest::Reload { done }).map_err(|_| busy())?;
                 match is_done.await.map_err(|_| OsFault::new(503, "Kernel shutting down"))? {
                     Ok(message) => ctx.reply(&json!({ "success": true, "message": message })),
                     Err(why) => Err(OsFault::new(422, format!("not reloaded: {why}"))),

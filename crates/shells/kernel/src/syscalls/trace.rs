@@ -1,11 +1,11 @@
 //! `Syscall.Trace`: the messages of a correlation that the loop has recorded, in pages, because a reply is one line.
 
 use millrace_model::{OsFault, OsId};
-use millrace_router::{Party, Step, TraceQuery, TraceRecord};
+use millrace_router::{Party, TraceQuery, TraceRecord, TraceStep};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::capabilities::capability::{Capability, Place};
+use crate::capabilities::capability::{Capability, HandlerPlace};
 use crate::capabilities::context::Context;
 
 /// Records read for one page.
@@ -20,7 +20,7 @@ struct Asks {
 
 pub(super) fn trace(line_bytes_max: usize) -> Capability {
     let page_bytes = super::page_bytes(line_bytes_max);
-    Capability::new("Trace", "What the loop saw lately").place(Place::Loop).query(
+    Capability::new("Trace", "What the loop saw lately").place(HandlerPlace::Kernel).query(
         "Syscall.Trace",
         "The messages of a correlation, or those that followed from one message, oldest first",
         json!({
@@ -56,9 +56,9 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
     let after = asks.after.unwrap_or(0);
     // Capabilities, and clients that access control does not apply to, see records of all namespaces.
     let from = ctx.caller().and_then(|caller| caller.namespaces.clone());
-    let look =
+    let read =
         move |router: &millrace_router::Router| router.trace(&query, after, PAGE_RECORDS_MAX + 1, &from);
-    let found = ctx.link().look(look).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;
+    let found = ctx.kernel().with_router(read).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;
     let (mut records, mut bytes, mut next) = (Vec::new(), 0, None);
     for record in &found {
         let shown = shown(record);
@@ -98,20 +98,20 @@ pub(crate) fn shown(record: &TraceRecord) -> Value {
     put("code", record.code.map(Value::from));
     put("data", (!record.data.is_empty()).then(|| Value::from(&*record.data)));
     match &record.step {
-        Step::Routed { to } => {
+        TraceStep::Routed { to } => {
             put("step", Some("routed".into()));
             put("to", Some(to.iter().map(|name| Value::from(&**name)).collect()));
         }
-        Step::Refused { code } => {
+        TraceStep::Refused { code } => {
             put("step", Some("refused".into()));
             put("code", Some((*code).into()));
         }
-        Step::Answered { to } => {
+        TraceStep::Answered { to } => {
             put("step", Some("answered".into()));
             put("to", Some(Value::from(vec![party(to)])));
         }
-        Step::Orphan => put("step", Some("orphan".into())),
-        Step::Faulty => put("step", Some("faulty".into())),
+        TraceStep::Orphan => put("step", Some("orphan".into())),
+        TraceStep::Faulty => put("step", Some("faulty".into())),
     }
     shown
 }

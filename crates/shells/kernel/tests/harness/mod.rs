@@ -1,95 +1,59 @@
-//! The tests' harness (`Harness`): a loop with a bus, clients, and child processes written for each test.
+//! The tests' harness (`Harness`): a loop with a bus, and clients. The tests of `millrace-child` include this file.
 
 // Each test file uses its own part of the harness.
 #![allow(dead_code)]
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_broker::{Broker, BrokerSettings};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
-    Capability, ChildLimits, ChildSettings, Children, FeedLimits, Feeds, LoopHandle, LoopParts, LoopSettings,
-    OsReceiver, OsSender, bus,
+    Capability, FeedLimits, Feeds, KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender, bus,
 };
-use millrace_model::OsMessage;
+use millrace_model::{OsMessage, TopicKey};
 use millrace_store::{MemoryStore, Store};
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::runtime::Handle;
 
 pub(crate) struct Harness {
-    pub(crate) handle: LoopHandle,
+    pub(crate) handle: KernelHandle,
     pub(crate) runtime: Broker,
-    pub(crate) children: Children,
-    folder: TempDir,
-}
-
-/// Short waits where they cost time, long ones where a busy machine needs them.
-pub(crate) fn limits() -> ChildLimits {
-    ChildLimits { restart_pause_ms: 10, manifest_ms: 60_000, ..ChildLimits::default() }
 }
 
 impl Harness {
     pub(crate) async fn new() -> Harness {
-        Harness::with(limits(), BusLimits::default(), Vec::new()).await
+        Harness::with(BusLimits::default(), Vec::new()).await
     }
 
-    pub(crate) async fn with(limits: ChildLimits, bus_limits: BusLimits, more: Vec<Capability>) -> Harness {
-        Harness::with_settings(LoopSettings::default(), limits, bus_limits, more).await
+    pub(crate) async fn with(bus_limits: BusLimits, more: Vec<Capability>) -> Harness {
+        Harness::with_settings(KernelSettings::default(), bus_limits, more).await
     }
 
     pub(crate) async fn with_settings(
-        settings: LoopSettings,
-        limits: ChildLimits,
+        settings: KernelSettings,
         bus_limits: BusLimits,
         mut more: Vec<Capability>,
     ) -> Harness {
         let store: Arc<dyn Store> = Arc::new(MemoryStore::default());
         let runtime = Broker::start(BrokerSettings::default(), &store, bus_limits).expect("a bus");
         let feeds = Feeds::new(runtime.handle(), Handle::current(), FeedLimits::default(), None);
-        let parts = LoopParts {
+        let parts = KernelParts {
             settings,
             nonce: 7,
             clock: millrace_broker::SystemClock::start(millrace_model::CLOCK_SETTLE_MS),
             runtime: Handle::current(),
-            commit: None,
+            rows: None,
             timers: Vec::new(),
             bus_feed: Some(feeds.bus_feed()),
             check_token: None,
-            vouch: None,
-            watch: None,
+            check_sender: None,
+            audit_hook: None,
             records: None,
         };
         more.push(bus(feeds));
-        let (handle, _) = LoopHandle::start(parts, more).await.expect("the loop starts");
-        let children = Children::new(handle.clone(), limits);
-        Harness { handle, runtime, children, folder: TempDir::new().expect("a folder") }
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    /// A child in Python: `body` handles each `message`, and may call `say` and `answer`.
-    pub(crate) fn script(&self, name: &str, manifest: &Value, body: &str) -> ChildSettings {
-        let path = self.path(&format!("{name}.py"));
-        let body = body.lines().fold(String::new(), |all, line| all + "    " + line + "\n");
-        let text = format!(
-            "import json, os, sys, time\n\
-             def say(message):\n    print(json.dumps(message), flush=True)\n\
-             def answer(kind, data):\n    \
-                 say({{'kind': kind, 'type': message['type'], 'data': data, 'metadata': {{'causation': message['metadata']['id']}}}})\n\
-             say(json.loads({manifest:?}))\n\
-             for line in sys.stdin:\n    message = json.loads(line)\n{body}",
-            manifest = manifest.to_string(),
-        );
-        std::fs::write(&path, text).expect("a script");
-        python(name, &path)
-    }
-
-    pub(crate) async fn run(&mut self, settings: Vec<ChildSettings>) {
-        self.children.become_these(settings).await.expect("they start");
+        let (handle, _) = KernelHandle::start(parts, more).await.expect("the loop starts");
+        Harness { handle, runtime }
     }
 
     pub(crate) async fn client(&self) -> Client {
@@ -99,7 +63,7 @@ impl Harness {
 
     /// The group's commit in the topic's only partition.
     pub(crate) async fn committed(&self, topic: &str, group: &str) -> u64 {
-        let topic = millrace_model::TopicKey::parse(&format!("default/{topic}")).expect("a topic");
+        let topic = TopicKey::parse(&format!("default/{topic}")).expect("a topic");
         match self.runtime.handle().call(Request::Offsets { topic }).await.expect("the bus runs") {
             Reply::Offsets(view) => {
                 let group = millrace_model::Group::new(group).expect("a group");
@@ -108,30 +72,6 @@ impl Harness {
             other => panic!("{other:?}"),
         }
     }
-}
-
-pub(crate) fn python(name: &str, path: &Path) -> ChildSettings {
-    command(name, &["python3", path.to_str().expect("UTF-8")])
-}
-
-pub(crate) fn command(name: &str, command: &[&str]) -> ChildSettings {
-    ChildSettings {
-        name: name.to_owned(),
-        command: command.iter().map(|&word| word.to_owned()).collect(),
-        restart: true,
-        env: std::collections::BTreeMap::default(),
-        cwd: None,
-    }
-}
-
-pub(crate) fn example(name: &str, program: &str, path: &str) -> ChildSettings {
-    let path = format!("{}/../../../examples/capabilities/{path}", env!("CARGO_MANIFEST_DIR"));
-    command(name, &[program, &path])
-}
-
-/// The manifest of a child that handles a single query, `NAME.Do`.
-pub(crate) fn doer(name: &str) -> Value {
-    json!({"name": name, "inbound": [{"kind": "query", "type": format!("{name}.Do")}]})
 }
 
 pub(crate) struct Client {
@@ -185,4 +125,41 @@ pub(crate) fn fault(answer: &Value) -> (u64, String) {
     assert_eq!(answer["kind"], "error", "{answer}");
     let data = &answer["data"];
     (data["code"].as_u64().expect("a code"), data["message"].as_str().expect("a text").to_owned())
+}
+
+pub(crate) async fn publish(client: &mut Client, data: Value) -> Value {
+    let answer = client.ask("command", "Bus.Publish", &data).await;
+    assert_eq!(answer["kind"], "reply", "{answer}");
+    answer["data"].clone()
+}
+
+/// Polls until a group's commit has reached `offset`: nothing reports that an ack has become durable.
+pub(crate) async fn until_committed(harness: &Harness, topic: &str, group: &str, offset: u64) {
+    while harness.committed(topic, group).await < offset {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Polls until the topic's only group has this many members.
+pub(crate) async fn until_members(harness: &Harness, topic: &str, members: usize) {
+    let topic = TopicKey::parse(&format!("default/{topic}")).expect("a topic");
+    loop {
+        let request = Request::ListGroups { topic: topic.clone() };
+        if let Reply::Groups(view) = harness.runtime.handle().call(request).await.expect("the bus runs")
+            && view.groups.first().is_some_and(|group| group.members == members)
+        {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+/// Limits with one attempt for each event.
+pub(crate) fn once() -> BusLimits {
+    BusLimits { max_attempts: 1, ..BusLimits::default() }
+}
+
+pub(crate) async fn no_dead_letters(client: &mut Client, topic: &str) {
+    let first = publish(client, json!({"topic": format!("{topic}.DLQ"), "payload": 1})).await;
+    assert_eq!(first["offset"], 1, "there are no dead letters: {first}");
 }

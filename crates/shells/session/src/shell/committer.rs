@@ -1,126 +1,108 @@
-//! The thread that writes: group commit for all callers in this process that share a handle on the store.
-//!
-//! The thread takes everything that is queued, commits it with one sync, answers, and repeats: the busier it is, the
-//! more each sync carries. In idle moments, and a fifth of the time in busy ones, it does a slice of housekeeping,
+//! The thread that writes: group commit (`millrace_shell::GroupCommit`) for all callers in this process that share a
+//! handle on the store. In idle moments, and a fifth of the time in busy ones, the thread does a slice of housekeeping,
 //! unless a server runs on the same store and does that.
 //!
 //! When a commit wrote nothing because the disk is full, callers get the error, but batches of a session's loop are
 //! kept and tried again. While another program has locked the store, everything is kept and tried again. Below
 //! `disk_free_bytes_min` free bytes, callers are refused batches that would add to the store.
 //!
-//! The server's writer works in the same way, but is bound to the bus engine's tokens, limits and metrics. The queue
-//! needs no limit of its own: each caller waits for its answer before it asks again, and the engine has limits.
+//! The queue needs no limit of its own: each caller waits for its answer before it submits again, and the engine has
+//! limits.
 
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millrace_claims::{Input, Token};
-use millrace_model::{BATCH_BYTES_MAX, Batch, Outcome};
+use millrace_model::{Batch, Op, Outcome};
+use millrace_shell::{
+    CommitLimits, CommitQueue, CommitReceiver, Committed, GroupCommit, Housekeeping, Wrote,
+};
 use millrace_store::StoreError;
 use millrace_stores::OpenedStore;
+use parking_lot::Mutex;
 
 use super::mailbox::{Mail, Mailbox};
 
-mod refuse;
 #[cfg(test)]
 mod tests;
 
-use refuse::{adds, refuse};
-
-/// Batches and bytes merged into a commit: the rest waits for the next. The first batch is taken whatever its size.
-const COMMIT_BATCHES_MAX: usize = 4096;
-const COMMIT_BYTES_MAX: usize = 16 << 20;
-/// Rows of housekeeping in a slice, and the pause when the last slice left nothing to do.
+const LIMITS: CommitLimits = CommitLimits { batches_max: 4096, bytes_max: 16 << 20 };
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 const MAINTAIN_ROWS_MAX: usize = 512;
 const MAINTAIN_INTERVAL: Duration = Duration::from_millis(500);
-/// While batches wait, housekeeping pauses this many times as long as its last slice took.
-const BUSY_PAUSE: u32 = 4;
-/// The pause before a commit that wrote nothing is tried again, doubled from one attempt to the next.
-const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(1);
 
-pub(crate) type Committed = Result<Outcome, StoreError>;
+pub(crate) type CommitResult = Result<Outcome, StoreError>;
 
+/// The sender of a batch.
 #[derive(Debug)]
-pub(crate) enum Reply {
-    Caller(SyncSender<Committed>),
+pub(crate) enum Sender {
+    Caller(SyncSender<CommitResult>),
     Worker(Arc<Mailbox>, Token),
 }
 
 #[derive(Debug)]
 pub(crate) struct Committer {
-    queue: Arc<Shared>,
+    shared: Arc<Shared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
 struct Shared {
-    queue: Mutex<Queue>,
-    wake: Condvar,
+    queue: Arc<CommitQueue<Sender>>,
     /// Loops that want to know when events were appended.
     listeners: Mutex<Vec<Weak<Mailbox>>>,
     commits: AtomicU64,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    waiting: VecDeque<(Batch, Reply)>,
-    ended: bool,
-    failed: Option<StoreError>,
+    /// Why nothing may be added to the store, if so.
+    low: Mutex<Option<String>>,
 }
 
 impl Committer {
     pub(crate) fn start(opened: OpenedStore) -> std::io::Result<Committer> {
-        let queue = Arc::new(Shared::default());
-        let writer = Writer { opened, shared: queue.clone() };
-        let thread =
-            std::thread::Builder::new().name("millrace-committer".to_owned()).spawn(move || writer.run())?;
-        Ok(Committer { queue, thread: Some(thread) })
+        let shared = Arc::new(Shared::default());
+        let (store, queue) = (opened.store.clone(), shared.queue.clone());
+        let group = GroupCommit::new(store, queue, Receiver(shared.clone()), LIMITS, RETRY_PAUSE_MAX);
+        let thread = std::thread::Builder::new()
+            .name("millrace-committer".to_owned())
+            .spawn(move || write_until_end(&opened, &group))?;
+        Ok(Committer { shared, thread: Some(thread) })
     }
 
-    pub(crate) fn submit(&self, batches: impl IntoIterator<Item = (Batch, Reply)>) {
-        let mut queue = self.queue.lock();
-        if let Some(error) = queue.failed.clone() {
-            drop(queue);
-            batches.into_iter().for_each(|(_, reply)| reply.answer(Err(error.clone())));
-            return;
+    pub(crate) fn submit(&self, mut batches: Vec<(Sender, Batch)>) {
+        if let Err(error) = self.shared.queue.push(&mut batches) {
+            batches.into_iter().for_each(|(sender, _)| sender.answer(Err(error.clone())));
         }
-        queue.waiting.extend(batches);
-        drop(queue);
-        self.queue.wake.notify_one();
     }
 
     /// Waits until the batch is durable or was refused.
-    pub(crate) fn commit(&self, batch: Batch) -> Committed {
-        let (reply, answer) = sync_channel(1);
-        self.submit([(batch, Reply::Caller(reply))]);
+    pub(crate) fn commit(&self, batch: Batch) -> CommitResult {
+        let (sender, answer) = sync_channel(1);
+        self.submit(vec![(Sender::Caller(sender), batch)]);
         answer.recv().unwrap_or_else(|_| Err(ended()))
     }
 
     /// Commits many batches at once, which share syncs. Waits for all of them.
-    pub(crate) fn commit_all(&self, batches: Vec<Batch>) -> Vec<Committed> {
-        let (replies, answers): (Vec<_>, Vec<_>) = batches
+    pub(crate) fn commit_all(&self, batches: Vec<Batch>) -> Vec<CommitResult> {
+        let (submitted, answers): (Vec<_>, Vec<_>) = batches
             .into_iter()
             .map(|batch| {
-                let (reply, answer) = sync_channel(1);
-                ((batch, Reply::Caller(reply)), answer)
+                let (sender, answer) = sync_channel(1);
+                ((Sender::Caller(sender), batch), answer)
             })
             .unzip();
-        self.submit(replies);
+        self.submit(submitted);
         answers.into_iter().map(|answer| answer.recv().unwrap_or_else(|_| Err(ended()))).collect()
     }
 
     /// Returns the number of transactions so far, each with one sync, however many batches it held.
     pub(crate) fn commits_made(&self) -> u64 {
-        self.queue.commits.load(Ordering::Relaxed)
+        self.shared.commits.load(Ordering::Relaxed)
     }
 
     pub(crate) fn listen(&self, mailbox: &Arc<Mailbox>) {
-        let mut listeners = self.queue.listeners();
+        let mut listeners = self.shared.listeners.lock();
         listeners.retain(|listener| listener.strong_count() > 0);
         listeners.push(Arc::downgrade(mailbox));
     }
@@ -129,12 +111,11 @@ impl Committer {
 impl Drop for Committer {
     /// Writes what is still queued.
     fn drop(&mut self) {
-        self.queue.lock().ended = true;
-        self.queue.wake.notify_one();
+        self.shared.queue.end();
         if let Some(thread) = self.thread.take()
             && thread.thread().id() != std::thread::current().id()
         {
-            // The thread reports its own failures; `End` has reported a panic to every caller that waited.
+            // The group commit has reported failures and panics to everybody who waited.
             let _ = thread.join();
         }
     }
@@ -144,222 +125,125 @@ fn ended() -> StoreError {
     StoreError::Poisoned("the thread that writes has ended".to_owned())
 }
 
-impl Reply {
-    fn answer(self, committed: Committed) {
+impl Sender {
+    fn answer(self, result: CommitResult) {
         match self {
             // A failed send means that the caller does not wait any more.
-            Reply::Caller(reply) => drop(reply.send(committed)),
-            Reply::Worker(mailbox, token) => mailbox.push(Mail::Input(worker_input(token, committed))),
+            Sender::Caller(sender) => drop(sender.send(result)),
+            Sender::Worker(mailbox, token) => mailbox.push(Mail::Input(worker_input(token, result))),
         }
     }
 }
 
 /// Returns how a commit of a worker ended. Every failure except `TooLarge` leaves open whether the batch is written.
-pub(super) fn worker_input(token: Token, committed: Committed) -> Input {
-    match committed {
+pub(super) fn worker_input(token: Token, result: CommitResult) -> Input {
+    match result {
         Ok(outcome) => Input::Committed { token, outcome },
         Err(StoreError::TooLarge { bytes, max }) => Input::TooLarge { token, bytes, limit: max },
         Err(error) => Input::Failed { reason: error.to_string() },
     }
 }
 
+/// The thread: commits until the queue has ended and is empty, or nothing can be written any more.
+fn write_until_end(opened: &OpenedStore, group: &GroupCommit<Receiver>) {
+    let (shared, queue) = (&group.receiver.0, &group.queue);
+    let mut housekeeping = Housekeeping::new(MAINTAIN_ROWS_MAX, MAINTAIN_INTERVAL);
+    let mut merged = false;
+    shared.check_room(opened);
+    loop {
+        if merged {
+            // A caller that was just answered may submit again as soon as it gets a core: then this commit includes its
+            // batch. If no thread is ready to run, yielding costs nothing, and a single caller never waits for others.
+            std::thread::yield_now();
+        }
+        if !queue.wait_for_batches(housekeeping.due_at()) {
+            return;
+        }
+        match group.commit_queued() {
+            Wrote::Done(batches) => merged = batches > 1,
+            Wrote::Again(at) => queue.wait_for_end(at),
+            Wrote::Never => return,
+        }
+        if Instant::now() >= housekeeping.due_at() {
+            shared.check_room(opened);
+            if opened.store.is_served_elsewhere() {
+                housekeeping.skip();
+            } else if group.guarded(|| housekeeping.run(&*opened.store, || queue.is_waiting())).is_none() {
+                return;
+            }
+        }
+    }
+}
+
 impl Shared {
-    /// Locks the queue. The queue is consistent after every statement, so a poisoned mutex does no harm.
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    fn check_room(&self, opened: &OpenedStore) {
+        *self.low.lock() = opened.store.disk_use().and_then(|disk_use| disk_use.low());
     }
 
-    fn listeners(&self) -> MutexGuard<'_, Vec<Weak<Mailbox>>> {
-        self.listeners.lock().unwrap_or_else(PoisonError::into_inner)
+    fn listeners(&self) -> Vec<Arc<Mailbox>> {
+        self.listeners.lock().iter().filter_map(Weak::upgrade).collect()
     }
 }
 
-struct Writer {
-    opened: OpenedStore,
-    shared: Arc<Shared>,
-}
+/// Passes the outcomes of commits on.
+struct Receiver(Arc<Shared>);
 
-impl Writer {
-    fn run(self) {
-        let mut end = End { shared: &self.shared, error: ended() };
-        if let Err(error) = self.write() {
-            tracing::error!(%error, "the store failed: nothing is written any more");
-            end.error = error;
+impl CommitReceiver for Receiver {
+    type Reply = Sender;
+
+    fn refuses(&self, sender: &Sender, batch: &Batch) -> Option<StoreError> {
+        match sender {
+            Sender::Caller(_) if adds(batch) => self.0.low.lock().clone().map(StoreError::NoSpace),
+            _ => None,
         }
     }
 
-    fn write(&self) -> Result<(), StoreError> {
-        let mut maintain_at = Instant::now() + MAINTAIN_INTERVAL;
-        let (mut batches, mut replies) = (Vec::new(), Vec::new());
-        let (mut company, mut pause) = (false, RETRY_PAUSE_MIN);
-        let mut low = self.low();
-        loop {
-            if company {
-                // A caller that was just answered may ask again as soon as it gets a core: then this commit includes
-                // it. If no thread is ready to run, yielding costs nothing, and a single caller never waits for others.
-                std::thread::yield_now();
-            }
-            if !self.take(&mut batches, &mut replies, maintain_at) {
-                return Ok(());
-            }
-            company = batches.len() > 1;
-            if let Some(reason) = &low {
-                let error = StoreError::NoSpace(reason.clone());
-                refuse(&mut batches, &mut replies, &error, adds);
-            }
-            if !batches.is_empty() {
-                match self.commit(&mut batches, &mut replies) {
-                    Err(error) if error.wrote_nothing() => {
-                        self.keep(&mut batches, &mut replies, error, &mut pause)?;
-                    }
-                    committed => {
-                        committed?;
-                        pause = RETRY_PAUSE_MIN;
-                    }
-                }
-            }
-            if Instant::now() >= maintain_at {
-                let started = Instant::now();
-                low = self.low();
-                let more = self.maintain()?;
-                let busy = !self.shared.lock().waiting.is_empty();
-                maintain_at = Instant::now()
-                    + match (more, busy) {
-                        (false, _) => MAINTAIN_INTERVAL,
-                        (true, false) => Duration::ZERO,
-                        (true, true) => started.elapsed() * BUSY_PAUSE,
-                    };
-            }
-        }
-    }
-
-    /// Waits for batches until `maintain_at`, then takes as many as a commit may hold. Returns false at the end.
-    fn take(&self, batches: &mut Vec<Batch>, replies: &mut Vec<Reply>, maintain_at: Instant) -> bool {
-        let wait = maintain_at.saturating_duration_since(Instant::now());
-        let empty = |queue: &mut Queue| queue.waiting.is_empty() && !queue.ended;
-        let (mut queue, _) = self
-            .shared
-            .wake
-            .wait_timeout_while(self.shared.lock(), wait, empty)
-            .unwrap_or_else(PoisonError::into_inner);
-        let mut bytes = 0;
-        while let Some((batch, _)) = queue.waiting.front() {
-            bytes += batch.bytes();
-            let full = batches.len() >= COMMIT_BATCHES_MAX || bytes > COMMIT_BYTES_MAX;
-            if full && !batches.is_empty() {
-                break;
-            }
-            let Some((batch, reply)) = queue.waiting.pop_front() else { break };
-            batches.push(batch);
-            replies.push(reply);
-        }
-        !(batches.is_empty() && queue.ended)
-    }
-
-    fn commit(&self, batches: &mut Vec<Batch>, replies: &mut Vec<Reply>) -> Result<(), StoreError> {
-        let outcomes = match self.opened.store.commit(batches) {
-            Err(error @ StoreError::TooLarge { .. }) => return self.commit_singly(batches, replies, &error),
-            committed => committed?,
-        };
-        self.shared.commits.fetch_add(1, Ordering::Relaxed);
-        batches.clear();
+    fn committed(&self, commit: Committed<Sender>) {
+        self.0.commits.fetch_add(1, Ordering::Relaxed);
         let appended =
             |outcome: &Outcome| matches!(outcome, Outcome::Done(done) if !done.appended.is_empty());
-        let news = outcomes.iter().any(appended);
-        deliver(replies.drain(..).zip(outcomes));
+        let news = commit.outcomes.iter().any(appended);
+        deliver(commit.replies.into_iter().zip(commit.outcomes));
         if news {
-            self.shared.listeners().iter().filter_map(Weak::upgrade).for_each(|mailbox| mailbox.tell_news());
+            self.0.listeners().iter().for_each(|mailbox| mailbox.tell_news());
         }
-        Ok(())
     }
 
-    /// Puts the batches of a commit that wrote nothing back into the queue, and waits a while. Returns `Err` at the
-    /// end, when nobody will try again.
-    fn keep(
-        &self,
-        batches: &mut Vec<Batch>,
-        replies: &mut Vec<Reply>,
-        error: StoreError,
-        pause: &mut Duration,
-    ) -> Result<(), StoreError> {
-        if *pause == RETRY_PAUSE_MIN {
+    fn refused(&self, sender: Sender, error: StoreError) {
+        sender.answer(Err(error));
+    }
+
+    /// Callers are told of a full disk; the loop of a session waits.
+    fn waits_for_retry(&self, sender: &Sender, error: &StoreError) -> bool {
+        matches!(sender, Sender::Worker(..)) || !matches!(error, StoreError::NoSpace(_))
+    }
+
+    fn retrying(&self, error: &StoreError, attempt: u32) {
+        if attempt == 0 {
             tracing::warn!(%error, "a commit left nothing");
         }
-        if matches!(error, StoreError::NoSpace(_)) {
-            refuse(batches, replies, &error, |_| true);
-        }
-        let mut queue = self.shared.lock();
-        for kept in batches.drain(..).zip(replies.drain(..)).rev() {
-            queue.waiting.push_front(kept);
-        }
-        let (queue, _) = self
-            .shared
-            .wake
-            .wait_timeout_while(queue, *pause, |queue| !queue.ended)
-            .unwrap_or_else(PoisonError::into_inner);
-        *pause = (*pause * 2).min(RETRY_PAUSE_MAX);
-        if queue.ended { Err(error) } else { Ok(()) }
     }
 
-    /// Returns why nothing may be added to the store, if so.
-    fn low(&self) -> Option<String> {
-        self.opened.store.disk_use().and_then(|disk_use| disk_use.low())
+    fn failed(&self, senders: Vec<Sender>, error: StoreError) {
+        senders.into_iter().for_each(|sender| sender.answer(Err(error.clone())));
+        // A panic loses the senders of its commit, so every loop is told.
+        for mailbox in self.0.listeners() {
+            mailbox.push(Mail::Input(Input::Failed { reason: error.to_string() }));
+        }
     }
+}
 
-    /// Commits the batches one by one, because one is larger than a store must accept: the only failure that harms no
-    /// other batch.
-    fn commit_singly(
-        &self,
-        batches: &mut Vec<Batch>,
-        replies: &mut Vec<Reply>,
-        error: &StoreError,
-    ) -> Result<(), StoreError> {
-        if batches.len() == 1 {
-            tracing::warn!(max = BATCH_BYTES_MAX, %error, "a batch is too large to be committed");
-            batches.clear();
-            replies.drain(..).for_each(|reply| reply.answer(Err(error.clone())));
-            return Ok(());
-        }
-        let mut rest: VecDeque<(Batch, Reply)> = batches.drain(..).zip(replies.drain(..)).collect();
-        while let Some((batch, reply)) = rest.pop_front() {
-            batches.push(batch);
-            replies.push(reply);
-            if let Err(error) = self.commit(batches, replies) {
-                // The caller of this function keeps the batches that were not committed.
-                let (more_batches, more_replies): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
-                batches.extend(more_batches);
-                replies.extend(more_replies);
-                return Err(error);
-            }
-        }
-        Ok(())
-    }
-
-    fn maintain(&self) -> Result<bool, StoreError> {
-        if self.opened.is_served_elsewhere() {
-            return Ok(false);
-        }
-        match self.opened.store.maintain(MAINTAIN_ROWS_MAX) {
-            Ok(done) => Ok(done.more),
-            Err(StoreError::Unreadable(reason)) => {
-                tracing::warn!(reason, "housekeeping could not read the store, it will be tried again");
-                Ok(false)
-            }
-            Err(error) if error.wrote_nothing() => {
-                tracing::warn!(%error, "housekeeping left nothing, it will be tried again");
-                Ok(false)
-            }
-            Err(error) => Err(error),
-        }
-    }
+/// Returns whether a batch adds events or state to the store.
+fn adds(batch: &Batch) -> bool {
+    batch.ops.iter().any(|op| matches!(op, Op::Append(_) | Op::Delay(_) | Op::Reconcile(_)))
 }
 
 /// Delivers the outcomes; consecutive answers of a worker are put into its mailbox together.
-fn deliver(answers: impl Iterator<Item = (Reply, Outcome)>) {
+fn deliver(answers: impl Iterator<Item = (Sender, Outcome)>) {
     let mut for_worker: Option<(Arc<Mailbox>, Vec<Mail>)> = None;
-    for (reply, outcome) in answers {
-        match reply {
-            Reply::Worker(mailbox, token) => {
+    for (sender, outcome) in answers {
+        match sender {
+            Sender::Worker(mailbox, token) => {
                 let mail = Mail::Input(worker_input(token, Ok(outcome)));
                 match &mut for_worker {
                     Some((known, gathered)) if Arc::ptr_eq(known, &mailbox) => gathered.push(mail),
@@ -375,21 +259,5 @@ fn deliver(answers: impl Iterator<Item = (Reply, Outcome)>) {
     }
     if let Some((mailbox, gathered)) = for_worker {
         mailbox.push_all(gathered.into_iter());
-    }
-}
-
-/// On drop, tells everybody who waits how the writer ended, however it ended.
-struct End<'a> {
-    shared: &'a Shared,
-    error: StoreError,
-}
-
-impl Drop for End<'_> {
-    fn drop(&mut self) {
-        let mut queue = self.shared.lock();
-        queue.failed = Some(self.error.clone());
-        let waiting = std::mem::take(&mut queue.waiting);
-        drop(queue);
-        waiting.into_iter().for_each(|(_, reply)| reply.answer(Err(self.error.clone())));
     }
 }

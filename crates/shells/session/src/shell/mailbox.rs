@@ -3,12 +3,14 @@
 //! Its size is limited by what the engine has asked for: an answer per commit under way, a result per handler that
 //! runs, and a commit per handler that waits for it.
 
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::SyncSender;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use millrace_claims::{CommitError, Input, RunId};
 use millrace_model::StateCommit;
+use millrace_shell::WorkQueue;
 
 pub(crate) type Answer = Result<Option<StateCommit>, CommitError>;
 
@@ -25,62 +27,40 @@ pub(crate) enum Mail {
 
 #[derive(Debug, Default)]
 pub(crate) struct Mailbox {
-    post: Mutex<Post>,
-    wake: Condvar,
+    mail: WorkQueue<Mail>,
+    /// Another part of this process has appended events.
+    news: AtomicBool,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Post {
-    pub(crate) mail: Vec<Mail>,
-    /// Another part of this process has appended events.
+    pub(crate) mail: VecDeque<Mail>,
     pub(crate) news: bool,
-    ended: bool,
 }
 
 impl Mailbox {
     /// Adds mail. After the end, mail is dropped, so a handler that waits for an answer learns that there will be none.
     pub(crate) fn push(&self, mail: Mail) {
-        let mut post = self.lock();
-        if !post.ended {
-            post.mail.push(mail);
-            drop(post);
-            self.wake.notify_one();
-        }
+        self.mail.push(mail);
     }
 
     pub(crate) fn push_all(&self, mail: impl Iterator<Item = Mail>) {
-        let mut post = self.lock();
-        if !post.ended {
-            post.mail.extend(mail);
-            drop(post);
-            self.wake.notify_one();
-        }
+        self.mail.push_all(mail);
     }
 
     pub(crate) fn tell_news(&self) {
-        self.lock().news = true;
-        self.wake.notify_one();
+        self.news.store(true, Ordering::Relaxed);
+        // The queue's lock orders the flag before the wake-up.
+        self.mail.nudge();
     }
 
     /// Waits until there is something, at most `wait`, and takes it.
-    pub(crate) fn receive(&self, wait: Duration) -> Post {
-        let empty = |post: &mut Post| post.mail.is_empty() && !post.news;
-        let (mut post, _) =
-            self.wake.wait_timeout_while(self.lock(), wait, empty).unwrap_or_else(PoisonError::into_inner);
-        let ended = post.ended;
-        std::mem::replace(&mut *post, Post { ended, ..Post::default() })
+    pub(crate) fn take_all(&self, wait: Duration) -> Post {
+        let mail = self.mail.take_all(wait);
+        Post { mail, news: self.news.swap(false, Ordering::Relaxed) }
     }
 
     pub(crate) fn close(&self) {
-        let mut post = self.lock();
-        post.ended = true;
-        let dropped = std::mem::take(&mut post.mail);
-        drop(post);
-        drop(dropped);
-    }
-
-    /// Locks the mailbox, which is consistent after every statement, so a poisoned mutex does no harm.
-    fn lock(&self) -> MutexGuard<'_, Post> {
-        self.post.lock().unwrap_or_else(PoisonError::into_inner)
+        self.mail.end();
     }
 }

@@ -5,14 +5,14 @@ mod clock;
 mod committer;
 mod mailbox;
 mod pool;
-pub(crate) mod reads;
+mod reads;
 mod run_loop;
 mod signals;
 pub(crate) mod simulated;
 mod threads;
 
 pub use clock::VirtualClock;
-pub use simulated::Simulation;
+pub use simulated::{Simulation, SimulationBuilder};
 pub use threads::{Running, StopHandle};
 
 pub(crate) use clock::Clock;

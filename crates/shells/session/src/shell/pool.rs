@@ -2,12 +2,13 @@
 //! the engine has given to another run. The engine never starts more runs than that.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use millrace_claims::{HandlerRun, Input, RunError, RunId};
 use millrace_model::Event;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
 use super::call::{Driver, call};
@@ -65,7 +66,7 @@ struct Call {
 
 impl Jobs {
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Waits for the next run; also returns the signal that cuts it off. Returns `None` at the end, or when there are
@@ -83,7 +84,7 @@ impl Jobs {
                 state.threads -= 1;
                 return None;
             }
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.wake.wait(&mut state);
         }
     }
 
@@ -142,7 +143,9 @@ impl Pool {
         state.queue.extend(runs);
         let missing = state.queue.len().saturating_sub(state.free());
         drop(state);
-        (0..count).for_each(|_| self.shared.jobs.wake.notify_one());
+        for _ in 0..count {
+            self.shared.jobs.wake.notify_one();
+        }
         for _ in 0..missing {
             if let Err(error) = self.add_thread() {
                 tracing::error!(%error, "no thread in place of one whose handler hangs: its runs wait for the others");
@@ -176,11 +179,11 @@ impl Pool {
         let handlers = &self.shared.handlers;
         let is_async = |call: &Call| handlers.get(call.handler).is_some_and(Handler::is_async);
         let running = |state: &mut State| !state.calls.is_empty();
-        state = wait(&jobs, state, patience, running);
+        jobs.returned.wait_while_for(&mut state, running, patience);
         for call in state.calls.values_mut() {
             let _ = call.cut.take().map(|cut| cut.send(()));
         }
-        state = wait(&jobs, state, CUT_WAIT, |state| state.calls.values().any(is_async));
+        jobs.returned.wait_while_for(&mut state, |state| state.calls.values().any(is_async), CUT_WAIT);
         for call in state.calls.values() {
             let handler = handlers.get(call.handler).map_or("?", |handler| handler.id.as_str());
             tracing::error!(
@@ -203,16 +206,6 @@ impl Drop for Pool {
         self.shared.jobs.lock().ended = true;
         self.shared.jobs.wake.notify_all();
     }
-}
-
-fn wait<'a>(
-    jobs: &Jobs,
-    state: MutexGuard<'a, State>,
-    patience: Duration,
-    condition: impl FnMut(&mut State) -> bool,
-) -> MutexGuard<'a, State> {
-    let waited = jobs.returned.wait_timeout_while(state, patience, condition);
-    waited.unwrap_or_else(PoisonError::into_inner).0
 }
 
 impl Shared {

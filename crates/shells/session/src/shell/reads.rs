@@ -1,41 +1,13 @@
 //! Reads the store for the engine, and logs its notes.
 
-use millrace_claims::{Note, ReadQuery, ReadResult, StreamSpan};
-use millrace_model::TopicKey;
-use millrace_store::{KeyRange, Retention, Store, StoreError};
+use millrace_claims::{Note, ReadQuery, ReadResult};
+use millrace_store::Store;
 
 /// Returns `None` if the store could not be read: the engine asks again later.
 pub(super) fn read(store: &dyn Store, query: &ReadQuery) -> Option<ReadResult> {
-    try_read(store, query)
+    millrace_admin::read(store, query)
         .inspect_err(|error| tracing::warn!(%error, "the store could not be read, it will be tried again"))
         .ok()
-}
-
-pub(crate) fn try_read(store: &dyn Store, query: &ReadQuery) -> Result<ReadResult, StoreError> {
-    match query {
-        ReadQuery::Rows { space, from, to, rows_max } => {
-            let range = KeyRange { from: from.clone(), to: Some(to.clone()) };
-            let rows = store.scan(*space, &range, *rows_max);
-            rows.map(|rows| ReadResult::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect()))
-        }
-        ReadQuery::Streams { namespace, topic } => streams(store, namespace.as_str(), topic.as_ref()),
-        ReadQuery::RetentionStart { stream, older_than, bytes_max } => {
-            let rule = Retention { older_than: *older_than, bytes_max: *bytes_max };
-            store.retention_start(stream, rule).map(ReadResult::Start)
-        }
-    }
-}
-
-fn streams(store: &dyn Store, namespace: &str, topic: Option<&TopicKey>) -> Result<ReadResult, StoreError> {
-    let wanted = |found: &TopicKey| topic.map_or(found.namespace() == namespace, |topic| topic == found);
-    let spans = store.streams()?.into_iter().filter(|bounds| wanted(&bounds.stream.topic));
-    let spans = spans.map(|bounds| StreamSpan {
-        stream: bounds.stream,
-        start: bounds.start,
-        next: bounds.next,
-        last_ts: bounds.last_ts,
-    });
-    Ok(ReadResult::Streams(spans.collect()))
 }
 
 pub(super) fn log_note(note: &Note, handlers: &[crate::Handler]) {

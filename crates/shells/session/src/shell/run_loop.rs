@@ -6,9 +6,10 @@ use std::sync::mpsc::SyncSender;
 use std::time::{Duration, Instant};
 
 use millrace_claims::{Effect, Input, RunId, Worker};
-use millrace_store::{CommitNumber, Pace, StoreError, newest_commit};
+use millrace_shell::Watcher;
+use millrace_store::{Pace, StoreError};
 
-use super::committer::{Committer, Reply};
+use super::committer::{Committer, Sender};
 use super::mailbox::{Answer, Mail, Mailbox};
 use super::pool::Pool;
 use super::reads::{log_note, read};
@@ -16,8 +17,6 @@ use crate::error::{Result, SessionError};
 use crate::session::Session;
 use crate::typed::Handler;
 
-/// Commits of others read at once; further ones are read right after.
-const WATCH_COMMITS_MAX: usize = 1024;
 /// The loop checks the clock at least this often, so that a step of the wall clock is noticed for everything that is
 /// due.
 const WAIT_MAX: Duration = Duration::from_millis(1000);
@@ -30,9 +29,8 @@ pub(super) struct RunLoop {
     mailbox: Arc<Mailbox>,
     pool: Pool,
     waiting: BTreeMap<RunId, SyncSender<Answer>>,
-    watched: CommitNumber,
+    watcher: Watcher,
     watch_at: Instant,
-    pace: Pace,
     until_idle: bool,
     stopped: Option<Option<String>>,
 }
@@ -48,11 +46,11 @@ impl RunLoop {
     ) -> Result<RunLoop> {
         let pool = Pool::start(&session, &handlers, &mailbox, session.settings().handler_concurrency)
             .map_err(SessionError::Thread)?;
-        // The engine begins by reading everything, so only commits after this one are new.
-        let watched = newest_commit(session.store())?;
         let config = session.settings();
         let busy = Duration::from_millis(config.wake_poll_ms.max(1));
         let pace = Pace::new(busy, Duration::from_millis(config.wake_poll_idle_ms_max));
+        // The engine begins by reading everything, so only later commits are new.
+        let watcher = Watcher::new(session.store(), pace)?;
         Ok(RunLoop {
             session,
             committer,
@@ -61,9 +59,8 @@ impl RunLoop {
             mailbox,
             pool,
             waiting: BTreeMap::new(),
-            watched,
+            watcher,
             watch_at: Instant::now(),
-            pace,
             until_idle,
             stopped: None,
         })
@@ -88,7 +85,7 @@ impl RunLoop {
     }
 
     fn turn(&mut self) {
-        let post = self.mailbox.receive(self.wait());
+        let post = self.mailbox.take_all(self.wait());
         let quiet = post.mail.is_empty();
         let now = self.session.clock().now();
         for mail in post.mail {
@@ -142,7 +139,7 @@ impl RunLoop {
             for effect in effects {
                 match effect {
                     Effect::Commit { token, batch } => {
-                        commits.push((batch, Reply::Worker(self.mailbox.clone(), token)));
+                        commits.push((Sender::Worker(self.mailbox.clone(), token), batch));
                     }
                     Effect::Read { token, query } => {
                         let result = read(self.session.store(), &query);
@@ -171,26 +168,16 @@ impl RunLoop {
     /// delayed. Returns true if topics have got events, or if there is more to read right away.
     fn watch(&mut self) -> bool {
         // If the poll fails, the next one comes soon.
-        self.watch_at = Instant::now() + self.pace.busy();
-        let changes = match self.session.store().watch(self.watched, WATCH_COMMITS_MAX) {
-            Ok(changes) => changes,
+        self.watch_at = Instant::now() + self.watcher.pause();
+        let poll = match self.watcher.poll(self.session.store(), Ok) {
+            Ok(poll) => poll,
             Err(error) => {
                 tracing::warn!(%error, "the store could not be watched, it will be tried again");
                 return false;
             }
         };
-        let found = changes.last != self.watched;
-        let others = found || self.session.store().has_others();
-        self.watch_at = Instant::now() + self.pace.after(found, others);
-        if !found {
-            return false;
-        }
-        // Counts commits, not appended events: some commits append nothing.
-        let more = changes.last.0 >= self.watched.0.saturating_add(WATCH_COMMITS_MAX as u64);
-        self.watched = changes.last;
-        if more {
-            self.watch_at = Instant::now();
-        }
+        self.watch_at = Instant::now() + poll.pause;
+        let Some(changes) = poll.news else { return false };
         if changes.delayed || !changes.complete {
             self.handle(Input::Delayed);
         }
@@ -202,7 +189,7 @@ impl RunLoop {
             .filter(|topic| topic.namespace() == namespace.as_str())
             .collect();
         if changes.complete && topics.is_empty() {
-            return more;
+            return poll.more;
         }
         let topics = changes.complete.then(|| topics.into_iter().collect());
         self.handle(Input::News { topics });

@@ -1,9 +1,9 @@
 //! The event that the `claims` engine appends when a handler gives up on an event.
 
+use millrace_state::Schema;
 use serde::{Deserialize, Serialize};
 
 use super::event::Event;
-use super::schema::Schema;
 
 /// A handler gave up on an event. Handle it like any other event: `#[on_event(DeadLettered)]`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

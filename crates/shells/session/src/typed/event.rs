@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use millrace_model::{DeliverAt, Timestamp};
+use millrace_state::Schema;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::outgoing::{EventOptions, WithOptions, after};
-use super::schema::Schema;
 
 /// A kind of event: its fields are the payload, everything else (id, time, priority, lineage) is stored beside it.
 ///

@@ -98,7 +98,7 @@ impl Handler {
         function: impl Fn(&mut HandlerContext<E>) -> HandlerResult + Send + Sync + 'static,
     ) -> Handler {
         let call = move |core: Core, payload: &JsonText| match decode::<E>(payload) {
-            Err(reason) => (core, Called::Undecodable(reason)),
+            Err(error) => (core, Called::Undecodable(error.to_string())),
             Ok(event) => {
                 let mut context = HandlerContext::new(event, core);
                 let called = called(function(&mut context));
@@ -120,7 +120,7 @@ impl Handler {
             let function = function.clone();
             Box::pin(async move {
                 match decode::<E>(&payload) {
-                    Err(reason) => (core, Called::Undecodable(reason)),
+                    Err(error) => (core, Called::Undecodable(error.to_string())),
                     Ok(event) => {
                         let mut context = HandlerContext::new(event, core);
                         let called = called(function(&mut context).await);
@@ -180,8 +180,16 @@ impl Handler {
     }
 }
 
-fn decode<E: Event>(payload: &JsonText) -> Result<E, String> {
-    serde_json::from_str(payload.as_str()).map_err(|error| format!("not a `{}`: {error}", E::TYPE))
+/// The payload of an event is no value of the handler's type.
+#[derive(Debug, thiserror::Error)]
+#[error("not a `{expected}`: {error}")]
+struct Undecodable {
+    expected: &'static str,
+    error: serde_json::Error,
+}
+
+fn decode<E: Event>(payload: &JsonText) -> Result<E, Undecodable> {
+    serde_json::from_str(payload.as_str()).map_err(|error| Undecodable { expected: E::TYPE, error })
 }
 
 fn called(result: HandlerResult) -> Called {

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use millrace_model::{DeliverAt, EventId, IdError, JsonText, NameError, Priority, Timestamp, TopicName};
+use millrace_state::{CanonicalError, canonical};
 
-use super::canonical::{CanonicalError, canonical};
 use super::event::Event;
 use super::names::EventName;
 

@@ -131,4 +131,13 @@ impl Store for MemoryStore {
     fn maintain(&self, _rows_max: usize) -> Result<Maintained, StoreError> {
         Ok(Maintained::default())
     }
+
+    /// Nobody else can have this store: a snapshot is another one.
+    fn claim_serving(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    fn is_served_elsewhere(&self) -> bool {
+        false
+    }
 }

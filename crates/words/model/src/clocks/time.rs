@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Add;
 
+use jiff::tz::Offset;
 use serde::{Deserialize, Serialize};
 
 /// Wall-clock time in epoch milliseconds, as it is stored and shown. The wall clock may step, so nothing waits for it
@@ -65,27 +66,24 @@ impl Timestamp {
     }
 }
 
+/// Milliseconds of 400 years, after which the Gregorian calendar repeats.
+const ERA_MS: u64 = 146_097 * 86_400_000;
+
 /// ISO 8601 UTC, the form shown to people.
 impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (days, ms_of_day) = (self.0 / 86_400_000, self.0 % 86_400_000);
-        let (year, month, day) = civil_from_days(days);
-        let (s, ms) = (ms_of_day / 1000, ms_of_day % 1000);
-        write!(f, "{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}.{ms:03}Z", s / 3600, s / 60 % 60, s % 60)
+        let time = |ms: u64| i64::try_from(ms).ok().and_then(|ms| jiff::Timestamp::from_millisecond(ms).ok());
+        if let Some(time) = time(self.0) {
+            return write!(f, "{time:.3}");
+        }
+        // jiff ends with the year 9999. Clients may send any later time, so it is shown as its date of the first era.
+        let (eras, ms) = (self.0 / ERA_MS, self.0 % ERA_MS);
+        let time = Offset::UTC.to_datetime(time(ms).unwrap_or_default());
+        let year = u64::from(time.year().unsigned_abs()) + 400 * eras;
+        let (month, day) = (time.month(), time.day());
+        let (hour, minute, second, ms) = (time.hour(), time.minute(), time.second(), time.millisecond());
+        write!(f, "{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
     }
-}
-
-/// Returns the Gregorian date of a day number counted from 1970-01-01, by eras of 400 years beginning on 1 March 0000.
-fn civil_from_days(days: u64) -> (u64, u64, u64) {
-    let z = days + 719_468;
-    let era = z / 146_097;
-    let day_of_era = z % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    (year_of_era + era * 400 + u64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
@@ -99,6 +97,13 @@ mod tests {
             (951_782_400_000, "2000-02-29T00:00:00.000Z"),
             (1_723_140_000_000, "2024-08-08T18:00:00.000Z"),
             (4_102_444_799_999, "2099-12-31T23:59:59.999Z"),
+            (12_622_780_800_000, "2370-01-01T00:00:00.000Z"),
+            (253_402_207_199_999, "9999-12-30T21:59:59.999Z"),
+            (253_402_207_200_001, "9999-12-30T22:00:00.001Z"),
+            (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+            (253_402_300_800_000, "10000-01-01T00:00:00.000Z"),
+            (379_635_206_400_123, "14000-02-29T00:00:00.123Z"),
+            (u64::MAX, "584556019-04-03T14:25:51.615Z"),
         ] {
             assert_eq!(Timestamp(ms).to_string(), shown);
         }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use uuid::fmt::Hyphenated;
+use uuid::{Builder, Uuid};
 
 use crate::clocks::time::Timestamp;
 
@@ -45,8 +47,11 @@ impl EventId {
     /// commit that is resolved again after a conflict, or replayed from a seed, mints the same ids.
     pub fn mint(ts: Timestamp, nonce: u64, ordinal: u32) -> EventId {
         let spread = mix(nonce ^ mix(u64::from(ordinal) + 1));
-        let head = u128::from(ts.0 & 0xffff_ffff_ffff) << 80 | 0x7 << 76 | u128::from(nonce >> 52) << 64;
-        EventId::Uuid(head | 0b10 << 62 | u128::from(spread >> 2))
+        let mut random = [0; 10];
+        random[..2].copy_from_slice(&((nonce >> 52) as u16).to_be_bytes());
+        random[2..].copy_from_slice(&(spread >> 2).to_be_bytes());
+        // The crate puts version and variant over the bits that are zero here.
+        EventId::Uuid(Builder::from_unix_timestamp_millis(ts.0, &random).into_uuid().as_u128())
     }
 }
 
@@ -58,39 +63,20 @@ fn mix(mut x: u64) -> u64 {
 }
 
 /// Accepts only the canonical lower-case form: every other spelling stays text, so that an id comes back as it came.
-/// The digit groups of 8, 4, 4 are the high half, those of 4, 12 the low half.
 fn parse_uuid(text: &str) -> Option<u128> {
-    let bytes: &[u8; 36] = text.as_bytes().try_into().ok()?;
-    if [bytes[8], bytes[13], bytes[18], bytes[23]] != [b'-'; 4] {
+    let may_be_canonical =
+        text.len() == Hyphenated::LENGTH && !text.bytes().any(|byte| byte.is_ascii_uppercase());
+    if !may_be_canonical {
         return None;
     }
-    let high = [&bytes[..8], &bytes[9..13], &bytes[14..18]];
-    let low = [&bytes[19..23], &bytes[24..]];
-    Some(u128::from(hex(&high)?) << 64 | u128::from(hex(&low)?))
-}
-
-fn hex(groups: &[&[u8]]) -> Option<u64> {
-    groups.iter().copied().flatten().try_fold(0u64, |value, byte| match byte {
-        b'0'..=b'9' => Some(value << 4 | u64::from(byte - b'0')),
-        b'a'..=b'f' => Some(value << 4 | u64::from(byte - b'a' + 10)),
-        _ => None,
-    })
+    Uuid::try_parse(text).ok().map(|uuid| uuid.as_u128())
 }
 
 impl fmt::Display for EventId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             EventId::Uuid(bits) => {
-                const HEX: &[u8; 16] = b"0123456789abcdef";
-                let mut text = [b'-'; 36];
-                let mut nibble = 0;
-                for (at, slot) in text.iter_mut().enumerate() {
-                    if !matches!(at, 8 | 13 | 18 | 23) {
-                        *slot = HEX[(bits >> (124 - 4 * nibble) & 0xf) as usize];
-                        nibble += 1;
-                    }
-                }
-                f.write_str(std::str::from_utf8(&text).unwrap_or_default())
+                f.write_str(Uuid::from_u128(*bits).hyphenated().encode_lower(&mut Uuid::encode_buffer()))
             }
             EventId::Text(text) => f.write_str(text),
         }
@@ -126,6 +112,42 @@ mod tests {
         assert_eq!(&text[..15], "01912f3a-4b5c-7");
         assert!(matches!(&text[19..20], "8" | "9" | "a" | "b"), "{text}");
         assert_eq!(text.len(), 36);
+    }
+
+    /// A commit that is resolved again must mint the ids of the first time, also by a later version.
+    #[test]
+    fn minted_ids_never_change() {
+        let most = (Timestamp(u64::MAX), u64::MAX, u32::MAX);
+        for ((ts, nonce, ordinal), id) in [
+            ((Timestamp(0x0191_2f3a_4b5c), 0xdead_beef_cafe_f00d, 3), "01912f3a-4b5c-7dea-adf5-674991bd9694"),
+            ((Timestamp(1_723_140_000_000), 42, 7), "01913325-c900-7000-a4bb-59164117ad84"),
+            ((Timestamp(0), 0, 0), "00000000-0000-7000-9ead-038243cd8e9f"),
+            (most, "ffffffff-ffff-7fff-a99c-02d3b48e9831"),
+        ] {
+            assert_eq!(EventId::mint(ts, nonce, ordinal).to_string(), id);
+        }
+    }
+
+    #[test]
+    fn only_the_canonical_form_is_a_uuid() {
+        let bits = 0x0191_2f3a_4b5c_7dea_9bee_fcaf_ef00_d123;
+        assert_eq!(EventId::parse("01912f3a-4b5c-7dea-9bee-fcafef00d123"), Ok(EventId::Uuid(bits)));
+        // A UUID of any version and variant.
+        assert_eq!(EventId::parse("00000000-0000-0000-0000-000000000000"), Ok(EventId::Uuid(0)));
+        assert_eq!(EventId::parse("ffffffff-ffff-ffff-ffff-ffffffffffff"), Ok(EventId::Uuid(u128::MAX)));
+        for text in [
+            "01912F3A-4B5C-7DEA-9BEE-FCAFEF00D123",
+            "01912f3a-4b5c-7dea-9bee-fcafef00d12E",
+            "01912f3a4b5c7dea9beefcafef00d123",
+            "{01912f3a-4b5c-7dea-9bee-fcafef00d123}",
+            "urn:uuid:01912f3a-4b5c-7dea-9bee-fcafef00d123",
+            "01912f3a-4b5c-7dea-9bee-fcafef00d12g",
+            "01912f3a-4b5c-7dea-9beef-cafef00d123",
+            "01912f3a04b5c-7dea-9bee-fcafef00d123",
+            "0191-2f3a-4b5c-7dea-9bee-fcafef00d12",
+        ] {
+            assert_eq!(EventId::parse(text), Ok(EventId::Text(text.into())));
+        }
     }
 
     #[test]

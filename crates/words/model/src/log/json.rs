@@ -75,7 +75,7 @@ impl JsonText {
 
 /// See [`JsonText::last_members`].
 pub fn last_members(text: &str) -> Cow<'_, str> {
-    let Ok(Members(all)) = serde_json::from_str(text) else { return Cow::Borrowed(text) };
+    let Ok(ObjectMembers(all)) = serde_json::from_str(text) else { return Cow::Borrowed(text) };
     let last: BTreeMap<&str, usize> =
         all.iter().zip(0..).map(|((name, _), at)| (name.as_str(), at)).collect();
     if last.len() == all.len() {
@@ -89,9 +89,9 @@ pub fn last_members(text: &str) -> Cow<'_, str> {
 }
 
 /// Members of an object in their order, repeated ones too.
-struct Members<'a>(Vec<(String, &'a RawValue)>);
+struct ObjectMembers<'a>(Vec<(String, &'a RawValue)>);
 
-impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
+impl<'de: 'a, 'a> serde::Deserialize<'de> for ObjectMembers<'a> {
     fn deserialize<D: serde::Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
         struct All;
         impl<'de> serde::de::Visitor<'de> for All {
@@ -109,7 +109,7 @@ impl<'de: 'a, 'a> serde::Deserialize<'de> for Members<'a> {
                 Ok(all)
             }
         }
-        from.deserialize_map(All).map(Members)
+        from.deserialize_map(All).map(ObjectMembers)
     }
 }
 

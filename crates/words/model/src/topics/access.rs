@@ -127,10 +127,10 @@ impl fmt::Display for Action {
 /// permits everybody.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Vec<String>", into = "Vec<String>")]
-pub struct AccessList(Vec<Entry>);
+pub struct AccessList(Vec<AccessEntry>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Entry {
+enum AccessEntry {
     Anyone,
     Allow(Actor),
     Deny(Actor),
@@ -142,9 +142,9 @@ impl AccessList {
             return Err(AccessError::TooMany(entries.len()));
         }
         let entry = |text: &str| match text.strip_prefix(DENY) {
-            Some(name) => Actor::new(name).map(Entry::Deny),
-            None if text == ANYONE => Ok(Entry::Anyone),
-            None => Actor::new(text).map(Entry::Allow),
+            Some(name) => Actor::new(name).map(AccessEntry::Deny),
+            None if text == ANYONE => Ok(AccessEntry::Anyone),
+            None => Actor::new(text).map(AccessEntry::Allow),
         };
         entries.map(entry).collect::<Result<_, _>>().map(AccessList)
     }
@@ -157,13 +157,14 @@ impl AccessList {
     /// Whether the list permits the principal. A denial beats everything. A list that only denies lets everybody else
     /// in; an empty list lets nobody in.
     pub fn permits(&self, who: &Principal) -> bool {
-        let denied = |entry: &Entry| matches!(entry, Entry::Deny(name) if who.is(name.as_str()));
-        let allowed = |entry: &Entry| match entry {
-            Entry::Anyone => true,
-            Entry::Allow(name) => who.is(name.as_str()),
-            Entry::Deny(_) => false,
+        let denied = |entry: &AccessEntry| matches!(entry, AccessEntry::Deny(name) if who.is(name.as_str()));
+        let allowed = |entry: &AccessEntry| match entry {
+            AccessEntry::Anyone => true,
+            AccessEntry::Allow(name) => who.is(name.as_str()),
+            AccessEntry::Deny(_) => false,
         };
-        let only_denies = !self.0.is_empty() && self.0.iter().all(|entry| matches!(entry, Entry::Deny(_)));
+        let only_denies =
+            !self.0.is_empty() && self.0.iter().all(|entry| matches!(entry, AccessEntry::Deny(_)));
         !self.0.iter().any(denied) && (only_denies || self.0.iter().any(allowed))
     }
 }
@@ -178,9 +179,9 @@ impl TryFrom<Vec<String>> for AccessList {
 impl From<AccessList> for Vec<String> {
     fn from(list: AccessList) -> Vec<String> {
         let text = |entry| match entry {
-            Entry::Anyone => ANYONE.to_owned(),
-            Entry::Allow(name) => name.into(),
-            Entry::Deny(name) => format!("{DENY}{name}"),
+            AccessEntry::Anyone => ANYONE.to_owned(),
+            AccessEntry::Allow(name) => name.into(),
+            AccessEntry::Deny(name) => format!("{DENY}{name}"),
         };
         list.0.into_iter().map(text).collect()
     }

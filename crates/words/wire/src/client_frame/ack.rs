@@ -4,7 +4,7 @@ use millrace_model::{Group, Offset, Partition, TopicName};
 
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX, needed};
+use crate::fields::{FrameFields, INTEGER_MAX, needed};
 use crate::text::{push_member, push_string_member};
 
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct Nack {
 }
 
 impl Ack {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Ack, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<Ack, FrameError> {
         Ok(Ack {
             topic: fields.topic()?,
             partition: Partition(needed(Field::Partition, fields.small(Field::Partition, 0..=u32::MAX)?)?),
@@ -41,7 +41,7 @@ impl Ack {
 }
 
 impl Nack {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Nack, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<Nack, FrameError> {
         Ok(Nack {
             delivery: Ack::read(fields)?,
             reason: fields.text(Field::Reason)?.map(Into::into),

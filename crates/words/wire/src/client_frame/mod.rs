@@ -15,7 +15,7 @@ pub use subscribe::{Subscribe, Unsubscribe};
 use crate::about::About;
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, needed};
+use crate::fields::{FrameFields, needed};
 use crate::rid::Rid;
 use crate::text::push_rid;
 
@@ -42,7 +42,7 @@ impl ClientFrame {
     /// Parses a frame. The error carries the request id and the topic, group, partition and offset of the frame, as far
     /// as they can be read.
     pub fn parse(text: &str) -> Result<ClientFrame, FrameError> {
-        let fields = Fields::of_document(text)?;
+        let fields = FrameFields::of_document(text)?;
         let rid = match fields.get(Field::Rid) {
             None => None,
             Some(raw) => Some(
@@ -81,7 +81,7 @@ impl ClientRequest {
     pub const TYPES: &[&str] =
         &["PUBLISH", "PUBLISH_BATCH", "SUBSCRIBE", "UNSUBSCRIBE", "ACK", "NACK", "FLOW", "PING", "AUTH"];
 
-    fn read(fields: &Fields<'_>) -> Result<ClientRequest, FrameError> {
+    fn read(fields: &FrameFields<'_>) -> Result<ClientRequest, FrameError> {
         let kind = needed(Field::Type, fields.text(Field::Type)?)?;
         Ok(match kind.as_ref() {
             "PUBLISH" => ClientRequest::Publish(Publish::read(fields)?),

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::error::FrameError;
 use crate::event::{push_deliver_at, push_event, read_batch_event, read_deliver_at, read_event, write_event};
 use crate::field::Field;
-use crate::fields::{Fields, each_element, needed};
+use crate::fields::{FrameFields, each_element, needed};
 use crate::text::push_string_member;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct PublishBatch {
 }
 
 impl Publish {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Publish, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<Publish, FrameError> {
         Ok(Publish {
             topic: fields.topic()?,
             event: read_event(fields)?,
@@ -42,7 +42,7 @@ impl Publish {
 }
 
 impl PublishBatch {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<PublishBatch, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<PublishBatch, FrameError> {
         let topic = fields.topic()?;
         let raw = needed(Field::Events, fields.get(Field::Events))?;
         Ok(PublishBatch { topic, events: read_events(raw)? })
@@ -65,7 +65,7 @@ impl PublishBatch {
 pub(crate) fn read_events(raw: &RawValue) -> Result<Vec<NewEvent>, FrameError> {
     let mut events = Vec::new();
     let take = |at, raw: &RawValue| {
-        let fields = Fields::nested(raw).ok_or_else(|| {
+        let fields = FrameFields::nested(raw).ok_or_else(|| {
             FrameError::bad_frame(format!("events[{at}] is no object: it must be an object with a payload"))
         })?;
         events.push(read_batch_event(&fields).map_err(|error| error.inside(format_args!("events[{at}]")))?);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX, needed};
+use crate::fields::{FrameFields, INTEGER_MAX, needed};
 use crate::text::{push_member, push_string_member};
 
 /// Adds delivery credits to the connection; the first FLOW switches it to credit mode.
@@ -14,7 +14,7 @@ pub struct Flow {
 }
 
 impl Flow {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Flow, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<Flow, FrameError> {
         Ok(Flow { credits: needed(Field::Credits, fields.integer(Field::Credits, 0..=INTEGER_MAX)?)? })
     }
 
@@ -36,7 +36,7 @@ impl AuthToken {
         &self.0
     }
 
-    pub(super) fn read(fields: &Fields<'_>) -> Result<AuthToken, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<AuthToken, FrameError> {
         Ok(AuthToken(needed(Field::Token, fields.text(Field::Token)?)?.into()))
     }
 

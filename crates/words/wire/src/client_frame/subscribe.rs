@@ -5,7 +5,7 @@ use serde_json::value::RawValue;
 
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, text_of};
+use crate::fields::{FrameFields, text_of};
 use crate::start::StartFrom;
 use crate::text::{push_member, push_string, push_string_member};
 
@@ -27,7 +27,7 @@ pub struct Subscribe {
 }
 
 /// Returns `None` when the field is absent or null.
-pub(crate) fn read_ack_mode(fields: &Fields<'_>, field: Field) -> Result<Option<AckMode>, FrameError> {
+pub(crate) fn read_ack_mode(fields: &FrameFields<'_>, field: Field) -> Result<Option<AckMode>, FrameError> {
     let read = |raw| {
         let mode = text_of(raw).and_then(|text| AckMode::parse(&text));
         mode.ok_or_else(|| FrameError::wrong(field, raw))
@@ -49,7 +49,7 @@ impl Subscribe {
         }
     }
 
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Subscribe, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<Subscribe, FrameError> {
         let (topic, group) = (fields.topic()?, fields.group()?);
         let from = StartFrom::read(fields)?;
         Ok(Subscribe {
@@ -86,11 +86,11 @@ impl Subscribe {
     }
 }
 
-fn read_filter(fields: &Fields<'_>) -> Result<Filter, FrameError> {
+fn read_filter(fields: &FrameFields<'_>) -> Result<Filter, FrameError> {
     let Some(raw) = fields.get(Field::Filter) else {
         return Ok(Filter::default());
     };
-    let inside = Fields::of_field(Field::Filter, raw)?;
+    let inside = FrameFields::of_field(Field::Filter, raw)?;
     let read = || {
         Ok(Filter {
             key: inside.text(Field::Key)?.map(Into::into),
@@ -130,7 +130,7 @@ pub struct Unsubscribe {
 }
 
 impl Unsubscribe {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Unsubscribe, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<Unsubscribe, FrameError> {
         Ok(Unsubscribe { topic: fields.topic()?, group: fields.group()? })
     }
 

@@ -21,25 +21,25 @@ const STRINGS: &[&str] = &[
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub(crate) enum AttributeValue {
     Text(String),
     /// `true`, `false` or a whole number, which JSON writes without quotes.
     Plain(String),
 }
 
-impl Value {
+impl AttributeValue {
     pub(super) fn as_str(&self) -> &str {
         match self {
-            Value::Text(text) | Value::Plain(text) => text,
+            AttributeValue::Text(text) | AttributeValue::Plain(text) => text,
         }
     }
 
     /// Returns `None` for a value that no attribute can have: a fraction, an array, an object, an integer of more than
     /// 32 bits.
-    pub(super) fn plain(json: &str) -> Option<Value> {
+    pub(super) fn plain(json: &str) -> Option<AttributeValue> {
         let is_plain =
             matches!(json, "true" | "false") || json.parse::<i32>().is_ok_and(|n| n.to_string() == json);
-        is_plain.then(|| Value::Plain(json.to_owned()))
+        is_plain.then(|| AttributeValue::Plain(json.to_owned()))
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn is_text(text: &str) -> bool {
     !text.chars().any(char::is_control)
 }
 
-pub(super) fn check(attributes: &BTreeMap<String, Value>) -> Result<(), FrameError> {
+pub(super) fn check(attributes: &BTreeMap<String, AttributeValue>) -> Result<(), FrameError> {
     for name in REQUIRED {
         if !attributes.contains_key(*name) {
             let message = format!("{name} is missing: a CloudEvent has specversion, id, source and type");
@@ -68,14 +68,15 @@ pub(super) fn check(attributes: &BTreeMap<String, Value>) -> Result<(), FrameErr
             )));
         }
         let text = value.as_str();
-        let expected =
-            if STRINGS.contains(&name.as_str()) && (matches!(value, Value::Plain(_)) || text.is_empty()) {
-                Some("a string that is not empty")
-            } else if !is_text(text) {
-                Some("text without control characters")
-            } else {
-                wrong(name, text)
-            };
+        let expected = if STRINGS.contains(&name.as_str())
+            && (matches!(value, AttributeValue::Plain(_)) || text.is_empty())
+        {
+            Some("a string that is not empty")
+        } else if !is_text(text) {
+            Some("text without control characters")
+        } else {
+            wrong(name, text)
+        };
         if let Some(expected) = expected {
             return Err(FrameError::bad_frame(format!("{name} is {:?}: it must be {expected}", shown(text))));
         }
@@ -111,6 +112,8 @@ fn is_media_type(text: &str) -> bool {
     kind.split_once('/').is_some_and(|(kind, sub)| part(kind) && part(sub))
 }
 
+/// Checks the form alone. A date parser would accept other forms too, and refuse times that publishers have always been
+/// allowed to give (decision 0049).
 fn is_rfc3339(text: &str) -> bool {
     let Some((date, rest)) = text.split_at_checked(10) else { return false };
     let Some((clock, rest)) = rest.split_at_checked(9) else { return false };
@@ -180,10 +183,10 @@ mod tests {
     #[test]
     fn plain_values_are_booleans_and_32_bits() {
         for json in ["true", "false", "0", "-2147483648", "2147483647"] {
-            assert!(Value::plain(json).is_some(), "{json}");
+            assert!(AttributeValue::plain(json).is_some(), "{json}");
         }
         for json in ["1.0", "1e3", "2147483648", "-0", "{}", "[1]", "null"] {
-            assert!(Value::plain(json).is_none(), "{json}");
+            assert!(AttributeValue::plain(json).is_none(), "{json}");
         }
     }
 }

@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use millrace_model::JsonText;
 
-use crate::cloud_event::{CloudEvent, Data, Value};
+use crate::cloud_event::{AttributeValue, CloudEvent, CloudEventData};
 use crate::error::{FrameError, shown};
 use crate::http::body_text;
 
@@ -27,21 +27,21 @@ impl CloudEvent {
                     "header ce-datacontenttype is given: in binary mode it is the header content-type";
                 return Err(FrameError::bad_frame(message));
             }
-            if attributes.insert(name.to_owned(), Value::Text(text)).is_some() {
+            if attributes.insert(name.to_owned(), AttributeValue::Text(text)).is_some() {
                 return Err(FrameError::bad_frame(format!("header ce-{} is given twice", shown(name))));
             }
         }
         if let Some(kind) = content_type {
-            attributes.insert("datacontenttype".to_owned(), Value::Text(kind.to_owned()));
+            attributes.insert("datacontenttype".to_owned(), AttributeValue::Text(kind.to_owned()));
         }
         CloudEvent::new(attributes, data(content_type, body)?)
     }
 }
 
 /// Converts a body: JSON stays JSON, text becomes a JSON string, everything else base64.
-fn data(content_type: Option<&str>, body: &[u8]) -> Result<Data, FrameError> {
+fn data(content_type: Option<&str>, body: &[u8]) -> Result<CloudEventData, FrameError> {
     if body.is_empty() {
-        return Ok(Data::None);
+        return Ok(CloudEventData::None);
     }
     let kind =
         content_type.map(|kind| kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase());
@@ -52,15 +52,15 @@ fn data(content_type: Option<&str>, body: &[u8]) -> Result<Data, FrameError> {
             millrace_model::JsonError::Syntax(error) => FrameError::bad_json(error),
             error @ millrace_model::JsonError::TooDeep => FrameError::bad_json(error),
         })?;
-        return Ok(Data::Json(json));
+        return Ok(CloudEventData::Json(json));
     }
     if is(|kind| kind.starts_with("text/") || kind.ends_with("/xml") || kind.ends_with("+xml"))
         && let Ok(text) = std::str::from_utf8(body)
         && let Ok(json) = JsonText::from_value(&text)
     {
-        return Ok(Data::Json(json));
+        return Ok(CloudEventData::Json(json));
     }
-    Ok(Data::Base64(BASE64_STANDARD.encode(body)))
+    Ok(CloudEventData::Base64(BASE64_STANDARD.encode(body)))
 }
 
 /// Returns a header's value as text: quotes are removed, then percent-escapes are decoded once. `None` when the result

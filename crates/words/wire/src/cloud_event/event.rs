@@ -10,7 +10,7 @@ use sha2::{Digest, Sha256};
 
 use crate::cloud_event::attribute::{self, SPECVERSION};
 use crate::cloud_event::json::is_base64;
-use crate::cloud_event::{CE_PREFIX, CloudEvent, Data, Value};
+use crate::cloud_event::{AttributeValue, CE_PREFIX, CloudEvent, CloudEventData};
 use crate::error::FrameError;
 
 /// The extension attribute that holds an event's key.
@@ -32,19 +32,19 @@ impl CloudEvent {
         let plain: Vec<&str> = self
             .attributes
             .iter()
-            .filter(|(_, value)| matches!(value, Value::Plain(_)))
+            .filter(|(_, value)| matches!(value, AttributeValue::Plain(_)))
             .map(|(name, _)| name.as_str())
             .collect();
         if !plain.is_empty() {
             headers.insert(PLAIN.to_owned(), plain.join(","));
         }
         let payload = match self.data {
-            Data::Json(json) => json,
-            Data::None => {
+            CloudEventData::Json(json) => json,
+            CloudEventData::None => {
                 headers.insert(DATA.to_owned(), NO_DATA.to_owned());
                 JsonText::null()
             }
-            Data::Base64(text) => {
+            CloudEventData::Base64(text) => {
                 headers.insert(DATA.to_owned(), BASE64.to_owned());
                 JsonText::from_value(&text).map_err(FrameError::bad_json)?
             }
@@ -95,11 +95,11 @@ impl CloudEvent {
         }
         let key = event.body.key.as_deref().filter(|key| !key.is_empty() && attribute::is_text(key));
         if let Some(key) = key {
-            attributes.insert(PARTITION_KEY.to_owned(), Value::Text(key.to_owned()));
+            attributes.insert(PARTITION_KEY.to_owned(), AttributeValue::Text(key.to_owned()));
         }
         let headers = Headers::from_map(&headers);
         if headers.json().as_str() != "{}" {
-            let text = Value::Text(headers.json().as_str().to_owned());
+            let text = AttributeValue::Text(headers.json().as_str().to_owned());
             attributes.entry(HEADERS.to_owned()).or_insert(text);
         }
         CloudEvent { attributes, data }
@@ -111,11 +111,12 @@ fn is_attribute(header: &str) -> bool {
 }
 
 /// Returns the attributes in the headers. They need not be a complete CloudEvent.
-fn published(headers: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
+fn published(headers: &BTreeMap<String, String>) -> BTreeMap<String, AttributeValue> {
     let plain = headers.get(PLAIN).map_or("", String::as_str);
     let value = |name: &str, text: &str| {
-        let value = plain.split(',').any(|plain| plain == name).then(|| Value::plain(text)).flatten();
-        value.unwrap_or_else(|| Value::Text(text.to_owned()))
+        let value =
+            plain.split(',').any(|plain| plain == name).then(|| AttributeValue::plain(text)).flatten();
+        value.unwrap_or_else(|| AttributeValue::Text(text.to_owned()))
     };
     let named = headers.iter().filter(|(name, _)| is_attribute(name));
     named
@@ -124,19 +125,19 @@ fn published(headers: &BTreeMap<String, String>) -> BTreeMap<String, Value> {
         .collect()
 }
 
-fn data(event: &Event, headers: &BTreeMap<String, String>) -> Data {
+fn data(event: &Event, headers: &BTreeMap<String, String>) -> CloudEventData {
     let payload = &event.body.payload;
     let text = || serde_json::from_str::<String>(payload.as_str()).ok().filter(|text| is_base64(text));
     match headers.get(DATA).map(String::as_str) {
-        Some(NO_DATA) if payload.as_str() == "null" => Data::None,
-        Some(BASE64) => text().map_or_else(|| Data::Json(payload.clone()), Data::Base64),
-        _ => Data::Json(payload.clone()),
+        Some(NO_DATA) if payload.as_str() == "null" => CloudEventData::None,
+        Some(BASE64) => text().map_or_else(|| CloudEventData::Json(payload.clone()), CloudEventData::Base64),
+        _ => CloudEventData::Json(payload.clone()),
     }
 }
 
 /// Returns the attributes of an event that is not a CloudEvent: source and type come from its topic. The offset is
 /// text, because it needs more than the 32 bits of a CloudEvents integer.
-fn described(event: &Event) -> BTreeMap<String, Value> {
+fn described(event: &Event) -> BTreeMap<String, AttributeValue> {
     let topic = &event.stream.topic;
     let source = format!("/namespaces/{}/topics/{}", topic.namespace(), topic.topic());
     let text = [
@@ -148,8 +149,8 @@ fn described(event: &Event) -> BTreeMap<String, Value> {
         ("datacontenttype", "application/json".to_owned()),
         ("offset", event.offset.to_string()),
     ];
-    let text = text.into_iter().map(|(name, value)| (name.to_owned(), Value::Text(value)));
-    let partition = ("partition".to_owned(), Value::Plain(event.stream.partition.to_string()));
+    let text = text.into_iter().map(|(name, value)| (name.to_owned(), AttributeValue::Text(value)));
+    let partition = ("partition".to_owned(), AttributeValue::Plain(event.stream.partition.to_string()));
     text.chain([partition]).collect()
 }
 

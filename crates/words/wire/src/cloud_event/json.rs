@@ -7,7 +7,7 @@ use base64::prelude::BASE64_STANDARD;
 use millrace_model::{JSON_DEPTH_MAX, JsonText};
 use serde_json::value::RawValue;
 
-use crate::cloud_event::{CloudEvent, Data, Value};
+use crate::cloud_event::{AttributeValue, CloudEvent, CloudEventData};
 use crate::error::{FrameError, shown};
 use crate::fields::{each_element, text_of};
 use crate::text::{push_json_member, push_string, push_string_member};
@@ -53,8 +53,8 @@ fn read(raw: &RawValue) -> Result<CloudEvent, FrameError> {
             "data_base64" if raw.get() != "null" => base64 = Some(raw),
             _ if raw.get() == "null" => {}
             _ => {
-                let value = text_of(raw).map(|text| Value::Text(text.into_owned()));
-                let value = value.or_else(|| Value::plain(raw.get())).ok_or_else(|| {
+                let value = text_of(raw).map(|text| AttributeValue::Text(text.into_owned()));
+                let value = value.or_else(|| AttributeValue::plain(raw.get())).ok_or_else(|| {
                     let expected = "a string, true, false or a whole number of 32 bits";
                     let (name, found) = (shown(&name), shown(raw.get()));
                     FrameError::bad_frame(format!("attribute {name:?} is {found}: it must be {expected}"))
@@ -67,13 +67,13 @@ fn read(raw: &RawValue) -> Result<CloudEvent, FrameError> {
         (Some(_), Some(_)) => {
             return Err(FrameError::bad_frame("data and data_base64 are both given: give one of them"));
         }
-        (Some(raw), None) => Data::Json(JsonText::from_checked(raw)),
-        (None, Some(raw)) => {
-            Data::Base64(text_of(raw).filter(|text| is_base64(text)).map(Into::into).ok_or_else(|| {
+        (Some(raw), None) => CloudEventData::Json(JsonText::from_checked(raw)),
+        (None, Some(raw)) => CloudEventData::Base64(
+            text_of(raw).filter(|text| is_base64(text)).map(Into::into).ok_or_else(|| {
                 FrameError::bad_frame("data_base64 is wrong: it must be a string of base64 with its padding")
-            })?)
-        }
-        (None, None) => Data::None,
+            })?,
+        ),
+        (None, None) => CloudEventData::None,
     };
     CloudEvent::new(attributes, data)
 }
@@ -89,14 +89,14 @@ impl CloudEvent {
         push_string(out, super::attribute::SPECVERSION);
         for (name, value) in self.attributes.iter().filter(|(name, _)| *name != "specversion") {
             match value {
-                Value::Text(text) => push_string_member(out, name, text),
-                Value::Plain(json) => push_json_member(out, name, json),
+                AttributeValue::Text(text) => push_string_member(out, name, text),
+                AttributeValue::Plain(json) => push_json_member(out, name, json),
             }
         }
         match &self.data {
-            Data::None => {}
-            Data::Json(json) => push_json_member(out, "data", json.as_str()),
-            Data::Base64(text) => push_string_member(out, "data_base64", text),
+            CloudEventData::None => {}
+            CloudEventData::Json(json) => push_json_member(out, "data", json.as_str()),
+            CloudEventData::Base64(text) => push_string_member(out, "data_base64", text),
         }
         out.push('}');
     }

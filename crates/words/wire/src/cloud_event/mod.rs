@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use millrace_model::JsonText;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-pub(crate) use attribute::Value;
+pub(crate) use attribute::AttributeValue;
 
 use crate::error::FrameError;
 
@@ -29,12 +29,12 @@ pub const CE_PREFIX: &str = "ce-";
 /// A valid CloudEvent: [`CloudEvent::new`] checks the rules of the specification.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CloudEvent {
-    attributes: BTreeMap<String, Value>,
-    data: Data,
+    attributes: BTreeMap<String, AttributeValue>,
+    data: CloudEventData,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Data {
+pub(crate) enum CloudEventData {
     /// No data, which is different from `null`.
     None,
     Json(JsonText),
@@ -66,12 +66,15 @@ impl JsonSchema for CloudEvent {
 }
 
 impl CloudEvent {
-    pub(crate) fn new(attributes: BTreeMap<String, Value>, data: Data) -> Result<CloudEvent, FrameError> {
+    pub(crate) fn new(
+        attributes: BTreeMap<String, AttributeValue>,
+        data: CloudEventData,
+    ) -> Result<CloudEvent, FrameError> {
         attribute::check(&attributes)?;
         Ok(CloudEvent { attributes, data })
     }
 
     fn text(&self, name: &str) -> Option<&str> {
-        self.attributes.get(name).map(Value::as_str)
+        self.attributes.get(name).map(AttributeValue::as_str)
     }
 }

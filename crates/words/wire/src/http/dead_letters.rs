@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX};
+use crate::fields::{FrameFields, INTEGER_MAX};
 use crate::http::topic::StreamDoc;
 use crate::schema;
 
@@ -102,7 +102,7 @@ pub struct Replay {
 
 impl Replay {
     pub fn parse(text: &str) -> Result<Replay, FrameError> {
-        let fields = Fields::of_document(if text.trim().is_empty() { "{}" } else { text })?;
+        let fields = FrameFields::of_document(if text.trim().is_empty() { "{}" } else { text })?;
         Ok(Replay {
             partition: Partition(fields.small(Field::Partition, 0..=u32::MAX)?.unwrap_or(0)),
             offset: fields.integer(Field::Offset, 0..=INTEGER_MAX)?.map(Offset),

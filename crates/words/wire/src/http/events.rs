@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use crate::envelope::{Envelope, Shown, write_envelope};
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX, needed};
+use crate::fields::{FrameFields, INTEGER_MAX, needed};
 use crate::text::push_display;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,12 +39,12 @@ pub fn write_events_page(
 
 impl EventsPage {
     pub fn parse(text: &str) -> Result<EventsPage, FrameError> {
-        let fields = Fields::of_document(text)?;
+        let fields = FrameFields::of_document(text)?;
         let raw = needed(Field::Events, fields.get(Field::Events))?;
         let elements: Vec<&RawValue> =
             serde_json::from_str(raw.get()).map_err(|_| FrameError::wrong(Field::Events, raw))?;
         let envelope = |raw: &&RawValue| {
-            let fields = Fields::nested(raw).ok_or_else(|| FrameError::wrong(Field::Events, raw))?;
+            let fields = FrameFields::nested(raw).ok_or_else(|| FrameError::wrong(Field::Events, raw))?;
             Envelope::read(&fields)
         };
         Ok(EventsPage {

@@ -6,7 +6,7 @@ use serde_json::value::RawValue;
 use crate::client_frame::read_events;
 use crate::error::FrameError;
 use crate::event::{read_deliver_at, read_event, write_event};
-use crate::fields::Fields;
+use crate::fields::FrameFields;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum PublishBody {
@@ -17,7 +17,7 @@ pub enum PublishBody {
 impl PublishBody {
     pub fn parse(text: &str) -> Result<PublishBody, FrameError> {
         if !text.trim_start().starts_with('[') {
-            let fields = Fields::of_document(text)?;
+            let fields = FrameFields::of_document(text)?;
             return Ok(PublishBody::One {
                 event: read_event(&fields)?,
                 deliver_at: read_deliver_at(&fields)?,

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, needed};
+use crate::fields::{FrameFields, needed};
 use crate::position::Position;
 use crate::schema;
 use crate::start::StartFrom;
@@ -20,7 +20,7 @@ pub struct Seek {
 
 impl Seek {
     pub fn parse(text: &str) -> Result<Seek, FrameError> {
-        let fields = Fields::of_document(text)?;
+        let fields = FrameFields::of_document(text)?;
         let (from, _) = needed(Field::From, StartFrom::read(&fields)?)?;
         let partition = fields.small(Field::Partition, 0..=u32::MAX)?.map(Partition);
         Ok(Seek { from, partition })

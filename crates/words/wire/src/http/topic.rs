@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::client_frame::read_ack_mode;
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX};
+use crate::fields::{FrameFields, INTEGER_MAX};
 use crate::schema;
 use crate::schema::TopicSettings;
 use crate::server_frame::read_durability;
@@ -28,7 +28,7 @@ pub struct TopicBody {
 
 impl TopicBody {
     pub fn parse(text: &str) -> Result<TopicBody, FrameError> {
-        let fields = Fields::of_document(text)?;
+        let fields = FrameFields::of_document(text)?;
         let topic = fields.topic()?;
         let settings = TopicPatch {
             compact: fields.get(Field::Compact).map(|_| fields.flag(Field::Compact)).transpose()?,
@@ -41,10 +41,10 @@ impl TopicBody {
 
 /// `PATCH /topics/{topic}`: an absent field stays as it is, a field that is `null` is reset to its default (RFC 7396).
 pub fn parse_topic_patch(text: &str) -> Result<TopicPatch, FrameError> {
-    read_patch(&Fields::of_document(text)?)
+    read_patch(&FrameFields::of_document(text)?)
 }
 
-fn read_patch(fields: &Fields<'_>) -> Result<TopicPatch, FrameError> {
+fn read_patch(fields: &FrameFields<'_>) -> Result<TopicPatch, FrameError> {
     let number = |field, min| {
         let given = fields.given(field).is_some();
         Ok::<_, FrameError>(given.then_some(fields.integer(field, min..=INTEGER_MAX)?))
@@ -78,12 +78,12 @@ fn read_patch(fields: &Fields<'_>) -> Result<TopicPatch, FrameError> {
     })
 }
 
-fn read_flag(fields: &Fields<'_>, field: Field) -> Result<Option<bool>, FrameError> {
+fn read_flag(fields: &FrameFields<'_>, field: Field) -> Result<Option<bool>, FrameError> {
     fields.given(field).map(|_| fields.flag(field)).transpose()
 }
 
 /// Reads the document only; the engine checks whether it is a schema.
-fn read_schema(fields: &Fields<'_>) -> Result<Option<Option<Arc<Value>>>, FrameError> {
+fn read_schema(fields: &FrameFields<'_>) -> Result<Option<Option<Arc<Value>>>, FrameError> {
     let Some(raw) = fields.get(Field::Schema) else {
         return Ok(fields.given(Field::Schema).map(|_| None));
     };
@@ -94,7 +94,7 @@ fn read_schema(fields: &Fields<'_>) -> Result<Option<Option<Arc<Value>>>, FrameE
     }
 }
 
-fn read_list(fields: &Fields<'_>, field: Field) -> Result<Option<Option<AccessList>>, FrameError> {
+fn read_list(fields: &FrameFields<'_>, field: Field) -> Result<Option<Option<AccessList>>, FrameError> {
     let Some(raw) = fields.get(field) else {
         return Ok(fields.given(field).map(|_| None));
     };
@@ -104,7 +104,7 @@ fn read_list(fields: &Fields<'_>, field: Field) -> Result<Option<Option<AccessLi
         .map_err(|error| FrameError::bad_frame(format!("{} is refused: {error}", field.name())))
 }
 
-fn read_group_lists(fields: &Fields<'_>) -> Result<Option<Option<GroupAccessPatch>>, FrameError> {
+fn read_group_lists(fields: &FrameFields<'_>) -> Result<Option<Option<GroupAccessPatch>>, FrameError> {
     let Some(raw) = fields.get(Field::GroupAcl) else {
         return Ok(fields.given(Field::GroupAcl).map(|_| None));
     };
@@ -123,7 +123,7 @@ fn read_group_lists(fields: &Fields<'_>) -> Result<Option<Option<GroupAccessPatc
 }
 
 /// Reads `partitions` as a number. (The table of fields describes another field of this name, in OK frames.)
-fn read_partitions(fields: &Fields<'_>) -> Result<Option<u32>, FrameError> {
+fn read_partitions(fields: &FrameFields<'_>) -> Result<Option<u32>, FrameError> {
     let Some(raw) = fields.get(Field::Partitions) else {
         return Ok(None);
     };

@@ -13,7 +13,7 @@ use crate::fields::text_of;
 
 /// Members of the message. All other members are dropped.
 #[derive(Default)]
-pub(super) struct Members<'a> {
+pub(super) struct OsMembers<'a> {
     pub(super) kind: Option<&'a RawValue>,
     pub(super) ty: Option<&'a RawValue>,
     pub(super) data: Option<&'a RawValue>,
@@ -22,7 +22,7 @@ pub(super) struct Members<'a> {
 
 /// Members of `metadata`. All other members are kept in `other`.
 #[derive(Default)]
-pub(super) struct Lineage<'a> {
+pub(super) struct MetadataMembers<'a> {
     pub(super) id: Option<&'a RawValue>,
     pub(super) timestamp: Option<&'a RawValue>,
     pub(super) correlation: Option<&'a RawValue>,
@@ -31,32 +31,36 @@ pub(super) struct Lineage<'a> {
     pub(super) other: String,
 }
 
-impl<'de> Deserialize<'de> for Members<'de> {
+impl<'de> Deserialize<'de> for OsMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        each_member(deserializer, |members: &mut Members<'de>, name, value| match name_of(name).as_deref() {
-            Some("kind") => members.kind = Some(value),
-            Some("type") => members.ty = Some(value),
-            Some("data") => members.data = Some(value),
-            Some("metadata") => members.metadata = Some(value),
-            _ => {}
+        each_member(deserializer, |members: &mut OsMembers<'de>, name, value| {
+            match name_of(name).as_deref() {
+                Some("kind") => members.kind = Some(value),
+                Some("type") => members.ty = Some(value),
+                Some("data") => members.data = Some(value),
+                Some("metadata") => members.metadata = Some(value),
+                _ => {}
+            }
         })
     }
 }
 
-impl<'de> Deserialize<'de> for Lineage<'de> {
+impl<'de> Deserialize<'de> for MetadataMembers<'de> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        each_member(deserializer, |lineage: &mut Lineage<'de>, name, value| match name_of(name).as_deref() {
-            Some("id") => lineage.id = Some(value),
-            Some("timestamp") => lineage.timestamp = Some(value),
-            Some("correlation") => lineage.correlation = Some(value),
-            Some("causation") => lineage.causation = Some(value),
-            _ => {
-                if !lineage.other.is_empty() {
-                    lineage.other.push(',');
+        each_member(deserializer, |lineage: &mut MetadataMembers<'de>, name, value| {
+            match name_of(name).as_deref() {
+                Some("id") => lineage.id = Some(value),
+                Some("timestamp") => lineage.timestamp = Some(value),
+                Some("correlation") => lineage.correlation = Some(value),
+                Some("causation") => lineage.causation = Some(value),
+                _ => {
+                    if !lineage.other.is_empty() {
+                        lineage.other.push(',');
+                    }
+                    lineage.other.push_str(name.get());
+                    lineage.other.push(':');
+                    lineage.other.push_str(value.get());
                 }
-                lineage.other.push_str(name.get());
-                lineage.other.push(':');
-                lineage.other.push_str(value.get());
             }
         })
     }

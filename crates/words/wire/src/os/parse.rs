@@ -9,7 +9,7 @@ use millrace_model::{
 };
 use serde_json::value::RawValue;
 
-use super::members::{Lineage, Members};
+use super::members::{MetadataMembers, OsMembers};
 use super::refusal::OsRefusal;
 use crate::error::shown;
 use crate::fields::{INTEGER_MAX, kind_of, text_of};
@@ -40,8 +40,8 @@ pub fn parse(line: &[u8], lenient: Option<Lenient<'_>>) -> Result<OsMessage, OsR
     }
     let text = std::str::from_utf8(line)
         .map_err(|error| OsRefusal::invalid_json(format_args!("the line is not UTF-8: {error}")))?;
-    let members: Members<'_> = serde_json::from_str(text).map_err(|_| no_object(text))?;
-    let lineage: Option<Lineage<'_>> =
+    let members: OsMembers<'_> = serde_json::from_str(text).map_err(|_| no_object(text))?;
+    let lineage: Option<MetadataMembers<'_>> =
         members.metadata.and_then(|metadata| serde_json::from_str(metadata.get()).ok());
     let about = About {
         ty: members.ty,
@@ -112,11 +112,11 @@ impl Problems {
     fn metadata(
         &mut self,
         raw: Option<&RawValue>,
-        lineage: Option<Lineage<'_>>,
+        lineage: Option<MetadataMembers<'_>>,
         lenient: Option<Lenient<'_>>,
     ) -> Option<OsMetadata> {
         let lineage = match lineage {
-            None if lenient.is_some() && present(raw).is_none() => Some(Lineage::default()),
+            None if lenient.is_some() && present(raw).is_none() => Some(MetadataMembers::default()),
             lineage => self.needed("metadata", raw, METADATA_EXPECTED, |_| lineage),
         }?;
         let id = match lenient {

@@ -5,7 +5,7 @@ use millrace_model::{Event, Group, Offset, Partition, TopicName};
 use crate::envelope::{Envelope, Shown, write_envelope};
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX, needed};
+use crate::fields::{FrameFields, INTEGER_MAX, needed};
 use crate::text::push_display;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,9 +18,9 @@ pub struct Message {
 }
 
 impl Message {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Message, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<Message, FrameError> {
         let raw = needed(Field::Envelope, fields.get(Field::Envelope))?;
-        let envelope = Fields::of_field(Field::Envelope, raw)?;
+        let envelope = FrameFields::of_field(Field::Envelope, raw)?;
         Ok(Message {
             topic: fields.topic()?,
             partition: Partition(needed(Field::Partition, fields.small(Field::Partition, 0..=u32::MAX)?)?),

@@ -8,13 +8,13 @@ mod published;
 pub use message::{Message, write_message};
 pub use ok::{OkFrame, Subscribed, write_ok, write_subscribed};
 pub(crate) use published::read_durability;
-pub use published::{Place, Published, PublishedBatch, write_published, write_published_batch};
+pub use published::{Published, PublishedBatch, PublishedPlace, write_published, write_published_batch};
 
 use crate::about::About;
 use crate::code::ErrorCode;
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, needed};
+use crate::fields::{FrameFields, needed};
 use crate::rid::Rid;
 use crate::text::push_rid;
 
@@ -33,7 +33,7 @@ impl ServerFrame {
     pub const TYPES: &[&str] = &["PUBLISHED", "OK", "MESSAGE", "PONG", "ERROR"];
 
     pub fn parse(text: &str) -> Result<ServerFrame, FrameError> {
-        let fields = Fields::of_document(text)?;
+        let fields = FrameFields::of_document(text)?;
         let kind = needed(Field::Type, fields.text(Field::Type)?)?;
         Ok(match kind.as_ref() {
             "MESSAGE" => ServerFrame::Message(Box::new(Message::read(&fields)?)),
@@ -67,11 +67,11 @@ pub fn write_pong(out: &mut String, rid: Option<&Rid>) {
 }
 
 /// Reads the request id, which the server repeats as the client sent it; any other value counts as absent.
-fn read_rid(fields: &Fields<'_>) -> Option<Rid> {
+fn read_rid(fields: &FrameFields<'_>) -> Option<Rid> {
     fields.get(Field::Rid).and_then(Rid::from_raw)
 }
 
-fn read_error(fields: &Fields<'_>) -> Result<FrameError, FrameError> {
+fn read_error(fields: &FrameFields<'_>) -> Result<FrameError, FrameError> {
     let code = needed(Field::Code, fields.text(Field::Code)?)?;
     let message = fields.text(Field::Message)?.unwrap_or_default().into_owned();
     // A newer server may know more codes than this client.

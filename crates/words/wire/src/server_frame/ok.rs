@@ -4,7 +4,7 @@ use millrace_model::{Group, TopicName};
 
 use crate::error::FrameError;
 use crate::field::Field;
-use crate::fields::{Fields, needed};
+use crate::fields::{FrameFields, needed};
 use crate::position::Position;
 use crate::rid::Rid;
 use crate::server_frame::read_rid;
@@ -30,7 +30,7 @@ pub struct Subscribed {
 }
 
 impl OkFrame {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<OkFrame, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<OkFrame, FrameError> {
         let op = needed(Field::Op, fields.text(Field::Op)?)?.into_owned();
         // Answers to other frames may have a member of this name one day; members that a frame does not have are ignored.
         let subscribed = match fields.get(Field::Partitions).filter(|_| op == SUBSCRIBE) {

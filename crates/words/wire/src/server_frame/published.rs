@@ -5,14 +5,14 @@ use millrace_model::{Durability, EventId, Offset, Partition, Timestamp, TopicNam
 use crate::error::FrameError;
 use crate::event::read_id;
 use crate::field::Field;
-use crate::fields::{Fields, INTEGER_MAX, needed, text_of};
+use crate::fields::{FrameFields, INTEGER_MAX, needed, text_of};
 use crate::rid::Rid;
 use crate::server_frame::read_rid;
 use crate::text::{push_display, push_json_member, push_member, push_rid, push_string};
 
 /// The place of a stored event, or when a delayed event will be appended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Place {
+pub enum PublishedPlace {
     At { partition: Partition, offset: Offset },
     Due(Timestamp),
 }
@@ -20,7 +20,7 @@ pub enum Place {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Published {
     pub topic: TopicName,
-    pub place: Place,
+    pub place: PublishedPlace,
     pub id: EventId,
     pub durability: Durability,
     pub rid: Option<Rid>,
@@ -35,10 +35,10 @@ pub struct PublishedBatch {
 }
 
 impl Published {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<Published, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<Published, FrameError> {
         let place = match fields.integer(Field::Due, 0..=INTEGER_MAX)? {
-            Some(due) => Place::Due(Timestamp(due)),
-            None => Place::At {
+            Some(due) => PublishedPlace::Due(Timestamp(due)),
+            None => PublishedPlace::At {
                 partition: Partition(needed(
                     Field::Partition,
                     fields.small(Field::Partition, 0..=u32::MAX)?,
@@ -56,7 +56,7 @@ impl Published {
     }
 
     pub fn parse(text: &str) -> Result<Published, FrameError> {
-        Published::read(&Fields::of_document(text)?)
+        Published::read(&FrameFields::of_document(text)?)
     }
 
     pub fn write(&self, out: &mut String) {
@@ -67,7 +67,7 @@ impl Published {
 pub fn write_published(
     out: &mut String,
     topic: &str,
-    place: Place,
+    place: PublishedPlace,
     id: &EventId,
     durability: Durability,
     rid: Option<&Rid>,
@@ -76,10 +76,10 @@ pub fn write_published(
     out.push_str(topic);
     out.push('"');
     match place {
-        Place::At { partition, offset } => {
+        PublishedPlace::At { partition, offset } => {
             push_display(out, format_args!(",\"partition\":{partition},\"offset\":{offset}"));
         }
-        Place::Due(due) => push_member(out, "due", due.0),
+        PublishedPlace::Due(due) => push_member(out, "due", due.0),
     }
     match id {
         EventId::Uuid(_) => push_display(out, format_args!(",\"id\":\"{id}\"")),
@@ -92,7 +92,7 @@ pub fn write_published(
 }
 
 impl PublishedBatch {
-    pub(super) fn read(fields: &Fields<'_>) -> Result<PublishedBatch, FrameError> {
+    pub(super) fn read(fields: &FrameFields<'_>) -> Result<PublishedBatch, FrameError> {
         let raw = needed(Field::Offsets, fields.get(Field::Offsets))?;
         Ok(PublishedBatch {
             topic: fields.topic()?,
@@ -103,7 +103,7 @@ impl PublishedBatch {
     }
 
     pub fn parse(text: &str) -> Result<PublishedBatch, FrameError> {
-        PublishedBatch::read(&Fields::of_document(text)?)
+        PublishedBatch::read(&FrameFields::of_document(text)?)
     }
 
     pub fn write(&self, out: &mut String) {
@@ -137,7 +137,7 @@ fn push_end(out: &mut String, durability: Durability, rid: Option<&Rid>) {
     out.push('}');
 }
 
-pub(crate) fn read_durability(fields: &Fields<'_>) -> Result<Durability, FrameError> {
+pub(crate) fn read_durability(fields: &FrameFields<'_>) -> Result<Durability, FrameError> {
     let raw = needed(Field::Durability, fields.get(Field::Durability))?;
     text_of(raw)
         .and_then(|text| {

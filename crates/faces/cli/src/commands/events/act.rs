@@ -2,17 +2,17 @@
 
 use std::io::{IsTerminal, Write, stderr, stdin};
 
+use millrace_admin::{PublishedAgain, Replayed, Resent};
 use millrace_model::{EventId, HandlerId, Namespace};
-use millrace_session::admin::{PublishedAgain, Replayed, Resent};
 use serde_json::json;
 
-use super::Call;
+use super::EventsCall;
 use super::ago::{age, grouped};
 use crate::failure::Failure;
 
 const AVAILABLE: &str = "Available for processing immediately";
 
-impl Call {
+impl EventsCall {
     pub(super) fn replay(mut self, id: &EventId) -> Result<(), Failure> {
         let namespace = self.namespace();
         let replayed = self.admin.publish_again(&namespace, id, self.now)?;

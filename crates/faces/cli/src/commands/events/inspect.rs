@@ -1,13 +1,13 @@
 //! `millrace events inspect`: one event in full.
 
+use millrace_admin::{ClaimView, EventView};
 use millrace_model::{EventId, Timestamp};
-use millrace_session::admin::{ClaimView, EventView};
 use serde_json::{Map, Value, json};
 
-use super::Call;
+use super::EventsCall;
 use crate::failure::Failure;
 
-impl Call {
+impl EventsCall {
     pub(super) fn inspect(mut self, id: &EventId) -> Result<(), Failure> {
         let found = self.admin.inspect(self.namespace.as_ref(), id, self.now)?;
         let view = found.ok_or_else(|| Failure::Failed(format!("there is no event {id}")))?;

@@ -1,16 +1,16 @@
 //! The listings of `millrace events`: namespaces, sessions, handlers, schedules, events, dead letters.
 
+use millrace_admin::{EventView, Liveness, Status};
 use millrace_model::HangingRow;
-use millrace_session::admin::{EventView, Liveness, Status};
 use serde_json::{Value, json};
 
-use super::Call;
+use super::EventsCall;
 use super::ago::{ago, second};
 use super::inspect::claim;
 use crate::failure::Failure;
 use crate::output::columns;
 
-impl Call {
+impl EventsCall {
     pub(super) fn list_namespaces(mut self) -> Result<(), Failure> {
         let found = self.admin.namespaces(self.now, super::SESSION_TTL_MS)?;
         if self.json {

@@ -7,12 +7,11 @@ mod inspect;
 mod lists;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use millrace_admin::{ActError, Admin, AdminError};
 use millrace_model::{EventId, Namespace, Timestamp};
-use millrace_session::admin::{ActError, Admin, AdminError};
-use millrace_store_sqlite::find_store;
-use millrace_stores::{StoreUrl, open_shared};
+use millrace_stores::OpenedStore;
 
-use crate::commands::offline::store_file;
+use crate::commands::offline::store_url;
 use crate::commands::{json_flag, now, text};
 use crate::failure::Failure;
 use crate::log;
@@ -164,7 +163,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let Some((verb, matches)) = matches.subcommand() else { return Ok(()) };
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
-    let call = Call {
+    let call = EventsCall {
         admin: Admin::new(open_existing(&config)?.store),
         namespace: text(matches, "namespace")
             .map(Namespace::new)
@@ -207,7 +206,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 }
 
 /// A running command with its open store.
-struct Call {
+struct EventsCall {
     admin: Admin,
     namespace: Option<Namespace>,
     json: bool,
@@ -215,17 +214,15 @@ struct Call {
     out: Output,
 }
 
-impl Call {
+impl EventsCall {
     fn namespace(&self) -> Namespace {
         self.namespace.clone().unwrap_or_default()
     }
 }
 
 /// Opens the store that the settings name, if it exists.
-pub(super) fn open_existing(config: &Config) -> Result<millrace_stores::OpenedStore, Failure> {
-    let path = find_store(&store_file(config)?)?;
-    open_shared(&StoreUrl::Sqlite(path), config.sqlite.clone())
-        .map_err(|error| Failure::Unreachable(error.to_string()))
+pub(super) fn open_existing(config: &Config) -> Result<OpenedStore, Failure> {
+    Ok(millrace_stores::open_existing(&store_url(config)?, &config.store_options)?)
 }
 
 fn count(matches: &ArgMatches, default: u64) -> usize {

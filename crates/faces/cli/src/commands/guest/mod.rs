@@ -25,7 +25,7 @@ use crate::commands::guest::server_bus::ServerBus;
 use crate::commands::{descriptors, file_size, text};
 use crate::failure::Failure;
 use crate::log;
-use crate::settings::{Config, Effective, Scope, Source, args, resolve};
+use crate::settings::{Config, Effective, Scope, SettingSource, args, resolve};
 
 /// How long a guest that was told to stop may take to release its resources. A guest takes longer only while it blocks
 /// in a standard stream; then the end of this process ends it.
@@ -105,7 +105,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     // Each socket of the guest takes a file descriptor.
     descriptors::raise_to_hard();
     let wanted = grants::wanted(matches)?;
-    let server = Server::named(matches, &effective, wanted.contains(&Capability::EventBus))?;
+    let server = BusServer::named(matches, &effective, wanted.contains(&Capability::EventBus))?;
     let path = text(matches, "module").unwrap_or_default();
     let module = load(Path::new(path))?;
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -135,36 +135,36 @@ fn cannot_start(error: &io::Error) -> Failure {
 }
 
 /// The server whose bus the guest uses, and the group it joins there.
-struct Server<'a> {
+struct BusServer<'a> {
     config: &'a Config,
     group: Option<Group>,
 }
 
-impl Server<'_> {
+impl BusServer<'_> {
     /// Returns `None` if no server is named, or if the guest may not use its bus.
     fn named<'a>(
         matches: &ArgMatches,
         effective: &'a Effective,
         has_bus: bool,
-    ) -> Result<Option<Server<'a>>, Failure> {
+    ) -> Result<Option<BusServer<'a>>, Failure> {
         let group = text(matches, "group").map(Group::new).transpose();
         let group = group.map_err(|error| Failure::Usage(error.to_string()))?;
         match effective.source("url") {
-            Source::Flag if !has_bus => {
+            SettingSource::Flag if !has_bus => {
                 Err(Failure::Usage("url is given without --allow event/bus: the guest has no bus".into()))
             }
-            Source::Default if group.is_some() => {
+            SettingSource::Default if group.is_some() => {
                 Err(Failure::Usage("group is given without url: a bus inside the guest has no groups".into()))
             }
-            Source::Default => Ok(None),
-            _ => Ok(has_bus.then_some(Server { config: &effective.config, group })),
+            SettingSource::Default => Ok(None),
+            _ => Ok(has_bus.then_some(BusServer { config: &effective.config, group })),
         }
     }
 }
 
 /// Starts the guest and waits until it ends, or until a signal stops it.
 async fn run_to_end(
-    server: Option<Server<'_>>,
+    server: Option<BusServer<'_>>,
     start: impl FnOnce(&Arc<dyn BusPort>) -> Result<GuestProcess, Failure>,
 ) -> Result<(), Failure> {
     // From here on a signal is caught, so that it cannot end the command while the guest is running.
@@ -203,10 +203,10 @@ async fn run_to_end(
     ended
 }
 
-async fn link(server: Option<Server<'_>>) -> Result<Option<Arc<ServerBus>>, Failure> {
+async fn link(server: Option<BusServer<'_>>) -> Result<Option<Arc<ServerBus>>, Failure> {
     match server {
         None => Ok(None),
-        Some(Server { config, group }) => Ok(Some(Arc::new(ServerBus::connect(config, group).await?))),
+        Some(BusServer { config, group }) => Ok(Some(Arc::new(ServerBus::connect(config, group).await?))),
     }
 }
 

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_client::{AckMode, Client, ClientError, ErrorCode, SubscribeOptions};
 use millrace_model::{EventId, Group, TopicName};
-use millrace_zabi::{Answer, BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId, Waiter};
+use millrace_zabi::{BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId, WaitAnswer, Waiter};
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use ureq::http::Method;
@@ -27,7 +27,7 @@ const INFLIGHT_MAX: u32 = 256;
 
 #[derive(Debug)]
 pub(super) struct ServerBus {
-    shared: Arc<Shared>,
+    shared: Arc<ServerBusState>,
     /// The runtime of the client; the guest waits on another thread.
     runtime: Handle,
     last_id: AtomicU32,
@@ -35,7 +35,7 @@ pub(super) struct ServerBus {
 
 /// The state shared with the tasks. Each topic has one subscription at the server, however many handles of the guest
 /// subscribe to it: every handle gets every event.
-struct Shared {
+struct ServerBusState {
     client: Client,
     /// The group whose position outlives the guest. Without it each topic has a group of its own, which is deleted when
     /// the link is closed.
@@ -59,7 +59,7 @@ impl ServerBus {
         let http = Http::new(config)?;
         let client = Client::connect(client_options(config)?).await?;
         let (opening, links) = Default::default();
-        let shared = Arc::new(Shared { client, group, http, opening, links });
+        let shared = Arc::new(ServerBusState { client, group, http, opening, links });
         Ok(ServerBus { shared, runtime: Handle::current(), last_id: AtomicU32::new(0) })
     }
 
@@ -112,7 +112,7 @@ impl BusPort for ServerBus {
         let topic = topic_name(event.topic)?;
         let message = event_data::to_message(event.data);
         let client = self.shared.client.clone();
-        let published = waiter.wait(|answer: Answer<Result<_, ClientError>>| {
+        let published = waiter.wait(|answer: WaitAnswer<Result<_, ClientError>>| {
             drop(self.runtime.spawn(async move {
                 let published = client.publish(topic.as_str(), message).await;
                 let outcome = published.as_ref().map(|_| ()).map_err(ClientError::to_string);
@@ -126,13 +126,13 @@ impl BusPort for ServerBus {
     }
 }
 
-impl Shared {
+impl ServerBusState {
     async fn subscribe(
-        self: Arc<Shared>,
+        self: Arc<ServerBusState>,
         subscription: SubscriptionId,
         topic: TopicName,
         subscriber: Arc<dyn BusSubscriber>,
-        answer: Answer<Result<(), BusError>>,
+        answer: WaitAnswer<Result<(), BusError>>,
     ) {
         let opening = self.opening.lock().await;
         let opened = self.link(&topic).await.map_err(|error| bus_error(&error));
@@ -152,7 +152,7 @@ impl Shared {
     }
 
     /// Returns the link of a topic, and opens one if there is none.
-    async fn link(self: &Arc<Shared>, topic: &TopicName) -> Result<Arc<TopicLink>, ClientError> {
+    async fn link(self: &Arc<ServerBusState>, topic: &TopicName) -> Result<Arc<TopicLink>, ClientError> {
         if let Some(link) = self.links().by_topic.get(topic) {
             return Ok(Arc::clone(link));
         }
@@ -185,12 +185,12 @@ impl Shared {
     }
 
     /// Deletes a group that only this guest has used.
-    async fn delete_own_group(self: &Arc<Shared>, topic: &TopicName, group: &Group) {
+    async fn delete_own_group(self: &Arc<ServerBusState>, topic: &TopicName, group: &Group) {
         if self.group.is_some() {
             return;
         }
         let (shared, path) = (Arc::clone(self), format!("/topics/{topic}/groups/{group}"));
-        let asked = tokio::task::spawn_blocking(move || shared.http.ask(Method::DELETE, &path, "")).await;
+        let asked = tokio::task::spawn_blocking(move || shared.http.request(Method::DELETE, &path, "")).await;
         let reason = match asked {
             Ok(Ok(_)) => return,
             Ok(Err(failure)) => failure.message().unwrap_or_default().to_owned(),
@@ -205,9 +205,9 @@ impl Shared {
     }
 }
 
-impl std::fmt::Debug for Shared {
+impl std::fmt::Debug for ServerBusState {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Shared").field("group", &self.group).finish_non_exhaustive()
+        f.debug_struct("ServerBusState").field("group", &self.group).finish_non_exhaustive()
     }
 }
 

@@ -34,13 +34,13 @@ impl ReportMessage {
 }
 
 #[derive(Default)]
-struct Queue {
-    state: Mutex<QueueState>,
+struct EventQueue {
+    state: Mutex<EventQueueState>,
     changed: Condvar,
 }
 
 #[derive(Default)]
-struct QueueState {
+struct EventQueueState {
     waiting: VecDeque<ReportMessage>,
     bytes: usize,
     /// The sender or the receiver was dropped.
@@ -48,13 +48,13 @@ struct QueueState {
 }
 
 /// The sending end, for the host's thread.
-pub(super) struct EventSender(Arc<Queue>);
+pub(super) struct EventSender(Arc<EventQueue>);
 
 /// The receiving end, for the report's thread.
-pub(super) struct EventReceiver(Arc<Queue>);
+pub(super) struct EventReceiver(Arc<EventQueue>);
 
 pub(super) fn event_queue() -> (EventSender, EventReceiver) {
-    let queue = Arc::new(Queue::default());
+    let queue = Arc::new(EventQueue::default());
     (EventSender(queue.clone()), EventReceiver(queue))
 }
 
@@ -62,7 +62,7 @@ impl EventSender {
     /// Sends a message, waiting until there is room. Drops the message if the report has ended.
     pub(super) fn send(&self, told: ReportMessage) {
         let bytes = told.size_bytes();
-        let full = |state: &mut QueueState| {
+        let full = |state: &mut EventQueueState| {
             let is_full = state.waiting.len() >= QUEUE_EVENTS_MAX || state.bytes + bytes > QUEUE_BYTES_MAX;
             !state.is_closed && !state.waiting.is_empty() && is_full
         };
@@ -85,8 +85,11 @@ impl EventReceiver {
     }
 }
 
-impl Queue {
-    fn wait_while(&self, condition: impl FnMut(&mut QueueState) -> bool) -> MutexGuard<'_, QueueState> {
+impl EventQueue {
+    fn wait_while(
+        &self,
+        condition: impl FnMut(&mut EventQueueState) -> bool,
+    ) -> MutexGuard<'_, EventQueueState> {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         self.changed.wait_while(state, condition).unwrap_or_else(PoisonError::into_inner)
     }

@@ -88,7 +88,8 @@ fn store(config: &Config) -> Result<SessionPort, Failure> {
     let unreachable =
         |error: &dyn std::fmt::Display| Failure::Unreachable(format!("store {}: {error}", config.store));
     let session = Session::open(&config.store).map_err(|error| unreachable(&error))?;
-    let session = session.namespace(&config.namespace).map_err(|error| Failure::Usage(error.to_string()))?;
+    let session = session.to_builder().namespace(&config.namespace).open();
+    let session = session.map_err(|error| Failure::Usage(error.to_string()))?;
     SessionPort::new(session).map_err(|error| Failure::Failed(format!("cannot start a thread: {error}")))
 }
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_client::{
-    Client, ClientError, Delivery, JsonText, NewMessage, Place, StartFrom, SubscribeOptions, Subscription,
+    Client, ClientError, Delivery, JsonText, NewMessage, PublishedPlace, StartFrom, SubscribeOptions,
+    Subscription,
 };
 use millrace_wasm::RunNumber;
 use millrace_wasm::capability::{
@@ -24,13 +25,13 @@ pub(super) struct GuestBus {
     client: Client,
     /// The runtime of the client; modules wait on another thread.
     runtime: Handle,
-    members: Arc<Mutex<BTreeMap<RunNumber, Members>>>,
+    members: Arc<Mutex<BTreeMap<RunNumber, GuestSubscriptions>>>,
 }
 
 /// The subscriptions of one run, by topic and group.
-type Members = BTreeMap<(String, String), Member>;
+type GuestSubscriptions = BTreeMap<(String, String), GuestSubscription>;
 
-struct Member {
+struct GuestSubscription {
     subscription: Subscription,
     /// Events received and not acknowledged, by partition and offset. The server's window bounds their number.
     held: BTreeMap<(u32, u64), Delivery>,
@@ -61,8 +62,8 @@ impl BusPort for GuestBus {
             let published =
                 client.publish(&topic, message(event)?).await.map_err(|error| port_error(&error))?;
             let (partition, offset) = match published.place {
-                Place::At { partition, offset } => (partition.0, offset.0),
-                Place::Due(_) => (0, 0),
+                PublishedPlace::At { partition, offset } => (partition.0, offset.0),
+                PublishedPlace::Due(_) => (0, 0),
             };
             Ok(GuestPublished { partition, offset, id: published.id.to_string() })
         })
@@ -125,10 +126,10 @@ impl BusPort for GuestBus {
 
 async fn subscribe(
     client: &Client,
-    members: &Mutex<BTreeMap<RunNumber, Members>>,
+    members: &Mutex<BTreeMap<RunNumber, GuestSubscriptions>>,
     run: RunNumber,
     request: &GuestReceive,
-) -> Result<Member, PortError> {
+) -> Result<GuestSubscription, PortError> {
     if members.lock().await.get(&run).is_some_and(|members| members.len() >= SUBSCRIPTIONS_MAX) {
         return Err(PortError::Refused(format!(
             "a run may receive from {SUBSCRIPTIONS_MAX} topics and groups"
@@ -139,10 +140,10 @@ async fn subscribe(
     // A program that asks for events also wants those that were published before.
     let options = options.from(StartFrom::Earliest);
     let subscription = client.subscribe(options).await.map_err(|error| port_error(&error))?;
-    Ok(Member { subscription, held: BTreeMap::new() })
+    Ok(GuestSubscription { subscription, held: BTreeMap::new() })
 }
 
-impl Member {
+impl GuestSubscription {
     fn hold(&mut self, delivery: Delivery) -> GuestReceived {
         let (partition, offset) = (delivery.partition().0, delivery.offset().0);
         let received = GuestReceived {

@@ -27,9 +27,9 @@ use tokio::sync::oneshot;
 use crate::commands::json_flag;
 use crate::commands::run::events::{EventSender, ReportMessage, event_queue};
 use crate::commands::run::grants::Granted;
-use crate::commands::run::plan::{Answers, Plan};
-use crate::commands::run::report::{Report, Results};
-use crate::commands::run::signals::Signals;
+use crate::commands::run::plan::{Answers, RunPlan};
+use crate::commands::run::report::{Results, RunReport};
+use crate::commands::run::signals::InterruptSignals;
 use crate::failure::Failure;
 use crate::log;
 use crate::settings::{Config, Scope, args, resolve};
@@ -88,8 +88,8 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     // Programs with a grant may log; the default filter shows their lines.
     log::start(&effective.config, "warn,millrace::guest=info");
     // Before reading any file: a module may come from a pipe that stays silent.
-    let mut signals = Signals::listen()?;
-    let plan = Plan::of(matches, &effective)?;
+    let mut signals = InterruptSignals::listen()?;
+    let plan = RunPlan::of(matches, &effective)?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
@@ -107,7 +107,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
 
 /// Runs the plan. Must not block its thread, which also waits for signals: other threads compile modules and write
 /// events.
-async fn run_all(plan: Plan, config: &Config) -> Result<(), Failure> {
+async fn run_all(plan: RunPlan, config: &Config) -> Result<(), Failure> {
     // A replay needs no grants: everything is answered from the file.
     let granted = match plan.answers {
         Answers::Replay(_) => Granted::default(),
@@ -122,15 +122,15 @@ async fn run_all(plan: Plan, config: &Config) -> Result<(), Failure> {
 }
 
 /// Runs that are in progress.
-struct Running {
+struct RunsInProgress {
     /// Kept, because dropping the host or the instance would cancel the runs.
     _host: Host,
     _instance: Instance,
     ended: oneshot::Receiver<Result<(), Failure>>,
 }
 
-fn start(plan: Plan, granted: &Granted) -> Result<Running, Failure> {
-    let Plan {
+fn start(plan: RunPlan, granted: &Granted) -> Result<RunsInProgress, Failure> {
+    let RunPlan {
         path,
         module: bytes,
         answers,
@@ -144,7 +144,7 @@ fn start(plan: Plan, granted: &Granted) -> Result<Running, Failure> {
     let broken = |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", path.display()));
     let sha256: String = Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     let (events, told) = event_queue();
-    let mut report = Report {
+    let mut report = RunReport {
         trace,
         recorder: None,
         line_is_open: granted.line_is_open.clone(),
@@ -184,7 +184,7 @@ fn start(plan: Plan, granted: &Granted) -> Result<Running, Failure> {
                 ..RunStart::new(export, args)
             });
             instance.start_all(starts.collect()).map_err(|error| broken(&error))?;
-            Ok(Running { _host: host, _instance: instance, ended: report.start(told)? })
+            Ok(RunsInProgress { _host: host, _instance: instance, ended: report.start(told)? })
         }
         Answers::Replay(recording) => {
             if recording.module_sha256() != sha256 {
@@ -201,7 +201,7 @@ fn start(plan: Plan, granted: &Granted) -> Result<Running, Failure> {
             let ended = report.start(told)?;
             let runs = instance.clone();
             replayer.start(&settings.run, Box::new(move |start| runs.start_run(start)));
-            Ok(Running { _host: host, _instance: instance, ended })
+            Ok(RunsInProgress { _host: host, _instance: instance, ended })
         }
     }
 }

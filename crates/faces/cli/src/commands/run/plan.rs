@@ -11,12 +11,12 @@ use millrace_wasm::{Clock, InstanceLimits, MODULE_BYTES_MAX, RunLimits, Value, c
 
 use crate::commands::text;
 use crate::failure::Failure;
-use crate::settings::{Config, Effective, Source};
+use crate::settings::{Config, Effective, SettingSource};
 
 /// The largest script in bytes; a larger one is refused.
 const SCRIPT_BYTES_MAX: usize = 64 << 20;
 
-pub(super) struct Plan {
+pub(super) struct RunPlan {
     pub(super) path: PathBuf,
     pub(super) module: Vec<u8>,
     pub(super) answers: Answers,
@@ -40,8 +40,8 @@ pub(super) enum Answers {
     Replay(Recording),
 }
 
-impl Plan {
-    pub(super) fn of(matches: &ArgMatches, effective: &Effective) -> Result<Plan, Failure> {
+impl RunPlan {
+    pub(super) fn of(matches: &ArgMatches, effective: &Effective) -> Result<RunPlan, Failure> {
         let path = PathBuf::from(text(matches, "module").unwrap_or_default());
         let module = read(&path, MODULE_BYTES_MAX)?;
         let given = settings(&effective.config);
@@ -61,7 +61,7 @@ impl Plan {
                 (Answers::Handlers { script, starts: starts(matches)? }, given)
             }
         };
-        Ok(Plan {
+        Ok(RunPlan {
             path,
             module,
             answers,
@@ -98,23 +98,36 @@ fn settings(config: &Config) -> RecordingSettings {
     }
 }
 
+/// A flag of a replay says something else than the recording.
+#[derive(Debug, thiserror::Error)]
+#[error(
+    "--{name} is {given}, but the runs were recorded with {recorded}: leave the flag out, a replay takes the recorded \
+     settings"
+)]
+struct OtherFlag {
+    name: String,
+    given: serde_json::Value,
+    recorded: serde_json::Value,
+}
+
 /// Returns the settings of a replay, which are those of the recording. A flag with another value is refused, because it
 /// would have no effect. Recordings of the first version contain no settings; their replay uses those of the command.
 fn settings_of(
     recording: &Recording,
     given: RecordingSettings,
     effective: &Effective,
-) -> Result<RecordingSettings, String> {
+) -> Result<RecordingSettings, OtherFlag> {
     let Some(recorded) = recording.settings() else { return Ok(given) };
     let (given, then) = (given.to_json(), recorded.to_json());
     let flags = given.as_object().into_iter().flatten().filter(|(name, _)| {
-        *effective.source(name) == Source::Flag && given.get(name.as_str()) != then.get(name.as_str())
+        *effective.source(name) == SettingSource::Flag && given.get(name.as_str()) != then.get(name.as_str())
     });
     match flags.into_iter().next() {
-        Some((name, now)) => Err(format!(
-            "--{name} is {now}, but the runs were recorded with {}: leave the flag out, a replay takes the recorded settings",
-            then.get(name).unwrap_or(&serde_json::Value::Null)
-        )),
+        Some((name, given)) => Err(OtherFlag {
+            name: name.clone(),
+            given: given.clone(),
+            recorded: then.get(name).cloned().unwrap_or_default(),
+        }),
         None => Ok(recorded.clone()),
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::oneshot;
 use crate::commands::run::events::{EventReceiver, ReportMessage};
 use crate::failure::Failure;
 
-pub(super) struct Report {
+pub(super) struct RunReport {
     pub(super) trace: bool,
     pub(super) recorder: Option<Recorder<BufWriter<File>>>,
     /// Whether the program's last output on stdout did not end with a newline.
@@ -39,7 +39,7 @@ pub(super) struct Results {
     has_failed: bool,
 }
 
-impl Report {
+impl RunReport {
     /// Starts the thread, which writes all messages of the queue until the runs or the replay have ended.
     pub(super) fn start(
         mut self,

@@ -13,19 +13,19 @@ use crate::failure::Failure;
 
 /// The first signal is passed on to the command, which ends by itself. The second signal ends the process at once. So
 /// does the first signal if the command is not listening yet, or no longer.
-pub(super) struct Signals {
+pub(super) struct InterruptSignals {
     first: oneshot::Receiver<()>,
     is_heard: Arc<AtomicBool>,
 }
 
-impl Signals {
+impl InterruptSignals {
     /// Starts listening: signals from now on are handled.
-    pub(super) fn listen() -> Result<Signals, Failure> {
+    pub(super) fn listen() -> Result<InterruptSignals, Failure> {
         let (told, first) = oneshot::channel();
         let is_heard = Arc::new(AtomicBool::new(false));
         start(told, is_heard.clone())
             .map_err(|error| Failure::Failed(format!("cannot listen for signals: {error}")))?;
-        Ok(Signals { first, is_heard })
+        Ok(InterruptSignals { first, is_heard })
     }
 
     /// Waits for the first signal.

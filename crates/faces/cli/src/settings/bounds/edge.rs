@@ -1,9 +1,9 @@
 //! Bounds of the server's edges: connections, frames, bodies, pages, rates, labels of metrics, audit records.
 
 use crate::settings::bounds::{bound, largest};
-use crate::settings::{Kind, Scope, Setting, Value};
+use crate::settings::{Scope, SettingDef, SettingKind, SettingValue};
 
-pub(super) static SETTINGS: &[Setting] = &[
+pub(super) static SETTINGS: &[SettingDef] = &[
     bound!("grace-ms", server.grace_ms, u64, 0, "How long a stop may take to finish what is in hand"),
     bound!(
         "connection-rate",

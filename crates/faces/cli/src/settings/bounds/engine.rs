@@ -4,9 +4,9 @@ use millrace_bus::REASON_BYTES_MAX;
 use millrace_model::PARTITIONS_MAX;
 
 use crate::settings::bounds::{bound, largest};
-use crate::settings::{Also, Kind, Scope, Setting, Value};
+use crate::settings::{Also, Scope, SettingDef, SettingKind, SettingValue};
 
-pub(super) static SETTINGS: &[Setting] = &[
+pub(super) static SETTINGS: &[SettingDef] = &[
     bound!(
         "ack-timeout-ms",
         limits.ack_timeout_ms,
@@ -40,18 +40,18 @@ pub(super) static SETTINGS: &[Setting] = &[
         0,
         "How long an id makes a second event a duplicate"
     ),
-    Setting {
+    SettingDef {
         name: "dedupe-window-ms-max",
         help: "Longest dedupe window a topic may ask for: bad_frame",
-        kind: Kind::Number { min: 0, max: i64::MAX as u64 },
+        kind: SettingKind::Number { min: 0, max: i64::MAX as u64 },
         scope: Scope::Bound,
         also: &[],
-        get: |config| Value::Number(config.limits.dedupe_window_ms_max),
+        get: |config| SettingValue::Number(config.limits.dedupe_window_ms_max),
         // Engine and store must agree: the store must not shorten a window that the engine has accepted.
         set: |config, value| {
-            if let Value::Number(number) = value {
+            if let SettingValue::Number(number) = value {
                 config.limits.dedupe_window_ms_max = number;
-                config.sqlite.dedupe_window_ms_max = number;
+                config.store_options.dedupe_window_ms_max = number;
             }
         },
     },

@@ -1,12 +1,12 @@
 //! Bounds of the runtime and the store: queues, commits, reader threads, the disk.
 
 use crate::settings::bounds::{bound, largest};
-use crate::settings::{Kind, Scope, Setting, Value};
+use crate::settings::{Scope, SettingDef, SettingKind, SettingValue};
 
-pub(super) static SETTINGS: &[Setting] = &[
+pub(super) static SETTINGS: &[SettingDef] = &[
     bound!(
         "dedupe-ids-max",
-        sqlite.dedupe_ids_max,
+        store_options.dedupe_ids_max,
         usize,
         1,
         u32::MAX as u64 - 1,
@@ -89,7 +89,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "disk-free-bytes-min",
-        sqlite.disk_free_bytes_min,
+        store_options.disk_free_bytes_min,
         u64,
         0,
         "Room on the store's disk below which publishes are refused: storage_failed (507)"
@@ -134,7 +134,7 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "store-readers-max",
-        sqlite.readers_max,
+        store_options.readers_max,
         usize,
         1,
         1024,
@@ -143,26 +143,32 @@ pub(super) static SETTINGS: &[Setting] = &[
     ),
     bound!(
         "store-wal-bytes",
-        sqlite.wal_bytes,
+        store_options.sqlite.wal_bytes,
         u64,
         4096,
         "Size of the WAL from which on it is checkpointed; a commit waits for it at four times this"
     ),
     bound!(
         "store-fold-events",
-        sqlite.fold_events,
+        store_options.sqlite.fold_events,
         u64,
         1,
         "Events whose places are kept in memory before they are folded into a table"
     ),
     bound!(
         "store-busy-timeout-ms",
-        sqlite.busy_timeout_ms,
+        store_options.sqlite.busy_timeout_ms,
         u64,
         0,
         u32::MAX as u64 >> 1,
         &[],
         "How long locks of other programs on the SQLite file are waited for"
     ),
-    bound!("store-fold-bytes", sqlite.fold_bytes, u64, 1, "Bytes of events before their places are folded"),
+    bound!(
+        "store-fold-bytes",
+        store_options.sqlite.fold_bytes,
+        u64,
+        1,
+        "Bytes of events before their places are folded"
+    ),
 ];

@@ -10,7 +10,7 @@ use crate::http::openapi::parts;
 /// Makes the schema of a body, or a reference to it.
 pub(super) type Maker = fn(&mut SchemaGenerator) -> Schema;
 
-pub(super) struct Operation {
+pub(super) struct ApiOperation {
     pub(super) method: &'static str,
     pub(super) path: &'static str,
     pub(super) id: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Operation {
     pub(super) query: &'static [Param],
     pub(super) headers: &'static [Param],
     pub(super) body: &'static [Content],
-    pub(super) answers: &'static [Answer],
+    pub(super) answers: &'static [ApiAnswer],
     /// Statuses of refusals besides those of the gate (`access/gate.rs`), which follow from the scopes that the
     /// operation needs.
     pub(super) refusals: &'static [u16],
@@ -38,14 +38,14 @@ pub(super) struct Content {
     pub(super) schema: Maker,
 }
 
-pub(super) struct Answer {
+pub(super) struct ApiAnswer {
     pub(super) status: u16,
     pub(super) about: &'static str,
     pub(super) contents: &'static [Content],
     pub(super) headers: &'static [Param],
 }
 
-impl Operation {
+impl ApiOperation {
     pub(super) fn write(&self, generator: &mut SchemaGenerator) -> Value {
         let need = self.need();
         let mut written = json!({

@@ -8,7 +8,7 @@ use millrace_wire::schema::{Done, TopicPatchBody};
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-use crate::http::openapi::operation::{Answer, Content, Operation, Param};
+use crate::http::openapi::operation::{ApiAnswer, ApiOperation, Content, Param};
 use crate::http::openapi::parts::{
     AFTER, DAMAGED_HEADER, FORCE, FROM, LETTERS_AFTER, LIMIT, NAMESPACE, NEXT_HEADER, PARTITION,
     PAYLOAD_SHA256, TOPICS_LIMIT, TS, VERSION, param, text, topic_name,
@@ -24,7 +24,7 @@ pub(super) const TAGS: &[(&str, &str)] = &[
 
 const JSON: &str = "application/json";
 
-const NONE: Operation = Operation {
+const NONE: ApiOperation = ApiOperation {
     method: "get",
     path: "",
     id: "",
@@ -41,8 +41,8 @@ const fn json<T: JsonSchema>() -> Content {
     Content { kind: JSON, schema: SchemaGenerator::subschema_for::<T> }
 }
 
-const fn answer(status: u16, about: &'static str, contents: &'static [Content]) -> Answer {
-    Answer { status, about, contents, headers: &[] }
+const fn answer(status: u16, about: &'static str, contents: &'static [Content]) -> ApiAnswer {
+    ApiAnswer { status, about, contents, headers: &[] }
 }
 
 const PLAIN: Content = Content { kind: "text/plain", schema: text };
@@ -66,10 +66,10 @@ const DLQ_HANDLER: Param =
     param("handler", "Only the letters of this durable handler, the oldest first.", text);
 
 const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER];
-const SWITCHING: Answer = answer(101, "The connection is a WebSocket now.", &[]);
+const SWITCHING: ApiAnswer = answer(101, "The connection is a WebSocket now.", &[]);
 
-pub(super) const OPERATIONS: &[Operation] = &[
-    Operation {
+pub(super) const OPERATIONS: &[ApiOperation] = &[
+    ApiOperation {
         path: "/",
         id: "root",
         summary: "Opens a WebSocket if the request asks for the upgrade; otherwise a hint for people.",
@@ -77,7 +77,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[426, 503],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/ws",
         id: "openSocket",
         summary: "Opens a WebSocket; /asyncapi.json says what it speaks.",
@@ -85,7 +85,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[426, 503],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/os",
         id: "openLoop",
         summary: "Opens a WebSocket to the CQRS loop: one OsMessage in each text frame.",
@@ -93,7 +93,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[426, 503],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/topics",
         id: "listTopics",
         tag: "topics",
@@ -102,7 +102,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         answers: &[answer(200, "The topics, by name.", &[json::<TopicList>()])],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         method: "post",
         path: "/topics",
         id: "putTopic",
@@ -117,7 +117,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[408, 409, 412, 413],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/topics/{topic}",
         id: "showTopic",
         tag: "topics",
@@ -126,7 +126,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         method: "patch",
         path: "/topics/{topic}",
         id: "patchTopic",
@@ -138,7 +138,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404, 408, 409, 413],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         method: "delete",
         path: "/topics/{topic}",
         id: "deleteTopic",
@@ -148,7 +148,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/topics/{topic}/offsets",
         id: "topicOffsets",
         tag: "groups",
@@ -157,7 +157,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/topics/{topic}/schemas",
         id: "topicSchemas",
         tag: "topics",
@@ -167,13 +167,13 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/topics/{topic}/events",
         id: "readEvents",
         tag: "events",
         summary: "A page of one partition. Nothing is leased and no group moves.",
         query: &[NAMESPACE, PARTITION, FROM, TS, LIMIT, PAYLOAD_SHA256],
-        answers: &[Answer {
+        answers: &[ApiAnswer {
             status: 200,
             about: "The events, as one document, one per line, or as CloudEvents.",
             contents: &[json::<EventsPage>(), LINES, CLOUD_BATCH],
@@ -182,7 +182,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         method: "post",
         path: "/topics/{topic}/events",
         id: "publish",
@@ -194,7 +194,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404, 408, 413, 415, 422, 507],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/topics/{topic}/groups",
         id: "listGroups",
         tag: "groups",
@@ -203,7 +203,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         method: "delete",
         path: "/topics/{topic}/groups/{group}",
         id: "deleteGroup",
@@ -213,7 +213,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404, 409],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         method: "post",
         path: "/topics/{topic}/groups/{group}/seek",
         id: "seekGroup",
@@ -224,7 +224,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404, 408, 409, 413],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/dead-letters",
         id: "listDeadLetters",
         tag: "dead-letters",
@@ -241,7 +241,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
             LIMIT,
             PAYLOAD_SHA256,
         ],
-        answers: &[Answer {
+        answers: &[ApiAnswer {
             status: 200,
             about: "The topics, or the letters.",
             contents: &[Content { kind: JSON, schema: letters_or_page }, LINES, CLOUD_BATCH],
@@ -250,7 +250,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         method: "post",
         path: "/dead-letters/{topic}/replay",
         id: "replayDeadLetters",
@@ -261,21 +261,21 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[404, 408, 413, 422, 507],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/stats",
         id: "stats",
         summary: "Counters since the start and gauges as of now.",
         answers: &[answer(200, "The figures.", &[json::<StatsDoc>()])],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/metrics",
         id: "metrics",
         summary: "The same and more in the Prometheus text format.",
         answers: &[answer(200, "The figures.", &[PLAIN])],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/healthz",
         id: "healthz",
         summary: "The process answers.",
@@ -283,7 +283,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         answers: &[answer(200, "It does.", &[STATUS])],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/readyz",
         id: "readyz",
         summary: "The process takes work.",
@@ -292,7 +292,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         refusals: &[503],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/openapi.json",
         id: "openapi",
         summary: "This document.",
@@ -300,7 +300,7 @@ pub(super) const OPERATIONS: &[Operation] = &[
         answers: &[answer(200, "OpenAPI 3.1.", &[DOCUMENT])],
         ..NONE
     },
-    Operation {
+    ApiOperation {
         path: "/asyncapi.json",
         id: "asyncapi",
         summary: "The WebSocket, described in the same way.",

@@ -6,19 +6,19 @@ use crate::value::Value;
 
 /// Reads one value that fills the bytes exactly.
 pub(crate) fn read(bytes: &[u8]) -> Result<Value, MsgPackError> {
-    let mut reader = Reader { bytes, at: 0, elements_left: ELEMENTS_MAX };
+    let mut reader = MsgpackReader { bytes, at: 0, elements_left: ELEMENTS_MAX };
     let value = reader.value(0)?;
     let extra = bytes.len() - reader.at;
     if extra == 0 { Ok(value) } else { Err(MsgPackError::Trailing { extra }) }
 }
 
-struct Reader<'a> {
+struct MsgpackReader<'a> {
     bytes: &'a [u8],
     at: usize,
     elements_left: usize,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> MsgpackReader<'a> {
     fn value(&mut self, depth: usize) -> Result<Value, MsgPackError> {
         if depth > DEPTH_MAX {
             return Err(MsgPackError::TooDeep);
@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
             _ => u32::from_be_bytes(self.fixed()?),
         };
         match marker {
-            0xc4..=0xc6 => Ok(Value::Bin(self.take(len)?.to_vec())),
+            0xc4..=0xc6 => Ok(Value::Bin(self.take_bytes(len)?.to_vec())),
             0xd9..=0xdb => self.str(len),
             0xdc | 0xdd => self.array(len, depth),
             _ => self.map(len, depth),
@@ -72,7 +72,7 @@ impl<'a> Reader<'a> {
 
     fn str(&mut self, len: u32) -> Result<Value, MsgPackError> {
         let at = self.at;
-        let text = std::str::from_utf8(self.take(len)?).map_err(|_| MsgPackError::Utf8 { at })?;
+        let text = std::str::from_utf8(self.take_bytes(len)?).map_err(|_| MsgPackError::Utf8 { at })?;
         Ok(Value::from(text))
     }
 
@@ -101,7 +101,7 @@ impl<'a> Reader<'a> {
         if u64::from(len) * bytes_each > left { Err(self.truncated()) } else { Ok(()) }
     }
 
-    fn take(&mut self, len: u32) -> Result<&'a [u8], MsgPackError> {
+    fn take_bytes(&mut self, len: u32) -> Result<&'a [u8], MsgPackError> {
         let end = usize::try_from(len).ok().and_then(|len| self.at.checked_add(len));
         let taken = end.and_then(|end| self.bytes.get(self.at..end)).ok_or_else(|| self.truncated())?;
         self.at += taken.len();

@@ -7,7 +7,7 @@ use millrace_runs::{Answer, CallId, Effect, Guest, HandlerError, Input, RunError
 
 use super::futures::panicked;
 use super::{Driver, RunEntry, tell};
-use crate::call::Call;
+use crate::call::HandlerCall;
 use crate::codec::schema::Signature;
 use crate::fault::{GuestFault, RunFailure};
 use crate::guest::WasmGuest;
@@ -68,7 +68,7 @@ impl Driver {
         tell(&mut self.observer, RunEvent::Call { run, step, op: effect_op, args: &args });
         let buffer_bytes = self.instances.get(&entry.instance).map_or(0, |instance| instance.buffers.bytes);
         let request =
-            Call { id: call, module: info.clone(), op, args, buffer_bytes, tools: self.tools.clone() };
+            HandlerCall { id: call, module: info.clone(), op, args, buffer_bytes, tools: self.tools.clone() };
         let handled = catch_unwind(AssertUnwindSafe(|| handler.call(request)));
         match handled.unwrap_or_else(|panic| Handled::Now(Err(panicked(&*panic)))) {
             Handled::Now(result) => Some(self.answer_of(call, result)),

@@ -1,7 +1,7 @@
 //! Turns of the host's thread, and waiting between them.
 
 use millrace_model::Mono;
-use millrace_runs::{Answer, CallId, Disposition, HandlerError, Input, RunId, Start};
+use millrace_runs::{Answer, CallId, Disposition, HandlerError, Input, NewRun, RunId};
 
 use super::futures::{Finished, Polled};
 use super::{Driver, Hosted, POLLS_PER_TURN_MAX, RunEntry};
@@ -33,7 +33,7 @@ impl Driver {
     }
 
     fn turn(&mut self) -> Turned {
-        for command in self.inbox.take() {
+        for command in self.inbox.drain() {
             if !self.obey(command) {
                 return Turned::Stopped;
             }
@@ -97,7 +97,7 @@ impl Driver {
             let deadline = guest.limits.wall_ms_max.map(|ms| self.tools.clock.after_ms(ms));
             let (instance, export) = (guest.instance, guest.export.clone());
             let operations = module.info.operations.clone();
-            match self.runs.start(now, Start { guest, operations, deadline }) {
+            match self.runs.start(now, NewRun { guest, operations, deadline }) {
                 Ok(id) => {
                     let cancel_at = cancel_after_ms.map(|ms| self.tools.clock.after_ms(ms));
                     if let Some(at) = cancel_at {

@@ -4,14 +4,18 @@ use std::path::Path;
 
 use millrace_conformance::build::{append, batch, put, stream, trim};
 use millrace_model::Space;
-use millrace_store_sqlite::SqliteOptions;
-use millrace_stores::{StoreUrl, open_shared};
+use millrace_stores::{SqliteSettings, StoreOptions, StoreUrl, open_shared};
 
 use super::*;
 
-fn start(folder: &Path, options: SqliteOptions) -> Committer {
+fn at_most(file_bytes_max: u64) -> StoreOptions {
+    let sqlite = SqliteSettings { file_bytes_max: Some(file_bytes_max), ..SqliteSettings::default() };
+    StoreOptions { sqlite, ..StoreOptions::default() }
+}
+
+fn start(folder: &Path, options: StoreOptions) -> Committer {
     let url = StoreUrl::Sqlite(folder.join("store.db"));
-    Committer::start(open_shared(&url, options).unwrap()).unwrap()
+    Committer::start(open_shared(&url, &options).unwrap()).unwrap()
 }
 
 fn event(n: u64) -> Batch {
@@ -21,8 +25,7 @@ fn event(n: u64) -> Batch {
 #[test]
 fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
     let folder = tempfile::tempdir().unwrap();
-    let small = SqliteOptions { file_bytes_max: Some(600 << 10), ..SqliteOptions::default() };
-    let committer = start(folder.path(), small);
+    let committer = start(folder.path(), at_most(600 << 10));
     let mut events = 0;
     let error = loop {
         match committer.commit(event(events)) {
@@ -34,38 +37,40 @@ fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
     // A batch of the loop and one of a caller, perhaps in the same commit: the caller gets the error, the loop does
     // not.
     let mailbox = Arc::new(Mailbox::default());
-    committer.submit([(event(events), Reply::Worker(mailbox.clone(), Token(7)))]);
+    committer.submit(vec![(Sender::Worker(mailbox.clone(), Token(7)), event(events))]);
     let refused = committer.commit(event(events));
     assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
-    assert!(mailbox.receive(Duration::ZERO).mail.is_empty());
+    assert!(mailbox.take_all(Duration::ZERO).mail.is_empty());
     // Another process makes room; then the kept batch is written.
     let other =
-        open_shared(&StoreUrl::Sqlite(folder.path().join("store.db")), SqliteOptions::default()).unwrap();
+        open_shared(&StoreUrl::Sqlite(folder.path().join("store.db")), &StoreOptions::default()).unwrap();
     other.store.commit(&[batch(events, vec![trim(&stream("t", 0), events)])]).unwrap();
     while other.store.maintain(1000).unwrap().more {}
-    let mail = mailbox.receive(Duration::from_secs(3600)).mail;
-    assert!(matches!(&mail[..], [Mail::Input(Input::Committed { token: Token(7), .. })]), "{mail:?}");
+    let mut mail = mailbox.take_all(Duration::from_secs(3600)).mail;
+    assert!(
+        matches!(mail.make_contiguous(), [Mail::Input(Input::Committed { token: Token(7), .. })]),
+        "{mail:?}"
+    );
 }
 
 #[test]
 fn a_committer_whose_disk_is_full_ends_and_tells_who_waits() {
     let folder = tempfile::tempdir().unwrap();
-    let committer =
-        start(folder.path(), SqliteOptions { file_bytes_max: Some(400 << 10), ..SqliteOptions::default() });
+    let committer = start(folder.path(), at_most(400 << 10));
     while committer.commit(event(0)).is_ok() {}
     let mailbox = Arc::new(Mailbox::default());
-    committer.submit([(event(1), Reply::Worker(mailbox.clone(), Token(1)))]);
+    committer.submit(vec![(Sender::Worker(mailbox.clone(), Token(1)), event(1))]);
     drop(committer);
-    let mail = mailbox.receive(Duration::ZERO).mail;
-    assert!(matches!(&mail[..], [Mail::Input(Input::Failed { .. })]), "{mail:?}");
+    let mut mail = mailbox.take_all(Duration::ZERO).mail;
+    assert!(matches!(mail.make_contiguous(), [Mail::Input(Input::Failed { .. })]), "{mail:?}");
 }
 
 #[test]
 fn below_the_mark_a_caller_may_add_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    drop(start(folder.path(), SqliteOptions::default()));
+    drop(start(folder.path(), StoreOptions::default()));
     let committer =
-        start(folder.path(), SqliteOptions { disk_free_bytes_min: u64::MAX, ..SqliteOptions::default() });
+        start(folder.path(), StoreOptions { disk_free_bytes_min: u64::MAX, ..StoreOptions::default() });
     let refused = committer.commit(event(0));
     assert!(matches!(&refused, Err(StoreError::NoSpace(why)) if why.contains("bytes free")), "{refused:?}");
     committer.commit(batch(0, vec![put(Space::Kv, "k", "v")])).unwrap();

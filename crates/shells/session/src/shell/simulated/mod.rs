@@ -19,9 +19,10 @@ pub(crate) use self::actor::ActorId;
 pub(crate) use self::ground::Ground;
 pub(crate) use self::world::World;
 use super::clock::{Clock, VirtualClock};
+use crate::builder::{SessionBuilder, SessionSettings};
 use crate::error::Result;
 use crate::schedule::Schedule;
-use crate::session::{Commits, Session};
+use crate::session::{Commits, Session, Shared};
 use crate::typed::Handler;
 
 /// Looking for expired events every minute of a simulated year would take too long.
@@ -46,13 +47,53 @@ impl Deref for Simulation {
 
 impl Session {
     /// Opens a session on a store in memory and on a clock that only [`Simulation::advance`] moves. The same seed and
-    /// the same calls give the same run, including ids and jitter.
+    /// the same calls give the same run, including ids and jitter. [`Simulation::builder`] has more to choose.
     pub fn open_simulated(seed: u64) -> Simulation {
-        let ground = Arc::new(Ground::default());
-        let (store, clock) = (ground.store.clone(), Clock::Virtual(ground.clock.clone()));
-        let session = Session::on(store, clock, Commits::Inline(ground.clone()), seed);
-        Simulation::of(session, Arc::new(World { ground, actors: Mutex::default() }))
+        let (shared, world) = simulated(seed);
+        Simulation::of(Session::make(shared, SessionSettings::default()), world)
     }
+}
+
+/// Makes a [`Simulation`]. The methods are those of [`SessionBuilder`].
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `open`"]
+pub struct SimulationBuilder {
+    session: SessionBuilder,
+    world: Arc<World>,
+}
+
+impl SimulationBuilder {
+    /// Like [`SessionBuilder::namespace`].
+    pub fn namespace(self, namespace: &str) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.namespace(namespace), ..self }
+    }
+
+    /// Like [`SessionBuilder::config`].
+    pub fn config(self, config: crate::Config) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.config(config), ..self }
+    }
+
+    /// Like [`SessionBuilder::metadata`].
+    pub fn metadata(self, name: &str, value: &str) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.metadata(name, value), ..self }
+    }
+
+    /// Like [`SessionBuilder::with`].
+    pub fn with<T: Any + Send + Sync>(self, value: T) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.with(value), ..self }
+    }
+
+    /// Fails if the namespace's name is not valid.
+    pub fn open(self) -> Result<Simulation> {
+        Ok(Simulation::of(self.session.open()?, self.world))
+    }
+}
+
+fn simulated(seed: u64) -> (Arc<Shared>, Arc<World>) {
+    let ground = Arc::new(Ground::default());
+    let (store, clock) = (ground.store.clone(), Clock::Virtual(ground.clock.clone()));
+    let shared = Shared::new(store, clock, Commits::Inline(ground.clone()), seed);
+    (shared, Arc::new(World { ground, actors: Mutex::default() }))
 }
 
 impl Simulation {
@@ -60,27 +101,15 @@ impl Simulation {
         Simulation { session, world, worker: Arc::default() }
     }
 
-    /// Like [`Session::namespace`].
-    pub fn namespace(&self, namespace: &str) -> Result<Simulation> {
-        Ok(Simulation::of(self.session.namespace(namespace)?, self.world.clone()))
+    /// Returns a builder for a simulation with settings of its own, on a new store and a new clock.
+    pub fn builder(seed: u64) -> SimulationBuilder {
+        let (shared, world) = simulated(seed);
+        SimulationBuilder { session: SessionBuilder::of_shared(shared, SessionSettings::default()), world }
     }
 
-    /// Like [`Session::config`].
-    #[must_use]
-    pub fn config(&self, config: crate::Config) -> Simulation {
-        Simulation::of(self.session.config(config), self.world.clone())
-    }
-
-    /// Like [`Session::metadata`].
-    #[must_use]
-    pub fn metadata(&self, name: &str, value: &str) -> Simulation {
-        Simulation::of(self.session.metadata(name, value), self.world.clone())
-    }
-
-    /// Like [`Session::with`].
-    #[must_use]
-    pub fn with<T: Any + Send + Sync>(&self, value: T) -> Simulation {
-        Simulation::of(self.session.with(value), self.world.clone())
+    /// Returns a builder for another session on the same store and the same clock, with this session's settings.
+    pub fn to_builder(&self) -> SimulationBuilder {
+        SimulationBuilder { session: self.session.to_builder(), world: self.world.clone() }
     }
 
     /// Returns another session on the same store and the same clock, as if in another process.

@@ -9,7 +9,7 @@ use millrace_model::{Group, TopicName};
 use millrace_zabi::{BusEvent, BusReceipt, BusSubscriber, Offered, SubscriptionId};
 use tokio::sync::Notify;
 
-use super::{Shared, event_data};
+use super::{ServerBusState, event_data};
 
 /// The link of one topic. An event is acknowledged when every handle that got it has read it. A handle that is closed
 /// before reading does not count; if no handle has read the event, the server gives it to the next member of the group.
@@ -67,7 +67,11 @@ impl TopicLink {
     }
 
     /// Passes events on until there is no subscriber or the subscription is lost.
-    pub(super) async fn run(self: Arc<TopicLink>, shared: Arc<Shared>, mut subscription: Subscription) {
+    pub(super) async fn run(
+        self: Arc<TopicLink>,
+        shared: Arc<ServerBusState>,
+        mut subscription: Subscription,
+    ) {
         loop {
             self.acknowledge().await;
             let next = tokio::select! {
@@ -141,7 +145,7 @@ impl TopicLink {
         }
     }
 
-    async fn close(self: &Arc<TopicLink>, shared: &Shared, subscription: Subscription) {
+    async fn close(self: &Arc<TopicLink>, shared: &ServerBusState, subscription: Subscription) {
         self.acknowledge().await;
         shared.forget(self);
         if let Err(error) = subscription.unsubscribe().await {
@@ -150,7 +154,7 @@ impl TopicLink {
     }
 
     /// Ends the link: the server or the connection to it is gone for good, or the server cancelled the subscription.
-    fn lose(self: &Arc<TopicLink>, shared: &Shared, error: &ClientError) {
+    fn lose(self: &Arc<TopicLink>, shared: &ServerBusState, error: &ClientError) {
         shared.forget(self);
         let subscribers = std::mem::take(&mut self.state().subscribers);
         if !subscribers.is_empty() {

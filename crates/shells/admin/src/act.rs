@@ -1,0 +1,193 @@
+//! Actions of people: removing old events and dead letters, forgetting a handler. The `claims` engine builds the
+//! batches. Sending events again is in `replay.rs`.
+
+use std::ops::ControlFlow;
+
+use millrace_claims::{
+    Forget, ForgetStep, ReadResult, ReplayError, Sweep, SweepRule, SweepStep, Swept, set_handler_paused,
+};
+use millrace_model::{
+    Batch, DeadLetterRow, Durability, EventId, HandlerId, NameError, Namespace, Op, Outcome, Space,
+    Timestamp, keys,
+};
+use millrace_store::{KeyRange, StoreError};
+
+use super::{Admin, AdminError};
+use crate::read::read;
+
+/// Rows read or removed per commit, so that other writers never wait long.
+const SLICE_ROWS: usize = 512;
+/// Rows of sessions that were alive within this time are kept.
+const SESSION_KEPT_MS: u64 = 24 * 3600 * 1000;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ActError {
+    #[error(transparent)]
+    Look(#[from] AdminError),
+    #[error("there is no event {0} in this namespace")]
+    NoEvent(EventId),
+    #[error("there is no dead letter of event {0} in this namespace")]
+    NoDeadLetter(EventId),
+    #[error("there is no handler {0} in this namespace")]
+    NoHandler(HandlerId),
+    #[error(transparent)]
+    Replay(#[from] ReplayError),
+    #[error(transparent)]
+    Name(#[from] NameError),
+}
+
+impl From<StoreError> for ActError {
+    fn from(error: StoreError) -> ActError {
+        ActError::Look(error.into())
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cleaned {
+    pub events: u64,
+    pub dead_letters: u64,
+    pub sessions: u64,
+}
+
+impl Admin {
+    /// Removes dead letters, of one event or all there are; their events are not sent again. Returns how many. Works in
+    /// slices, so a letter that is replayed meanwhile is counted, too.
+    pub fn delete_dead_letters(
+        &self,
+        namespace: &Namespace,
+        only: Option<&EventId>,
+        now: Timestamp,
+    ) -> Result<u64, ActError> {
+        let (space, mut deleted, mut ops) = (Space::DeadLetters, 0, Vec::new());
+        let replaying = self.replaying(&format!("{namespace}/"))?;
+        self.each_row(space, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            let wanted = match only {
+                // The letter is kept: its event is being replayed, and its handler has not ended it yet.
+                _ if replaying.contains(&row.key) => false,
+                // Does not decode the row: unreadable letters must go, too.
+                None => true,
+                Some(only) => {
+                    let letter = DeadLetterRow::decode(&row.key, &row.value).map_err(AdminError::from)?;
+                    letter.event_id == *only
+                }
+            };
+            if wanted {
+                deleted += 1;
+                ops.push(Op::Delete { space, key: row.key });
+            }
+            if ops.len() == SLICE_ROWS {
+                self.write_ops(now, std::mem::take(&mut ops))?;
+            }
+            Ok::<_, ActError>(ControlFlow::Continue(()))
+        })?;
+        if !ops.is_empty() {
+            self.write_ops(now, ops)?;
+        }
+        match only {
+            Some(id) if deleted == 0 => Err(ActError::NoDeadLetter(id.clone())),
+            _ => Ok(deleted),
+        }
+    }
+
+    /// Removes events older than `before` that every handler has finished and every group has committed, or with
+    /// `unfinished_too` all of them; in slices. Topics with a retention of their own keep it. With `dead_letters` also
+    /// removes letters from before then.
+    pub fn cleanup(
+        &self,
+        namespace: &Namespace,
+        before: Timestamp,
+        unfinished_too: bool,
+        dead_letters: bool,
+        now: Timestamp,
+    ) -> Result<Cleaned, ActError> {
+        let mut sweep = Sweep::new(SweepRule {
+            namespace: namespace.clone(),
+            now,
+            events_before: before,
+            unfinished_too,
+            own_retention: false,
+            dead_letters_before: dead_letters.then_some(before),
+            // A session that may still be alive keeps its row, however recent `before` is.
+            sessions_before: before.min(now.saturating_sub(SESSION_KEPT_MS)),
+            rows_max: SLICE_ROWS,
+        });
+        loop {
+            match sweep.step() {
+                SweepStep::Read(query) => {
+                    let result = read(&*self.store, &query)?;
+                    sweep.on_read(result);
+                }
+                SweepStep::Commit(batch) => {
+                    if !self.write(Batch { nonce: rand::random(), ..batch })? {
+                        sweep.refused();
+                    }
+                }
+                SweepStep::Done(Swept { events, dead_letters, sessions }) => {
+                    return Ok(Cleaned { events, dead_letters, sessions });
+                }
+            }
+        }
+    }
+
+    /// Removes the open claims and lanes of a handler that will not come back, so that retention no longer waits for
+    /// it.
+    pub fn forget_handler(
+        &self,
+        namespace: &Namespace,
+        handler: &HandlerId,
+        now: Timestamp,
+    ) -> Result<(), ActError> {
+        if self.row(Space::Handlers, &keys::handler(namespace, handler))?.is_none() {
+            return Err(ActError::NoHandler(handler.clone()));
+        }
+        let mut forget = Forget::new(namespace.clone(), handler.clone(), SLICE_ROWS);
+        loop {
+            match forget.step() {
+                ForgetStep::Read(query) => {
+                    let rows = match read(&*self.store, &query)? {
+                        ReadResult::Rows(rows) => rows,
+                        ReadResult::Streams(_) | ReadResult::Start(_) => Vec::new(),
+                    };
+                    let ops = forget.on_read(&rows);
+                    if !ops.is_empty() {
+                        self.write_ops(now, ops)?;
+                    }
+                }
+                ForgetStep::Commit(ops) => self.write_ops(now, ops)?,
+                ForgetStep::Done => return Ok(()),
+            }
+        }
+    }
+
+    /// Pauses a handler in all sessions of the namespace, or resumes it. A pause in a program's own settings stays.
+    pub fn set_handler_paused(
+        &self,
+        namespace: &Namespace,
+        handler: &HandlerId,
+        paused: bool,
+        now: Timestamp,
+    ) -> Result<(), ActError> {
+        let key = keys::handler(namespace, handler);
+        loop {
+            let row = self.row(Space::Handlers, &key)?;
+            let row = row.ok_or_else(|| ActError::NoHandler(handler.clone()))?;
+            let batch = set_handler_paused(namespace, handler, &row.value, paused, now, rand::random())
+                .map_err(AdminError::from)?;
+            // Refused only if another process wrote the row since it was read.
+            if self.write(batch)? {
+                return Ok(());
+            }
+        }
+    }
+
+    fn write_ops(&self, now: Timestamp, ops: Vec<Op>) -> Result<(), ActError> {
+        let (nonce, durability) = (rand::random(), Durability::Fsync);
+        self.write(Batch { nonce, now, durability, checks: Vec::new(), ops })?;
+        Ok(())
+    }
+
+    /// Returns false if a check failed: another process was faster.
+    pub(super) fn write(&self, batch: Batch) -> Result<bool, ActError> {
+        Ok(matches!(self.store.commit(&[batch])?.first(), Some(Outcome::Done(_))))
+    }
+}

@@ -1,0 +1,147 @@
+//! A connection's end of the broker: requests in, items out.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request, SchemaVerdict};
+use millrace_model::{Namespace, Op};
+use tokio::sync::oneshot;
+
+use crate::handle::{BrokerShared, Ended};
+use crate::outbox::{Item, Outbox, Received};
+use crate::workers;
+
+/// Units of the inbox's room that one connection reserves at a time, so that none fills it alone.
+const ASK_UNITS_MAX: u32 = 1024;
+
+/// A message from an edge to the owner, handled in order.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Open { conn: ConnId, namespace: Namespace, outbox: Arc<Outbox> },
+    Request { to: ReplyTo, by: By, request: Request, checked: Option<Box<SchemaVerdict>> },
+    Call { answer: oneshot::Sender<Reply>, by: By, request: Request, checked: Option<Box<SchemaVerdict>> },
+    Close { conn: ConnId, evicted: bool },
+    Stop { stopped: oneshot::Sender<()> },
+}
+
+/// Bytes that take one unit of the inbox's room.
+pub(crate) const UNIT_BYTES: usize = 1024;
+
+/// How many units of the inbox's room a request takes.
+pub(crate) fn units(request: &Request) -> u32 {
+    let bytes = match request {
+        Request::Publish(publish) => publish.event.body.bytes(),
+        Request::PublishBatch(batch) => batch.events.iter().map(|event| event.body.bytes()).sum(),
+        Request::Write { ops, .. } => ops.iter().map(Op::bytes).sum(),
+        _ => 0,
+    };
+    u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX)
+}
+
+/// A connection. Dropping it closes the connection in the engine, behind all its earlier requests.
+#[derive(Debug)]
+pub struct BusConnection {
+    conn: ConnId,
+    shared: Arc<BrokerShared>,
+    outbox: Arc<Outbox>,
+    may_commit: bool,
+    evicted: AtomicBool,
+}
+
+impl BusConnection {
+    pub(crate) fn open(
+        conn: ConnId,
+        namespace: Namespace,
+        shared: Arc<BrokerShared>,
+        outbox: Outbox,
+        may_commit: bool,
+    ) -> Result<BusConnection, Ended> {
+        let outbox = Arc::new(outbox);
+        shared.inbox.tell(Command::Open { conn, namespace, outbox: outbox.clone() })?;
+        Ok(BusConnection { conn, shared, outbox, may_commit, evicted: AtomicBool::new(false) })
+    }
+
+    pub fn conn(&self) -> ConnId {
+        self.conn
+    }
+
+    /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`]. Waits
+    /// while the owner's queue is full; if the future is dropped, requests that were not handed over stay in
+    /// `requests`. Answers may already be there when this returns: the calling task must then check [`BusConnection::receive`],
+    /// because nothing wakes it.
+    pub async fn send(&self, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
+        self.send_as(&None, requests).await
+    }
+
+    /// Like [`BusConnection::send`], for a caller to whom access lists apply.
+    pub async fn send_as(&self, by: &By, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
+        let units_max = ASK_UNITS_MAX.min(self.shared.inbox.room_max());
+        while !requests.is_empty() {
+            let (mut count, mut total) = (0, 0u32);
+            for (_, request) in requests.iter() {
+                let sum = total.saturating_add(units(request));
+                if count > 0 && sum > units_max {
+                    break;
+                }
+                (count, total) = (count + 1, sum);
+            }
+            // Checked before room in the inbox is reserved, so that no other connection waits for the check.
+            let mut checked = Vec::with_capacity(count);
+            for (_, request) in &requests[..count] {
+                checked.push(self.shared.schemas.check(request).await);
+            }
+            self.shared.inbox.reserve(total).await?;
+            let conn = self.conn;
+            let commands = requests.drain(..count).zip(checked).map(|((number, request), checked)| {
+                let units = units(&request);
+                let to = ReplyTo::Conn { conn, request: number };
+                (Command::Request { to, by: by.clone(), request, checked }, units)
+            });
+            // If items already wait to be written, this task must not commit: they would wait for a sync.
+            let consumer_awake = self.outbox.mark_consumer_awake();
+            workers::hand_over(&self.shared, commands, self.may_commit && consumer_awake.is_empty)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for items and takes as many as there are, within the bounds.
+    pub async fn receive(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Received {
+        self.outbox.receive(items, items_max, bytes_max).await
+    }
+
+    /// Takes the items that wait now; `None` if there are none.
+    pub fn try_receive(&self, items: &mut Vec<Item>, items_max: usize, bytes_max: usize) -> Option<Received> {
+        self.outbox.try_receive(items, items_max, bytes_max)
+    }
+
+    /// So many bytes of the items taken have been written to the socket.
+    pub fn written(&self, bytes: usize) {
+        if self.outbox.written(bytes) {
+            self.shared.inbox.complete([Input::Drained { conn: self.conn }]);
+        }
+    }
+
+    /// Waits while the outbox is above its soft bound, because the other side does not read.
+    pub async fn relieved(&self) {
+        self.outbox.relieved().await;
+    }
+
+    /// Marks that the server closes the connection, not its client: when the link is dropped, its events are given back
+    /// without counting an attempt.
+    pub fn evict(&self) {
+        self.evicted.store(true, Relaxed);
+    }
+
+    pub fn congested(&self) -> bool {
+        self.outbox.congested()
+    }
+}
+
+impl Drop for BusConnection {
+    fn drop(&mut self) {
+        self.outbox.close();
+        // An error means that the broker has ended: nobody needs to be told.
+        let evicted = self.evicted.load(Relaxed);
+        let _ = self.shared.inbox.tell(Command::Close { conn: self.conn, evicted });
+    }
+}

@@ -1,0 +1,286 @@
+//! Group commit: takes every batch in the queue, commits them with one sync, reports the outcomes, and repeats.
+//!
+//! While a sync is under way the next batches gather, so the busier the writer is the more each sync carries; an idle
+//! writer commits a single batch at once, without waiting for more.
+//!
+//! A batch larger than a store must accept is refused alone, in its turn. A commit that wrote nothing (the disk is
+//! full, or another program has locked the store) goes back to the head of the queue and is retried after a pause;
+//! nobody is answered meanwhile, except those whom [`CommitReceiver::waits_for_retry`] excepts. Every other failure
+//! ends the writing.
+//!
+//! One thread at a time calls [`GroupCommit::commit_queued`]: whose thread that is, and when, is up to the shell.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
+use millrace_model::{BATCH_BYTES_MAX, Batch, Outcome};
+use millrace_store::{Store, StoreError};
+
+use crate::commit_queue::{CommitLimits, CommitQueue, Next, TakenBatches};
+
+/// Pause before the first retry of a commit that wrote nothing. The pause doubles with each attempt.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
+
+/// The shell's part of a group commit: learns how each batch ended.
+pub trait CommitReceiver {
+    /// What the sender of a batch expects: a token of an engine, a channel.
+    type Reply;
+
+    /// Returns why this batch is not to be committed now, if so.
+    fn refuses(&self, _reply: &Self::Reply, _batch: &Batch) -> Option<StoreError> {
+        None
+    }
+
+    /// The batches are durable.
+    fn committed(&self, commit: Committed<Self::Reply>);
+
+    /// This batch alone was refused, and nothing of it is written.
+    fn refused(&self, reply: Self::Reply, error: StoreError);
+
+    /// Returns whether the sender of a batch waits while a commit that wrote nothing is retried. If not, it is refused
+    /// with the error.
+    fn waits_for_retry(&self, _reply: &Self::Reply, _error: &StoreError) -> bool {
+        true
+    }
+
+    /// A commit wrote nothing and will be retried; called before the pause.
+    fn retrying(&self, _error: &StoreError, _attempt: u32) {}
+
+    /// Nothing is written any more. `replies` are those of batches that no commit had taken, and of the commit that
+    /// failed, whose batches may be durable or not.
+    fn failed(&self, replies: Vec<Self::Reply>, error: StoreError);
+
+    /// The queue had ended, and the last attempt wrote nothing: these batches are given up.
+    fn given_up(&self, replies: Vec<Self::Reply>, error: StoreError) {
+        self.failed(replies, error);
+    }
+}
+
+/// A commit that is durable.
+#[derive(Debug)]
+pub struct Committed<R> {
+    pub replies: Vec<R>,
+    /// In the order of `replies`.
+    pub outcomes: Vec<Outcome>,
+    pub batches: Vec<Batch>,
+    pub bytes: usize,
+    pub took: Duration,
+}
+
+/// How an attempt to commit ended.
+#[derive(Debug)]
+pub enum Wrote {
+    /// So many batches were taken out of the queue and answered.
+    Done(usize),
+    /// Nothing was written. The batches wait at the head of the queue until this time.
+    Again(Instant),
+    /// Nothing can be written any more.
+    Never,
+}
+
+pub struct GroupCommit<C: CommitReceiver> {
+    pub store: Arc<dyn Store>,
+    pub queue: Arc<CommitQueue<C::Reply>>,
+    pub receiver: C,
+    limits: CommitLimits,
+    retry_pause_max: Duration,
+    /// Attempts of the commit at the head of the queue that wrote nothing.
+    attempts: AtomicU32,
+}
+
+impl<C: CommitReceiver> fmt::Debug for GroupCommit<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupCommit").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}
+
+impl<C: CommitReceiver> GroupCommit<C> {
+    pub fn new(
+        store: Arc<dyn Store>,
+        queue: Arc<CommitQueue<C::Reply>>,
+        receiver: C,
+        limits: CommitLimits,
+        retry_pause_max: Duration,
+    ) -> GroupCommit<C> {
+        GroupCommit { store, queue, receiver, limits, retry_pause_max, attempts: AtomicU32::new(0) }
+    }
+
+    /// Commits as many queued batches as one commit may hold.
+    pub fn commit_queued(&self) -> Wrote {
+        let panic_guard = PanicGuard(self);
+        let attempt = self.next_commit();
+        std::mem::forget(panic_guard);
+        match attempt {
+            Ok(Attempt::Done(batches)) => {
+                self.attempts.store(0, Relaxed);
+                Wrote::Done(batches)
+            }
+            Ok(Attempt::WroteNothing(taken, error)) => self.keep(taken, error),
+            Err(CommitFailure { replies, error }) => {
+                self.fail(replies, error);
+                Wrote::Never
+            }
+        }
+    }
+
+    /// Runs other work on the store, such as housekeeping. If it fails or panics, everybody is told that nothing is
+    /// written any more, and `None` is returned.
+    pub fn guarded<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Option<T> {
+        let panic_guard = PanicGuard(self);
+        let done = work();
+        std::mem::forget(panic_guard);
+        done.map_err(|error| self.fail(Vec::new(), error)).ok()
+    }
+
+    fn next_commit(&self) -> Result<Attempt<C::Reply>, CommitFailure<C::Reply>> {
+        let mut taken = match self.queue.take(self.limits) {
+            Next::Nothing => return Ok(Attempt::Done(0)),
+            Next::TooLarge { reply, bytes } => {
+                self.refuse_large(reply, bytes, bytes);
+                return Ok(Attempt::Done(1));
+            }
+            Next::Commit(taken) => taken,
+        };
+        let batches = taken.batches.len();
+        self.refuse_some(&mut taken, |reply, batch| self.receiver.refuses(reply, batch));
+        if taken.batches.is_empty() {
+            return Ok(Attempt::Done(batches));
+        }
+        match self.commit(taken)? {
+            Some((kept, error)) => Ok(Attempt::WroteNothing(kept, error)),
+            None => Ok(Attempt::Done(batches)),
+        }
+    }
+
+    /// Returns the batches, and why, if the store wrote nothing of them.
+    fn commit(
+        &self,
+        taken: TakenBatches<C::Reply>,
+    ) -> Result<Option<(TakenBatches<C::Reply>, StoreError)>, CommitFailure<C::Reply>> {
+        let started = Instant::now();
+        let outcomes = match self.store.commit(&taken.batches) {
+            Ok(outcomes) => outcomes,
+            Err(StoreError::TooLarge { bytes, .. }) => return self.commit_singly(taken, bytes),
+            Err(error) if error.wrote_nothing() => return Ok(Some((taken, error))),
+            Err(error) => return Err(CommitFailure { replies: taken.replies, error }),
+        };
+        let TakenBatches { replies, batches, bytes } = taken;
+        self.queue.settled(batches.len(), bytes);
+        self.receiver.committed(Committed { replies, outcomes, batches, bytes, took: started.elapsed() });
+        Ok(None)
+    }
+
+    /// Commits each batch alone: the store accepts less than it must, or counts otherwise, so only the store can tell
+    /// which batch is too large.
+    fn commit_singly(
+        &self,
+        taken: TakenBatches<C::Reply>,
+        found: usize,
+    ) -> Result<Option<(TakenBatches<C::Reply>, StoreError)>, CommitFailure<C::Reply>> {
+        let TakenBatches { mut replies, batches, bytes } = taken;
+        if batches.len() == 1 {
+            if let Some(reply) = replies.pop() {
+                self.refuse_large(reply, bytes, found);
+            }
+            return Ok(None);
+        }
+        let mut rest = replies.into_iter().zip(batches);
+        while let Some((reply, batch)) = rest.next() {
+            let bytes = batch.bytes();
+            let one = TakenBatches { replies: vec![reply], batches: vec![batch], bytes };
+            let kept = match self.commit(one) {
+                Ok(None) => continue,
+                Ok(Some(kept)) => kept,
+                Err(mut failure) => {
+                    failure.replies.extend(rest.map(|(reply, _)| reply));
+                    return Err(failure);
+                }
+            };
+            let (mut kept, error) = kept;
+            for (reply, batch) in rest {
+                kept.bytes += batch.bytes();
+                kept.replies.push(reply);
+                kept.batches.push(batch);
+            }
+            return Ok(Some((kept, error)));
+        }
+        Ok(None)
+    }
+
+    /// Keeps the batches of a commit that wrote nothing for the next attempt, unless the queue has ended.
+    fn keep(&self, mut taken: TakenBatches<C::Reply>, error: StoreError) -> Wrote {
+        let attempt = self.attempts.fetch_add(1, Relaxed);
+        self.receiver.retrying(&error, attempt);
+        self.refuse_some(&mut taken, |reply, _| {
+            (!self.receiver.waits_for_retry(reply, &error)).then(|| error.clone())
+        });
+        if let Some(replies) = self.queue.put_back(taken) {
+            self.receiver.given_up(replies, error);
+            return Wrote::Never;
+        }
+        let factor = 1u32.checked_shl(attempt).unwrap_or(u32::MAX);
+        Wrote::Again(Instant::now() + RETRY_PAUSE_MIN.saturating_mul(factor).min(self.retry_pause_max))
+    }
+
+    /// Refuses the batches for which `why` has an error.
+    fn refuse_some(
+        &self,
+        taken: &mut TakenBatches<C::Reply>,
+        why: impl Fn(&C::Reply, &Batch) -> Option<StoreError>,
+    ) {
+        let refused = |(reply, batch): (&C::Reply, &Batch)| why(reply, batch).is_some();
+        if !taken.replies.iter().zip(&taken.batches).any(refused) {
+            return;
+        }
+        let (replies, batches) = (std::mem::take(&mut taken.replies), std::mem::take(&mut taken.batches));
+        for (reply, batch) in replies.into_iter().zip(batches) {
+            match why(&reply, &batch) {
+                Some(error) => {
+                    taken.bytes -= batch.bytes();
+                    self.queue.settled(1, batch.bytes());
+                    self.receiver.refused(reply, error);
+                }
+                None => {
+                    taken.replies.push(reply);
+                    taken.batches.push(batch);
+                }
+            }
+        }
+    }
+
+    /// `bytes` is the size as the queue counted it, `found` the size that was too large.
+    fn refuse_large(&self, reply: C::Reply, bytes: usize, found: usize) {
+        tracing::warn!(bytes = found, max = BATCH_BYTES_MAX, "a batch is too large to be committed");
+        self.queue.settled(1, bytes);
+        self.receiver.refused(reply, StoreError::TooLarge { bytes: found, max: BATCH_BYTES_MAX });
+    }
+
+    fn fail(&self, mut replies: Vec<C::Reply>, error: StoreError) {
+        tracing::error!(%error, "the store failed: nothing is written any more");
+        replies.extend(self.queue.fail(error.clone()));
+        self.receiver.failed(replies, error);
+    }
+}
+
+enum Attempt<R> {
+    Done(usize),
+    WroteNothing(TakenBatches<R>, StoreError),
+}
+
+/// A commit that failed; the replies are those of its batches, which may be durable or not.
+struct CommitFailure<R> {
+    replies: Vec<R>,
+    error: StoreError,
+}
+
+/// Dropped only by a panic: tells everybody who waits that nothing is written any more.
+struct PanicGuard<'a, C: CommitReceiver>(&'a GroupCommit<C>);
+
+impl<C: CommitReceiver> Drop for PanicGuard<'_, C> {
+    fn drop(&mut self) {
+        let error = StoreError::Poisoned("the writer ended unexpectedly".to_owned());
+        self.0.fail(Vec::new(), error);
+    }
+}
