@@ -53,7 +53,9 @@ async fn what_gathers_during_a_sync_shares_the_next() {
     disk.shut(true);
     link.send(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    link.send(&Requester::Trusted, &mut (3..203).map(|number| (number, publish(10))).collect()).await.unwrap();
+    link.send(&Requester::Trusted, &mut (3..203).map(|number| (number, publish(10))).collect())
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let before = disk.commits.load(SeqCst);
     disk.shut(false);
@@ -134,7 +136,8 @@ async fn the_end_waits_for_an_edge_that_commits() {
     assert!(matches!(handle.call(Requester::Trusted, publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    let asked = tokio::spawn(async move { link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await });
+    let asked =
+        tokio::spawn(async move { link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await });
     while handle.metrics().backlog_batches == 0 {
         tokio::task::yield_now().await;
     }
@@ -161,13 +164,16 @@ async fn a_slow_disk_pushes_back_to_whoever_asks() {
     let link = open(&handle);
     disk.shut(true);
     let mut requests: Vec<_> = (1..=100).map(|number| (number, publish(2000))).collect();
-    let asked = tokio::time::timeout(Duration::from_millis(300), link.send(&Requester::Trusted, &mut requests)).await;
+    let asked =
+        tokio::time::timeout(Duration::from_millis(300), link.send(&Requester::Trusted, &mut requests)).await;
     assert!(asked.is_err(), "100 requests found room");
     let view = handle.metrics();
     assert!(view.backlog_bytes < 10_000 + 40_000, "{view:?}");
     disk.shut(false);
     // Nobody takes the answers while this sends requests, and none of them is lost.
-    link.send(&Requester::Trusted, &mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
+    link.send(&Requester::Trusted, &mut (101..=200).map(|number| (number, publish(2000))).collect())
+        .await
+        .unwrap();
     let stopped = runtime.stop(Duration::from_secs(5)).await;
     assert_eq!(stopped, StopOutcome::Finished);
     runtime.end();
@@ -308,9 +314,12 @@ async fn a_batch_that_is_too_large_is_refused_alone() {
         items(&link, 1).await;
         disk.shut(true);
         let sizes = [small, large, small, small, large, large, small];
-        link.send(&Requester::Trusted, &mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect())
-            .await
-            .unwrap();
+        link.send(
+            &Requester::Trusted,
+            &mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect(),
+        )
+        .await
+        .unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
         disk.shut(false);
         let mut answers: Vec<_> = items(&link, sizes.len())
