@@ -2,16 +2,17 @@
 //! letters are in the store, which those processes share with the server.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{Admin, AdminError, HandlerView, LetterQuery};
 use millrace_model::{DeadLetterRow, Namespace, Requester, Timestamp, TopicKey, TopicName};
-use millrace_store::{ReadLimit, Store, StoreError};
+use millrace_store::{FailureCause, ReadLimit, Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{HandlerLetter, HandlerLetters, HandlerLettersPage};
+use parking_lot::Mutex;
 
 use crate::access::Caller;
 use crate::app::App;
@@ -43,13 +44,9 @@ pub(crate) struct HandlerFigures {
 }
 
 impl Figures {
-    fn lock(&self) -> MutexGuard<'_, FiguresCache> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the known figures as `Err` if they are fresh or being read, otherwise the right to read them.
     fn begin(&self) -> Result<ReadTurn, Arc<Vec<HandlerFigures>>> {
-        let mut cache = self.lock();
+        let mut cache = self.0.lock();
         let fresh = cache.at.is_some_and(|at| at.elapsed() < Duration::from_millis(FIGURES_MS));
         if fresh || cache.busy {
             return Err(cache.found.clone());
@@ -64,14 +61,14 @@ struct ReadTurn(Figures);
 
 impl ReadTurn {
     fn done(self, found: Vec<HandlerFigures>) {
-        let mut cache = self.0.lock();
+        let mut cache = self.0.0.lock();
         (cache.at, cache.found) = (Some(Instant::now()), Arc::new(found));
     }
 }
 
 impl Drop for ReadTurn {
     fn drop(&mut self) {
-        self.0.lock().busy = false;
+        self.0.0.lock().busy = false;
     }
 }
 
@@ -93,7 +90,7 @@ impl App {
         });
         // A failed read has been logged; the figures known before are still the best answer.
         let _ = read.await;
-        self.handlers.lock().found.clone()
+        self.handlers.0.lock().found.clone()
     }
 }
 
@@ -216,6 +213,6 @@ impl<'a> Readers<'a> {
 fn unreadable(error: AdminError) -> StoreError {
     match error {
         AdminError::Store(error) => error,
-        other => StoreError::Unreadable(other.to_string()),
+        other => StoreError::Unreadable(FailureCause::of(other)),
     }
 }

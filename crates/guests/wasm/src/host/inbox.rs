@@ -1,9 +1,10 @@
 //! The commands to the host's thread, and their queue.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::HostStopped;
@@ -79,13 +80,13 @@ impl CommandInbox {
     }
 
     pub(crate) fn next_instance(&self) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.last_instance += 1;
         state.last_instance
     }
 
     pub(crate) fn push(&self, command: HostCommand) -> Result<(), HostStopped> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.stopped {
             return Err(HostStopped);
         }
@@ -100,7 +101,7 @@ impl CommandInbox {
 
     /// Queues a notice for the observer that a cancellation came too late.
     pub(crate) fn push_refused_cancel(&self, run: RunNumber) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.stopped || state.refused_cancels >= REFUSED_CANCELS_MAX {
             return;
         }
@@ -113,7 +114,7 @@ impl CommandInbox {
     /// Numbers the runs and queues them. Numbers are given in the order in which the scheduler starts the runs, so they
     /// equal the scheduler's own.
     pub(crate) fn push_starts(&self, mut launches: Vec<Launch>) -> Result<Vec<RunNumber>, RunStartError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.stopped {
             return Err(HostStopped.into());
         }
@@ -133,7 +134,7 @@ impl CommandInbox {
     }
 
     pub(crate) fn drain(&self) -> VecDeque<HostCommand> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.refused_cancels = 0;
         self.urgent.store(false, SeqCst);
         std::mem::take(&mut state.commands)
@@ -145,22 +146,17 @@ impl CommandInbox {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().commands.is_empty()
+        self.state.lock().commands.is_empty()
     }
 
     pub(crate) fn run_ended(&self) {
-        self.lock().active_runs -= 1;
+        self.state.lock().active_runs -= 1;
     }
 
     /// Refuses everything from now on. Returns the commands that nobody will carry out.
     pub(crate) fn stop(&self) -> VecDeque<HostCommand> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.stopped = true;
         std::mem::take(&mut state.commands)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CommandInboxState> {
-        // Nothing between the lock and its release can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -9,7 +9,7 @@ use crate::port::{Retention, StreamBounds};
 
 /// `events` holds the offsets from `start` up to, not including, `next`, in order and without those that were removed.
 #[derive(Clone)]
-pub(super) struct Log {
+pub(super) struct StreamLog {
     /// The number of this stream among all that were ever made: tells it from an earlier stream of the same name.
     incarnation: u64,
     start: Offset,
@@ -26,9 +26,9 @@ fn content_bytes(body: &EventBody) -> u64 {
     (body.payload.bytes().len() + key + headers) as u64
 }
 
-impl Log {
-    pub(super) fn new(incarnation: u64) -> Log {
-        Log {
+impl StreamLog {
+    pub(super) fn new(incarnation: u64) -> StreamLog {
+        StreamLog {
             incarnation,
             start: Offset::FIRST,
             next: Offset::FIRST,
