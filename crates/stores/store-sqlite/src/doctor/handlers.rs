@@ -130,11 +130,12 @@ fn off_priority(conn: &Connection, rows: &StreamRows, findings: &mut Findings) -
     let mut strays = select.query([])?;
     while let Some(row) = strays.next()? {
         let key: String = row.get(0)?;
-        let made = key.split('/').nth(3).and_then(|made| i64::from_str_radix(made, 16).ok());
+        let incarnation =
+            key.split('/').nth(3).and_then(|incarnation| i64::from_str_radix(incarnation, 16).ok());
         let place = keys::off_priority_place(&key);
-        let legal = match (made.and_then(|id| rows.get(&id)), place) {
+        let legal = match (incarnation.and_then(|id| rows.get(&id)), place) {
             // The stream was dropped, and maintenance has not deleted the row yet.
-            (None, Some(_)) => made.is_some(),
+            (None, Some(_)) => incarnation.is_some(),
             (Some(stream), Some((_, offset))) => {
                 stream.dropped || offset.0 < stream.start || offset.0 < stream.compacted_to
             }

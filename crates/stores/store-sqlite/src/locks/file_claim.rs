@@ -21,10 +21,11 @@ use std::fs::{self, File, Metadata, TryLockError};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Mutex, MutexGuard};
 use rustix::process::{Flock, FlockOffsetType, FlockType, fcntl_getlk};
 
 /// How long an opener retries while the locks of the name and of the file contradict each other. A process that ends
@@ -76,9 +77,8 @@ type Descriptors = BTreeMap<FileId, Descriptor>;
 
 static DESCRIPTORS: Mutex<Descriptors> = Mutex::new(BTreeMap::new());
 
-/// Locks the table of descriptors. The table is consistent after every statement, so a poisoned mutex does no harm.
 fn descriptors() -> MutexGuard<'static, Descriptors> {
-    DESCRIPTORS.lock().unwrap_or_else(PoisonError::into_inner)
+    DESCRIPTORS.lock()
 }
 
 /// Finds or opens the descriptor of the file that has the name now. `None` if there is no plain file.

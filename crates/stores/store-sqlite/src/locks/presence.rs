@@ -10,7 +10,8 @@
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 use crate::locks::lock_folder;
 
@@ -31,7 +32,7 @@ impl Presence {
     /// Returns whether another handle is open, in this or another process. Handles of versions that do not lock this
     /// file are not seen.
     pub(crate) fn others(&self) -> bool {
-        let file = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let file = self.0.lock();
         let alone = file.try_lock().is_ok();
         share(&file);
         !alone

@@ -4,7 +4,6 @@
 use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, Write};
 use std::path::{Path, PathBuf};
-use std::sync::{MutexGuard, PoisonError};
 
 use millrace_store::StoreError;
 
@@ -67,13 +66,9 @@ impl ServeLock {
 }
 
 impl SqliteStore {
-    fn serve_lock(&self) -> MutexGuard<'_, Option<ServeLock>> {
-        self.serve_lock.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Takes the lock beside the store's name, then the one on the file itself, in the order of an opening server.
     pub(crate) fn claim_serve_lock(&self) -> Result<(), StoreError> {
-        let mut held = self.serve_lock();
+        let mut held = self.serve_lock.lock();
         if held.is_some() {
             return Ok(());
         }
@@ -87,7 +82,7 @@ impl SqliteStore {
     }
 
     pub(crate) fn is_serve_lock_elsewhere(&self) -> bool {
-        self.serve_lock().is_none() && ServeLock::is_held(self.path())
+        self.serve_lock.lock().is_none() && ServeLock::is_held(self.path())
     }
 }
 

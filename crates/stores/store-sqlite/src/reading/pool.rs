@@ -1,9 +1,9 @@
 //! Read connections: a limited number, lent for a call each.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::error::Attempt;
@@ -43,9 +43,8 @@ impl Pool {
 
     /// Lends a connection to `work`. Waits when all are lent.
     pub(crate) fn lend<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Attempt<T> {
-        let idle = self.idle();
-        let wait = self.returned.wait_while(idle, |idle| idle.lent >= self.readers_max);
-        let mut idle = wait.unwrap_or_else(PoisonError::into_inner);
+        let mut idle = self.idle.lock();
+        self.returned.wait_while(&mut idle, |idle| idle.lent >= self.readers_max);
         idle.lent += 1;
         let connection = idle.connections.pop();
         drop(idle);
@@ -55,12 +54,8 @@ impl Pool {
             None => open(&self.path)?,
         };
         let done = work(&connection);
-        self.idle().connections.push(connection);
+        self.idle.lock().connections.push(connection);
         done
-    }
-
-    fn idle(&self) -> MutexGuard<'_, Idle> {
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -69,7 +64,7 @@ struct Lent<'a>(&'a Pool);
 
 impl Drop for Lent<'_> {
     fn drop(&mut self) {
-        self.0.idle().lent -= 1;
+        self.0.idle.lock().lent -= 1;
         self.0.returned.notify_one();
     }
 }

@@ -194,7 +194,7 @@ impl TxView for SqliteTxView<'_, '_> {
                 let start = self.stage.start_of(state.row.id).unwrap_or(state.row.start);
                 StreamView {
                     stream: state.row.stream.clone(),
-                    made: state.row.id as u64,
+                    incarnation: state.row.id as u64,
                     start: Offset(start.min(state.next)),
                     next: Offset(state.next),
                 }

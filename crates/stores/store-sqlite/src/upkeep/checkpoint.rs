@@ -77,7 +77,7 @@ impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.checkpointer.stop();
         let poisoned = self.locks.poisoned().is_some();
-        let writer = self.writer.get_mut().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let writer = self.writer.get_mut();
         // That copy needs the syncs of a checkpoint: without them the WAL is left in place.
         if poisoned || writer.sync_level(Durability::Fsync).is_err() {
             writer.leave_the_wal();

@@ -5,9 +5,10 @@
 //! copies that rest itself (`checkpoint.rs`). A store that never writes much never starts the thread.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
+use parking_lot::{Condvar, Mutex};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 
@@ -66,19 +67,16 @@ pub(crate) fn pass(conn: &Connection) -> Attempt<CheckpointPass> {
 }
 
 impl SharedStage {
-    fn lock(&self) -> MutexGuard<'_, CopyStage> {
-        self.stage.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Waits until the stage is none of `passing`, and returns it.
     fn wait(&self, passing: &[CopyStage]) -> CopyStage {
-        let stage = self.changed.wait_while(self.lock(), |stage| passing.contains(stage));
-        *stage.unwrap_or_else(PoisonError::into_inner)
+        let mut stage = self.stage.lock();
+        self.changed.wait_while(&mut stage, |stage| passing.contains(stage));
+        *stage
     }
 
     /// Changes the stage, unless it is already [`CopyStage::Ended`].
     fn set(&self, next: CopyStage) {
-        let mut stage = self.lock();
+        let mut stage = self.stage.lock();
         if *stage != CopyStage::Ended {
             *stage = next;
         }
@@ -94,7 +92,7 @@ impl Checkpointer {
     }
 
     pub(crate) fn stage(&self) -> CopyStage {
-        *self.shared.lock()
+        *self.shared.stage.lock()
     }
 
     /// Waits until the thread has finished what it was asked to copy.
@@ -104,7 +102,7 @@ impl Checkpointer {
 
     /// Asks the thread to copy the content of the WAL. Returns false if no thread can be started: the writer must copy.
     pub(crate) fn request_copy(&self) -> bool {
-        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut thread = self.thread.lock();
         if thread.is_none() {
             let (path, locks, shared) = (self.path.clone(), self.locks.clone(), self.shared.clone());
             let run = move || run(&path, &locks, &shared);
@@ -123,9 +121,9 @@ impl Checkpointer {
 
     /// Ends the thread, waiting for a copy that is under way. Afterwards only the writer's connection can checkpoint.
     pub(crate) fn stop(&self) {
-        *self.shared.lock() = CopyStage::Ended;
+        *self.shared.stage.lock() = CopyStage::Ended;
         self.shared.changed.notify_all();
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let thread = self.thread.lock().take();
         if let Some(thread) = thread {
             // A thread that panicked has raised the poison flag (see `PoisonOnFailure`).
             let _ = thread.join();
@@ -172,7 +170,7 @@ fn copy(conn: &Connection, locks: &Locks, shared: &SharedStage) -> Attempt<()> {
     for _ in 0..PASSES_MAX {
         // SQLite never copies frames of a failed commit; this check is for syncs that failed in another handle or
         // process.
-        if locks.poisoned().is_some() || *shared.lock() == CopyStage::Ended {
+        if locks.poisoned().is_some() || *shared.stage.lock() == CopyStage::Ended {
             return Ok(());
         }
         let pass = pass(conn)?;
@@ -196,7 +194,7 @@ impl Drop for PoisonOnFailure<'_> {
         if let Some(reason) = self.reason.take() {
             self.locks.raise(&format!("checkpoint: {reason}"));
         }
-        *self.shared.lock() = CopyStage::Ended;
+        *self.shared.stage.lock() = CopyStage::Ended;
         self.shared.changed.notify_all();
     }
 }

@@ -38,17 +38,17 @@ impl SqliteStore {
 fn below(conn: &Connection, row: &StreamRow, to: u64, rows_max: usize) -> Attempt<usize> {
     let place = |offset: u64| format!("{}/{offset:016x}", row.stream);
     let mut rows = delete_range(conn, Space::Finished, &place(0), &place(to), rows_max)?;
-    let made = row.id as u64;
-    let mut seek = keys::off_priorities_of(&row.stream, made);
+    let incarnation = row.id as u64;
+    let mut seek = keys::off_priorities_of(&row.stream, incarnation);
     let all = KeyRange::prefix(&seek);
     while rows < rows_max {
         let range = KeyRange { from: seek, to: all.to.clone() };
         let first = tables::scan(conn, Space::OffPriority, &range, 1, tables::Damaged::Empty)?;
         let Some(lane) = first.first().and_then(|row| keys::off_priority_place(&row.key)) else { break };
-        let key = |offset| keys::off_priority(&row.stream, made, lane.0, Offset(offset));
+        let key = |offset| keys::off_priority(&row.stream, incarnation, lane.0, Offset(offset));
         rows += delete_range(conn, Space::OffPriority, &key(0), &key(to), rows_max - rows)?;
         let Some(lower) = lane.0.checked_sub(1) else { break };
-        seek = keys::off_priority(&row.stream, made, lower, Offset::ZERO);
+        seek = keys::off_priority(&row.stream, incarnation, lower, Offset::ZERO);
     }
     Ok(rows)
 }

@@ -43,8 +43,10 @@ impl SqliteStore {
             Ok(((outcomes?, next_seq), change))
         })?;
         #[cfg(test)]
-        if let Some(meanwhile) = self.after_turn.lock().ok().and_then(|mut hook| hook.take()) {
-            meanwhile();
+        {
+            // Taken out first: the lock must not be held while the hook runs.
+            let meanwhile = self.after_turn.lock().take();
+            meanwhile.into_iter().for_each(|meanwhile| meanwhile());
         }
         keep_last_of_each(&mut remembered);
         for (_, hash, seq) in remembered {
@@ -238,9 +240,9 @@ fn failing(conn: &Connection, check: &Check) -> Attempt<Option<Option<Bytes>>> {
             let holds = found.as_ref() == Some(value);
             (found, holds)
         }
-        Check::Incarnation { topic, made } => {
+        Check::Incarnation { topic, incarnation } => {
             let found = tables::get(conn, Space::Topics, &keys::topic(topic))?;
-            let holds = found.as_ref().and_then(|row| TopicRow::made_of(row)) == Some(*made);
+            let holds = found.as_ref().and_then(|row| TopicRow::incarnation_of(row)) == Some(*incarnation);
             (found, holds)
         }
         // Not a check of a row: `resolve` looks the id up.
@@ -271,7 +273,7 @@ mod tests {
         let (one, other) = (open(), open());
         let bring = |id: &str| [batch(1, vec![append_id(&stream("t", 0), id, "x", DAY_MS)])];
         let (reader, theirs) = (one.clone(), bring("theirs"));
-        *one.after_turn.lock().unwrap() = Some(Box::new(move || {
+        *one.after_turn.lock() = Some(Box::new(move || {
             other.commit(&theirs).unwrap();
             assert_eq!(reader.streams().unwrap()[0].next, Offset(3), "our index knows of it");
         }));

@@ -1,9 +1,9 @@
 //! Events that could not be read back: reported to readers at once, recorded in a table by the next housekeeping.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_model::Offset;
+use parking_lot::Mutex;
 use rusqlite::{Connection, params};
 
 use crate::error::Attempt;
@@ -36,29 +36,25 @@ struct QuarantineState {
 }
 
 impl Quarantine {
-    fn state(&self) -> MutexGuard<'_, QuarantineState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     pub(crate) fn report(&self, found: Quarantined) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.waiting.len() < WAITING_MAX && !state.recorded.contains_key(&found.seq) {
             state.waiting.insert(found.seq, found);
         }
     }
 
     pub(crate) fn knows(&self, seq: u64) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         state.waiting.contains_key(&seq) || state.recorded.contains_key(&seq)
     }
 
     pub(crate) fn is_waiting(&self) -> bool {
-        !self.state().waiting.is_empty()
+        !self.state.lock().waiting.is_empty()
     }
 
     /// Records findings inside a write transaction. Returns the seqs written, for [`Quarantine::set_recorded`].
     pub(crate) fn record(&self, conn: &Connection, rows_max: usize) -> Attempt<Vec<u64>> {
-        let found: Vec<Quarantined> = self.state().waiting.values().take(rows_max).cloned().collect();
+        let found: Vec<Quarantined> = self.state.lock().waiting.values().take(rows_max).cloned().collect();
         let mut insert = conn.prepare_cached(
             "INSERT INTO quarantine (seq, stream, offset, reason) VALUES (?1, ?2, ?3, ?4) ON CONFLICT (seq) DO NOTHING",
         )?;
@@ -70,7 +66,7 @@ impl Quarantine {
 
     /// Marks findings as recorded. Must be called after that transaction was committed.
     pub(crate) fn set_recorded(&self, rows: &[u64]) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         for seq in rows {
             state.waiting.remove(seq);
             if state.recorded.len() < WAITING_MAX {

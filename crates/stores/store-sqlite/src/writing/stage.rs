@@ -159,7 +159,7 @@ impl<'a> CommitStage<'a> {
         if let Some(first) = self.taken(store, writer, now, &wanted)? {
             return Ok(first);
         }
-        let rows = resolve::delay(delay, made_of(writer, topic)?);
+        let rows = resolve::delay(delay, incarnation_of(writer, topic)?);
         rows.iter().try_for_each(|op| tables::write(writer, op))?;
         self.delayed = true;
         Ok(resolve::waiting(id, now, *due, false))
@@ -196,8 +196,9 @@ impl<'a> CommitStage<'a> {
         if !self.delayed && !self.any_id_held(writer)? {
             return Ok(None);
         }
-        let Some(made) = made_of(writer, wanted.topic)? else { return Ok(None) };
-        let row = tables::get(&writer.conn, Space::DueIds, &keys::due_id(wanted.topic, made, wanted.id))?;
+        let Some(incarnation) = incarnation_of(writer, wanted.topic)? else { return Ok(None) };
+        let row =
+            tables::get(&writer.conn, Space::DueIds, &keys::due_id(wanted.topic, incarnation, wanted.id))?;
         let Some((due, key)) = row.as_deref().and_then(resolve::holder) else { return Ok(None) };
         let waits = match key {
             Some(key) => tables::get(&writer.conn, Space::Due, key)?.is_some(),
@@ -239,8 +240,8 @@ impl<'a> CommitStage<'a> {
         }))
     }
 
-    /// Returns the event at `seq`, or what `tombstones.rs` keeps of it, if it really has this topic and id. An event that
-    /// cannot be read counts as forgotten: storing an id twice is better than storing nothing any more.
+    /// Returns the event at `seq`, or what `tombstones.rs` keeps of it, if it really has this topic and id. An event
+    /// that cannot be read counts as forgotten: storing an id twice is better than storing nothing any more.
     fn stored(
         &self,
         store: &SqliteStore,
@@ -341,9 +342,9 @@ impl<'a> CommitStage<'a> {
 }
 
 /// Returns the incarnation that the topic has inside the transaction.
-fn made_of(writer: &Writer, topic: &TopicKey) -> Attempt<Option<u64>> {
+fn incarnation_of(writer: &Writer, topic: &TopicKey) -> Attempt<Option<u64>> {
     let row = tables::get(&writer.conn, Space::Topics, &keys::topic(topic))?;
-    Ok(row.and_then(|row| TopicRow::made_of(&row)))
+    Ok(row.and_then(|row| TopicRow::incarnation_of(&row)))
 }
 
 impl Staged {

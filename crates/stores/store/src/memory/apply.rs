@@ -70,9 +70,9 @@ impl MemoryState {
                 Check::IdTaken(TakenId { topic, id, dedupe_window_ms }) => {
                     (None, self.taken(batch.now, topic, id, *dedupe_window_ms).is_some())
                 }
-                Check::Incarnation { topic, made } => {
+                Check::Incarnation { topic, incarnation } => {
                     let found = self.tables.get(Space::Topics, &keys::topic(topic));
-                    (found, found.and_then(|row| TopicRow::made_of(row)) == Some(*made))
+                    (found, found.and_then(|row| TopicRow::incarnation_of(row)) == Some(*incarnation))
                 }
             };
             (!holds).then(|| Refusal { check: at, found: found.cloned() })
@@ -170,13 +170,13 @@ impl MemoryState {
         if let Some(first) = self.taken(now, topic, id, *dedupe_window_ms) {
             return first;
         }
-        resolve::delay(delay, self.made_of(topic)).iter().for_each(|op| self.write(op));
+        resolve::delay(delay, self.incarnation_of(topic)).iter().for_each(|op| self.write(op));
         resolve::waiting(id, now, *due, false)
     }
 
     /// Returns the incarnation of the topic that exists now.
-    fn made_of(&self, topic: &TopicKey) -> Option<u64> {
-        TopicRow::made_of(self.tables.get(Space::Topics, &keys::topic(topic))?)
+    fn incarnation_of(&self, topic: &TopicKey) -> Option<u64> {
+        TopicRow::incarnation_of(self.tables.get(Space::Topics, &keys::topic(topic))?)
     }
 
     /// Returns the answer for the event that has this id already: a stored event, or a delayed one that still waits.
@@ -185,7 +185,8 @@ impl MemoryState {
             return None;
         }
         self.duplicate_of(now, topic, id, window_ms).or_else(|| {
-            let row = self.tables.get(Space::DueIds, &keys::due_id(topic, self.made_of(topic)?, id))?;
+            let row =
+                self.tables.get(Space::DueIds, &keys::due_id(topic, self.incarnation_of(topic)?, id))?;
             let (due, key) = resolve::holder(row)?;
             let waits = key.is_none_or(|key| self.tables.get(Space::Due, key).is_some());
             waits.then(|| resolve::waiting(id, now, due, true))
@@ -227,10 +228,10 @@ impl MemoryState {
     }
 
     fn forget_lanes(&mut self, stream: &Stream, events: &[Arc<Event>]) {
-        let Some(made) = self.logs.get(stream).map(StreamLog::incarnation) else { return };
+        let Some(incarnation) = self.logs.get(stream).map(StreamLog::incarnation) else { return };
         for event in events {
             if let Some(lane) = lane_of(event.body.priority) {
-                let key = keys::off_priority(stream, made, lane, event.offset);
+                let key = keys::off_priority(stream, incarnation, lane, event.offset);
                 self.tables.remove(Space::OffPriority, &key);
             }
         }

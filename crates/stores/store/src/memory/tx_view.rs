@@ -40,7 +40,7 @@ impl TxView for MemoryTxView<'_> {
                 let next = run.map_or(bounds.next, |run| run.first);
                 StreamView {
                     stream: stream.clone(),
-                    made: log.incarnation(),
+                    incarnation: log.incarnation(),
                     start: bounds.start.min(next),
                     next,
                 }

@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_claims::{CommitError, Effect, Input, Run, RunError, RunId};
 use millrace_model::Mono;
 use millrace_store::StoreError;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::actor::{Actor, ActorId, Actors};
 use super::ground::Ground;
@@ -186,7 +187,7 @@ impl World {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Actors> {
-        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.actors.lock()
     }
 }
 

@@ -11,13 +11,13 @@ use crate::clients::credentials::CheckSender;
 
 /// Without a `check_sender` function every timer may act as the agent that set it.
 #[derive(Default)]
-pub(crate) struct Behalf {
+pub(crate) struct SenderCheck {
     pub(crate) check_sender: Option<CheckSender>,
     /// Called for every refused timer, for the audit.
     pub(crate) audit_hook: Option<AuditHook>,
 }
 
-impl Behalf {
+impl SenderCheck {
     /// Returns the answer to [`millrace_router::Effect::CheckSender`].
     pub(crate) fn answer(&self, timer: u64, by: Principal, message: &OsMessage) -> Input {
         let result = match &self.check_sender {
@@ -26,13 +26,8 @@ impl Behalf {
         };
         match (&result, &self.audit_hook) {
             (Err(NotTrusted::Refused(why)), Some(hook)) => {
-                let (by, what, code) = (Some(Arc::new(by)), message.ty.as_str(), 403);
-                hook(&AuditEvent::Refused {
-                    by: &by,
-                    code,
-                    what,
-                    why: &format!("a timer was not sent: {why}"),
-                });
+                let (by, what, code) = (Some(&by), message.ty.as_str(), 403);
+                hook(&AuditEvent::Refused { by, code, what, why: &format!("a timer was not sent: {why}") });
             }
             (Err(NotTrusted::InDoubt(why)), _) => {
                 tracing::warn!(timer, why, "a timer waits: the wall clock is in doubt, and so is the expiry");
