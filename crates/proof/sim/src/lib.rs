@@ -50,3 +50,4 @@ pub use sabotage::{
     parse_reactor as parse_reactor_sabotage, parse_router as parse_router_sabotage,
     parse_runs as parse_runs_sabotage,
 };
+pub use world::Sabotage as BusSabotage;

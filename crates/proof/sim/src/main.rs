@@ -28,7 +28,7 @@ struct Args {
     print_trace: bool,
     keep_going: bool,
     world: Option<World>,
-    sabotage: Option<millrace_bus::Sabotage>,
+    sabotage: Option<millrace_sim::BusSabotage>,
     claims_sabotage: Option<millrace_sim::ClaimsSabotage>,
     router_sabotage: Option<millrace_router::Sabotage>,
     runs_sabotage: Option<millrace_runs::Sabotage>,

@@ -6,11 +6,14 @@ use std::sync::Arc;
 
 use millrace_model::Event;
 
-use super::{Cursor, Fetched, Open, OpenState};
+use super::Window;
+use crate::groups::cursor::ahead::Fetched;
+use crate::groups::cursor::open::{Open, OpenState};
+use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;
 
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct KeyQueues {
     /// Offsets in `open`, by key.
     queues: BTreeMap<KeyHash, BTreeSet<u64>>,
@@ -18,19 +21,28 @@ pub(crate) struct KeyQueues {
     /// member has room.
     awaiting: BTreeMap<ConnId, BTreeSet<u64>>,
     /// Events in `open` that were never sent, because their key or its member is busy.
-    pub(crate) unsent: usize,
-    /// Of those, how many have their bodies are in memory, and their bytes.
+    unsent: usize,
+    /// Of those, how many have their bodies in memory, and the bytes of these bodies.
     bodies: usize,
     bodies_bytes: usize,
 }
 
 impl KeyQueues {
-    pub(crate) fn is_busy(&self, key: KeyHash) -> bool {
+    fn is_busy(&self, key: KeyHash) -> bool {
         self.queues.contains_key(&key)
     }
 
-    pub(crate) fn awaited(&self) -> impl Iterator<Item = ConnId> + '_ {
-        self.awaiting.keys().copied()
+    /// Counts an event that was never sent. `bytes` is given if its body is in memory.
+    pub(super) fn count_unsent(&mut self, bytes: Option<usize>) {
+        self.unsent += 1;
+        self.count_body(bytes);
+    }
+
+    /// Stops counting an event as unsent: it goes to a member for the first time, or leaves `open`. `bytes` is given if
+    /// its body was in memory.
+    pub(super) fn count_sent(&mut self, bytes: Option<usize>) {
+        self.unsent = self.unsent.saturating_sub(1);
+        self.uncount_body(bytes);
     }
 
     fn count_body(&mut self, bytes: Option<usize>) {
@@ -44,7 +56,55 @@ impl KeyQueues {
     }
 }
 
-impl Cursor {
+impl Window {
+    pub(crate) fn is_keyed(&self) -> bool {
+        self.keyed.is_some()
+    }
+
+    /// Checks the queues by key and the counts of unsent events.
+    pub(super) fn check_keys(&self, at: CursorRef) {
+        let mut expected = KeyQueues::default();
+        for (offset, open) in self.iter() {
+            if let Some(key) = open.key() {
+                expected.queues.entry(key).or_default().insert(offset);
+            }
+            if let OpenState::Awaiting { member } = open.state() {
+                expected.awaiting.entry(member).or_default().insert(offset);
+            }
+            if !open.was_sent() {
+                expected.count_unsent(open.kept_bytes());
+            }
+        }
+        let parked = self.iter().filter(|(_, open)| open.state() == OpenState::Parked);
+        for (offset, open) in parked {
+            let queue = open.key().and_then(|key| expected.queues.get(&key));
+            let first = queue.and_then(BTreeSet::first);
+            assert!(
+                first.is_some_and(|first| *first < offset),
+                "offset {offset} of {at:?} waits for nothing"
+            );
+        }
+        match &self.keyed {
+            Some(keyed) => assert_eq!(*keyed, expected, "queues by key of {at:?}"),
+            None => assert!(expected.awaiting.is_empty(), "{at:?} waits for a member of a key"),
+        }
+    }
+
+    /// How many events were never sent, because their key or its member is busy.
+    pub(crate) fn unsent(&self) -> usize {
+        self.keyed.as_ref().map_or(0, |keyed| keyed.unsent)
+    }
+
+    /// Whether an event of this key is unfinished.
+    pub(crate) fn has_unfinished(&self, key: KeyHash) -> bool {
+        self.keyed.as_ref().is_some_and(|keyed| keyed.is_busy(key))
+    }
+
+    /// The members without room that events wait for.
+    pub(crate) fn awaited(&self) -> Vec<ConnId> {
+        self.keyed.iter().flat_map(|keyed| keyed.awaiting.keys().copied()).collect()
+    }
+
     /// Starts or stops keeping order per key. Events in flight stay in flight.
     pub(crate) fn keep_order_per_key(&mut self, keep: bool, hash: impl Fn(&str) -> KeyHash) {
         if self.keyed.is_some() == keep {
@@ -55,39 +115,44 @@ impl Cursor {
         for (offset, open) in &mut self.open {
             if let Some(keyed) = &mut self.keyed {
                 // If the body was dropped from memory, its key was noted then.
-                let key = open.event.as_ref().and_then(|event| event.body.key.as_deref());
-                open.key = open.key.or_else(|| key.map(&hash));
-                if let Some(key) = open.key {
+                open.learn_key(&hash);
+                if let Some(key) = open.key() {
                     keyed.queues.entry(key).or_default().insert(*offset);
                 }
-                if open.last.is_none() {
-                    keyed.unsent += 1;
-                    keyed.count_body(open.kept_bytes());
+                if !open.was_sent() {
+                    keyed.count_unsent(open.kept_bytes());
                 }
-            } else if matches!(open.state, OpenState::Parked | OpenState::Awaiting { .. }) {
-                open.state = OpenState::Ready;
+            } else if matches!(open.state(), OpenState::Parked | OpenState::Awaiting { .. }) {
+                open.set_state(OpenState::Ready);
                 freed.push(*offset);
             }
         }
         self.ready.extend(freed);
     }
 
-    /// Takes a fresh event into `open`: ready to be sent, or parked behind an unfinished one of its key.
-    pub(crate) fn open_keyed(&mut self, fetched: Fetched, state: OpenState, key: Option<KeyHash>) {
-        let offset = fetched.event.offset.0;
-        let mut open = Open { key, ..Open::from_fetched(fetched, state) };
+    /// Takes a fresh event into `open`: in this state, or parked behind an unfinished one of its key.
+    pub(in crate::groups::cursor) fn insert(
+        &mut self,
+        fetched: Fetched,
+        state: OpenState,
+        hash: impl Fn(&str) -> KeyHash,
+    ) {
+        let offset = fetched.offset();
+        let key = fetched.event.body.key.as_deref().filter(|_| self.keyed.is_some()).map(hash);
+        let mut open = Open::from_fetched(fetched, state, key);
         if let Some(keyed) = &mut self.keyed {
-            keyed.unsent += 1;
-            keyed.count_body(open.kept_bytes());
+            keyed.count_unsent(open.kept_bytes());
             if let Some(key) = key {
                 if state == OpenState::Ready && keyed.is_busy(key) {
-                    open.state = OpenState::Parked;
+                    open.set_state(OpenState::Parked);
                 }
                 keyed.queues.entry(key).or_default().insert(offset);
             }
         }
-        if open.state == OpenState::Ready {
-            self.ready.insert(offset);
+        match open.state() {
+            OpenState::Ready => drop(self.ready.insert(offset)),
+            OpenState::Burying => self.to_dead_letter.push_back(offset),
+            _ => {}
         }
         self.open.insert(offset, open);
     }
@@ -95,29 +160,26 @@ impl Cursor {
     /// Whether no lower event of the same key is unfinished, and no other one in flight.
     pub(crate) fn may_send_of_key(&self, offset: u64) -> bool {
         let Some(open) = self.open.get(&offset) else { return false };
-        let Some((keyed, key)) = self.keyed.as_ref().zip(open.key) else { return true };
+        let Some((keyed, key)) = self.keyed.as_ref().zip(open.key()) else { return true };
         let Some(queue) = keyed.queues.get(&key) else { return true };
         // A higher event of the key is in flight only if this one counted as done meanwhile, or was sent before the
         // group became sticky.
-        let came_back = open.last.is_some() || open.attempts > 0;
-        let in_flight = |other: &u64| {
-            self.open.get(other).is_some_and(|open| matches!(open.state, OpenState::Leased { .. }))
-        };
-        queue.first().is_none_or(|first| offset <= *first) && !(came_back && queue.iter().any(in_flight))
+        let in_flight = |other: &u64| self.open.get(other).is_some_and(|open| open.state().is_leased());
+        queue.first().is_none_or(|first| offset <= *first)
+            && !(open.came_back() && queue.iter().any(in_flight))
     }
 
     /// Whether an event of this key is in flight.
     pub(crate) fn has_in_flight(&self, key: KeyHash) -> bool {
         let queue = self.keyed.as_ref().and_then(|keyed| keyed.queues.get(&key));
-        let leased =
-            |offset| self.open.get(offset).is_some_and(|open| matches!(open.state, OpenState::Leased { .. }));
+        let leased = |offset| self.open.get(offset).is_some_and(|open| open.state().is_leased());
         queue.is_some_and(|queue| queue.iter().any(leased))
     }
 
     /// Sets a ready event aside until the member of its key has room.
     pub(crate) fn await_member(&mut self, offset: u64, member: ConnId) {
         let (Some(keyed), Some(open)) = (&mut self.keyed, self.open.get_mut(&offset)) else { return };
-        open.state = OpenState::Awaiting { member };
+        open.set_state(OpenState::Awaiting { member });
         self.ready.remove(&offset);
         keyed.awaiting.entry(member).or_default().insert(offset);
     }
@@ -130,7 +192,7 @@ impl Cursor {
         for _ in 0..events_max {
             let Some(offset) = awaiting.pop_first() else { break };
             if let Some(open) = self.open.get_mut(&offset) {
-                open.state = OpenState::Ready;
+                open.set_state(OpenState::Ready);
                 self.ready.insert(offset);
             }
         }
@@ -148,50 +210,43 @@ impl Cursor {
     /// Drops the body of a waiting event from memory, if more than `bodies_max` bodies or `bytes_max` bytes are kept.
     pub(crate) fn let_go_of_body(&mut self, offset: u64, bodies_max: usize, bytes_max: usize) {
         let (Some(keyed), Some(open)) = (&mut self.keyed, self.open.get_mut(&offset)) else { return };
-        let waits = matches!(open.state, OpenState::Ready | OpenState::Parked | OpenState::Awaiting { .. });
-        let crowded = keyed.bodies > bodies_max || keyed.bodies_bytes > bytes_max;
-        if waits && crowded && open.last.is_none() {
+        let waits = matches!(open.state(), OpenState::Ready | OpenState::Parked | OpenState::Awaiting { .. });
+        let too_many = keyed.bodies > bodies_max || keyed.bodies_bytes > bytes_max;
+        if waits && too_many && !open.was_sent() {
             keyed.uncount_body(open.kept_bytes());
-            open.event = None;
+            open.drop_body();
         }
     }
 
     /// Takes the body of an event that was dropped from memory and read again.
-    pub(crate) fn take_again(&mut self, offset: u64, event: Arc<Event>, hash: impl Fn(&str) -> KeyHash) {
+    pub(crate) fn put_body(&mut self, offset: u64, event: Arc<Event>, hash: impl Fn(&str) -> KeyHash) {
         let Some(open) = self.open.get_mut(&offset) else { return };
+        let counts = !open.was_sent() && open.event().is_none();
+        let bytes = event.body.bytes();
+        open.put_body(event);
         if let Some(keyed) = &mut self.keyed {
             // The key is not known of an event that was acked by a higher offset before the group became sticky, and
             // then refused.
-            open.key = open.key.or_else(|| event.body.key.as_deref().map(hash));
-            if let Some(key) = open.key {
+            open.learn_key(hash);
+            if let Some(key) = open.key() {
                 keyed.queues.entry(key).or_default().insert(offset);
             }
-            if open.last.is_none() && open.event.is_none() {
-                keyed.count_body(Some(event.body.bytes()));
+            if counts {
+                keyed.count_body(Some(bytes));
             }
-        }
-        open.event = Some(event);
-    }
-
-    /// Stops counting an event as unsent: it goes to a member for the first time, or leaves `open`. `body_bytes` is
-    /// given if its body was in memory.
-    pub(super) fn count_sent(&mut self, body_bytes: Option<usize>) {
-        if let Some(keyed) = &mut self.keyed {
-            keyed.unsent = keyed.unsent.saturating_sub(1);
-            keyed.uncount_body(body_bytes);
         }
     }
 
     /// Lets the next event of the key be sent, because this event has left `open`.
-    pub(crate) fn free_key(&mut self, offset: u64, open: &Open) {
-        if open.last.is_none() {
-            self.count_sent(open.kept_bytes());
+    pub(super) fn free_key(&mut self, offset: u64, open: &Open) {
+        if let Some(keyed) = self.keyed.as_mut().filter(|_| !open.was_sent()) {
+            keyed.count_sent(open.kept_bytes());
         }
-        if let (OpenState::Awaiting { member }, Some(keyed)) = (open.state, &mut self.keyed) {
+        if let (OpenState::Awaiting { member }, Some(keyed)) = (open.state(), &mut self.keyed) {
             keyed.awaiting.entry(member).or_default().remove(&offset);
             self.forget_empty_queue(member);
         }
-        let Some((keyed, key)) = self.keyed.as_mut().zip(open.key) else { return };
+        let Some((keyed, key)) = self.keyed.as_mut().zip(open.key()) else { return };
         let Some(queue) = keyed.queues.get_mut(&key) else { return };
         queue.remove(&offset);
         let next = queue.first().copied();
@@ -199,8 +254,8 @@ impl Cursor {
             keyed.queues.remove(&key);
         }
         let Some(next) = next else { return };
-        if let Some(open) = self.open.get_mut(&next).filter(|open| open.state == OpenState::Parked) {
-            open.state = OpenState::Ready;
+        if let Some(open) = self.open.get_mut(&next).filter(|open| open.state() == OpenState::Parked) {
+            open.set_state(OpenState::Ready);
             self.ready.insert(next);
         }
     }
