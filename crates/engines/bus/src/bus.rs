@@ -345,7 +345,7 @@ impl Bus {
     ) -> TopicId {
         let token = self.pending.next_token();
         let made_by = self.totals.requester().cloned();
-        let row = TopicRow { config, made: self.pending.nonce(token), made_by, ..TopicRow::default() };
+        let row = TopicRow { config, incarnation: self.pending.nonce(token), made_by, ..TopicRow::default() };
         ops.push(Op::Put { space: Space::Topics, key: keys::topic(key), value: row.encode() });
         self.insert_topic(key.clone(), row)
     }

@@ -21,7 +21,7 @@ use crate::routing::events::{EventAuthor, WaitingEvents};
 use crate::routing::lanes::{Lane, Lanes, Microtask, Task};
 use crate::routing::pending::{OutcomeTo, PendingTable};
 use crate::sabotage::Sabotage;
-use crate::timing::builtin::{self, Own};
+use crate::timing::builtin::{self, Builtins};
 use crate::timing::deadlines::Deadlines;
 use crate::timing::timers::{Timer, TimerMessage, Timers};
 
@@ -34,7 +34,7 @@ pub struct Router {
     pub(crate) limits: RouterLimits,
     pub(crate) ids: Ids,
     pub(crate) table: CapabilityTable,
-    pub(crate) own: Own,
+    pub(crate) builtins: Builtins,
     pub(crate) lanes: Lanes,
     pub(crate) microtasks: VecDeque<Microtask>,
     pub(crate) conns: BTreeMap<ConnId, Conn>,
@@ -101,11 +101,11 @@ impl Router {
     /// The shell draws `nonce`. No two processes may have the same one, because ids are derived from it.
     pub fn new(limits: RouterLimits, nonce: u64) -> Router {
         let mut table = CapabilityTable::default();
-        let own = builtin::install(&mut table);
+        let builtins = builtin::install(&mut table);
         Router {
             ids: Ids::new(nonce),
             table,
-            own,
+            builtins,
             lanes: Lanes::new(limits.system_lane_max, limits.user_lane_max),
             microtasks: VecDeque::new(),
             conns: BTreeMap::new(),

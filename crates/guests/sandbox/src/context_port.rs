@@ -29,11 +29,9 @@ use crate::session_port::unsupported;
 /// # use millrace_session::{Event, HandlerContext};
 /// # use millrace_wasm::{Instance, Value};
 /// # struct Sandbox { port: ContextPort, instance: Instance }
-/// # fn price<E: Event>(ctx: &mut HandlerContext<E>, sandbox: &Sandbox) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-/// let outcome = sandbox.port.run(ctx, || sandbox.instance.start("price", vec![]))?;
-/// outcome.into_result()?;
-/// // One commit: the state and the events of the program, and the acknowledgement.
-/// ctx.commit_and_ack()?;
+/// # fn price<E: Event>(ctx: &mut HandlerContext<E>, sandbox: &Sandbox) -> Result<(), Box<dyn std::error::Error + Send
+/// + Sync>> { let outcome = sandbox.port.run(ctx, || sandbox.instance.start("price", vec![]))?; outcome.into_result()?;
+/// // One commit: the state and the events of the program, and the acknowledgement. ctx.commit_and_ack()?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Default)]

@@ -37,6 +37,7 @@ mod words;
 mod world;
 
 pub use check::Violation;
+pub use claims::Sabotage as ClaimsSabotage;
 pub use fault::{Fault, FaultCounts};
 pub use run::{
     ClaimsOptions, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT, invariants,

@@ -29,7 +29,7 @@ struct Args {
     keep_going: bool,
     world: Option<World>,
     sabotage: Option<millrace_sim::BusSabotage>,
-    claims_sabotage: Option<millrace_claims::Sabotage>,
+    claims_sabotage: Option<millrace_sim::ClaimsSabotage>,
     router_sabotage: Option<millrace_router::Sabotage>,
     runs_sabotage: Option<millrace_runs::Sabotage>,
     reactor_sabotage: Option<millrace_reactor::Sabotage>,

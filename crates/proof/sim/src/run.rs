@@ -70,7 +70,7 @@ pub struct ClaimsOptions {
     pub seed: u64,
     pub steps: u64,
     pub print_trace: bool,
-    pub sabotage: Option<millrace_claims::Sabotage>,
+    pub sabotage: Option<crate::claims::Sabotage>,
 }
 
 pub fn run_claims(options: &ClaimsOptions) -> Report {

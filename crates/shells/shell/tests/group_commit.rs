@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 enum Fault {
     NoSpace,
     Fails,
+    Outdated,
     Panics,
 }
 
@@ -35,8 +36,9 @@ impl FaultyStore {
     fn fault(&self) -> Result<(), StoreError> {
         match self.faults.lock().pop_front() {
             None => Ok(()),
-            Some(Fault::NoSpace) => Err(StoreError::NoSpace("full".to_owned())),
-            Some(Fault::Fails) => Err(StoreError::Poisoned("broken".to_owned())),
+            Some(Fault::NoSpace) => Err(StoreError::NoSpace("full".into())),
+            Some(Fault::Fails) => Err(StoreError::Poisoned("broken".into())),
+            Some(Fault::Outdated) => Err(StoreError::Outdated { found: 2, known: 1 }),
             Some(Fault::Panics) => panic!("a bug in the store"),
         }
     }
@@ -91,7 +93,7 @@ impl CommitReceiver for Answers {
     type Reply = u32;
 
     fn refuses(&self, sender: &u32, _batch: &Batch) -> Option<StoreError> {
-        (*sender == 7).then(|| StoreError::NoSpace("not seven".to_owned()))
+        (*sender == 7).then(|| StoreError::NoSpace("not seven".into()))
     }
 
     fn committed(&self, commit: Committed<u32>) {
@@ -288,6 +290,15 @@ fn a_failed_commit_tells_its_senders_and_those_behind_it_and_closes_the_queue() 
     assert!(!rig.group.queue.wait_for_batches(Instant::now() + Duration::from_secs(3600)));
 }
 
+/// Nothing was written, but no retry can succeed: this process must make way for one of the store's new version.
+#[test]
+fn a_store_of_another_version_ends_the_writing_at_once() {
+    let rig = Rig::with([Fault::Outdated]);
+    rig.push([1, 2]).unwrap();
+    assert!(matches!(rig.group.commit_queued(), Wrote::Never));
+    assert_eq!(rig.answers(), ["failed [1, 2]"]);
+}
+
 #[test]
 fn a_panic_of_the_store_tells_everybody_behind_the_commit() {
     let store = FaultyStore { faults: Mutex::new([Fault::Panics].into()), ..FaultyStore::default() };
@@ -324,7 +335,7 @@ fn housekeeping_that_wrote_nothing_is_put_off_and_a_failure_ends_the_writing() {
     let mut housekeeping = Housekeeping::new(10, interval);
     let mut run = || rig.group.guarded(|| housekeeping.run(&*rig.store, || false));
     let slice = run().unwrap();
-    assert!(slice.put_off.is_some_and(|error| error.wrote_nothing()) && slice.rows == 0);
+    assert!(slice.put_off.is_some_and(|error| error.may_be_retried()) && slice.rows == 0);
     rig.push([1]).unwrap();
     assert!(run().is_none());
     assert_eq!(rig.answers(), ["failed [1]"]);

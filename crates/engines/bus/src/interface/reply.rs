@@ -95,8 +95,8 @@ pub struct TopicView {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaView {
-    /// The topic's incarnation ([`millrace_model::TopicRow::made`]): the rows of its schema versions are stored under
-    /// it.
+    /// The topic's incarnation ([`millrace_model::TopicRow::incarnation`]): the rows of its schema versions are stored
+    /// under it.
     pub incarnation: u64,
     /// The version in force.
     pub version: Option<u32>,
@@ -352,7 +352,7 @@ fn name_of(event: BreakingEvent) -> String {
         BreakingEvent::Retained(partition, offset) => {
             format!("the event at partition {partition}, offset {offset}")
         }
-        BreakingEvent::PendingDelay => "a delayed event that waits for its time".to_owned(),
+        BreakingEvent::Delayed => "a delayed event that waits for its time".to_owned(),
         BreakingEvent::Arriving => "an event that is being published".to_owned(),
     }
 }
@@ -362,7 +362,7 @@ fn names_of(events: UncomparedEvents) -> String {
         UncomparedEvents::Below(partition, offset) => {
             format!("events below offset {offset} of partition {partition}")
         }
-        UncomparedEvents::PendingDelay => "some delayed events that wait for their time".to_owned(),
+        UncomparedEvents::Delayed => "some delayed events that wait for their time".to_owned(),
     }
 }
 

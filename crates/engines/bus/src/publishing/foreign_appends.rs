@@ -190,7 +190,7 @@ impl Bus {
         // A topic that is gone again is ignored; a row that cannot be decoded is reported at the next start.
         let Some(found) = found else { return };
         let Ok(row) = TopicRow::decode(topic.as_str(), &found.row) else { return };
-        let incarnation = row.made;
+        let incarnation = row.incarnation;
         let id = match self.topics.id(&topic) {
             Some(id) => id,
             None => {

@@ -27,7 +27,7 @@ pub(crate) struct Topic {
     pub(crate) config: TopicConfig,
     /// A topic of the server itself: not counted as traffic, not audited.
     pub(crate) system: bool,
-    /// See [`TopicRow::made`].
+    /// See [`TopicRow::incarnation`].
     pub(crate) incarnation: u64,
     pub(crate) made_by: Option<Actor>,
     pub(crate) logs: Vec<Log>,
@@ -69,7 +69,7 @@ impl TailBytes {
 
 impl Topic {
     pub(crate) fn new(key: TopicKey, row: TopicRow) -> Topic {
-        let TopicRow { config, made: incarnation, schema_version, schema_first, made_by } = row;
+        let TopicRow { config, incarnation, schema_version, schema_first, made_by } = row;
         let logs = (0..config.partitions.max(1)).map(|_| Log::new()).collect();
         Topic {
             system: key.is_system(),
@@ -104,7 +104,7 @@ impl Topic {
     pub(crate) fn row(&self) -> TopicRow {
         TopicRow {
             config: self.config.clone(),
-            made: self.incarnation,
+            incarnation: self.incarnation,
             schema_version: self.schema_version,
             schema_first: self.schema_first,
             made_by: self.made_by.clone(),

@@ -405,8 +405,8 @@ impl Harness {
         self.rows(Space::Due, &range, rows_max)
     }
 
-    pub fn made_of(&self, topic: &TopicKey) -> Option<u64> {
-        TopicRow::made_of(&self.find_row(Space::Topics, &keys::topic(topic))?)
+    pub fn incarnation_of(&self, topic: &TopicKey) -> Option<u64> {
+        TopicRow::incarnation_of(&self.find_row(Space::Topics, &keys::topic(topic))?)
     }
 
     /// Returns the output since the last call, one line each.

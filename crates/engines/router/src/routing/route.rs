@@ -112,9 +112,9 @@ impl Router {
         self.traced(now, self.party(requester), step, behalf.realm.clone(), message);
         let delivery = self.next_delivery();
         self.expect(requester, to, delivery, deadline, behalf.realm.clone(), message);
-        if self.own.is(to) {
+        if self.builtins.is(to) {
             // The loop's own commands are bookkeeping: answered within this turn or after a commit.
-            self.own_request(now, requester, &behalf.by, delivery, message);
+            self.builtin_request(now, requester, &behalf.by, delivery, message);
         } else {
             self.post(to, delivery, message.clone(), behalf, None, None);
         }

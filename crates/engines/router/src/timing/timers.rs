@@ -20,7 +20,7 @@ use crate::interface::note::{Audience, Cause, Note};
 use crate::router::Router;
 use crate::routing::pending::OutcomeTo;
 use crate::sabotage::Sabotage;
-use crate::timing::builtin::{Ask, text_member};
+use crate::timing::builtin::{BuiltinCall, text_member};
 use crate::timing::template::{self, BehalfRow, SetTimer, TimerRow, When};
 use crate::timing::timer_queue::{Armed, TimerQueue};
 
@@ -143,12 +143,12 @@ pub(crate) enum TimerCommit {
     Set {
         timer: u64,
         armed: Armed,
-        ask: Ask,
+        ask: BuiltinCall,
     },
     Cancel {
         timer: u64,
         armed: Armed,
-        ask: Ask,
+        ask: BuiltinCall,
     },
     Forget {
         timer: Arc<str>,
@@ -258,14 +258,14 @@ impl Router {
         now: Now,
         requester: OutcomeTo,
         by: &Requester,
-        ask: Ask,
+        ask: BuiltinCall,
         message: &OsMessage,
     ) {
         let set = match template::parse(&message.data) {
             Ok(set) => set,
             Err(why) => {
                 let fault = OsFault::new(422, format!("Schema validation failed: {why}"));
-                return self.finish_own(now, &ask, Err(fault));
+                return self.finish_builtin(now, &ask, Err(fault));
             }
         };
         let owner = match requester {
@@ -276,7 +276,7 @@ impl Router {
             OutcomeTo::Timer(timer) => self.timers.owner(timer),
         };
         if let Err(fault) = self.timer_room(owner, by) {
-            return self.finish_own(now, &ask, Err(fault));
+            return self.finish_builtin(now, &ask, Err(fault));
         }
         self.counters.timers_set += 1;
         let when = set.when;
@@ -393,10 +393,10 @@ impl Router {
         Some(timer)
     }
 
-    fn timer_is_set(&mut self, now: Now, number: u64, armed: Armed, ask: &Ask) {
+    fn timer_is_set(&mut self, now: Now, number: u64, armed: Armed, ask: &BuiltinCall) {
         self.timers.arm(number, armed);
         let Some(name) = self.timers.all.get(&number).map(|one| one.name.to_string()) else { return };
-        self.finish_own(now, ask, Ok(&json!({ "timerId": name })));
+        self.finish_builtin(now, ask, Ok(&json!({ "timerId": name })));
         self.tell(Note::TimerSet { timer: name }, Some(ask.cause()));
     }
 
@@ -405,7 +405,7 @@ impl Router {
         now: Now,
         requester: OutcomeTo,
         by: &Requester,
-        ask: Ask,
+        ask: BuiltinCall,
         message: &OsMessage,
     ) {
         let name = text_member(&message.data, "timerId").unwrap_or_default();
@@ -417,7 +417,7 @@ impl Router {
         let disarmed = number.and_then(|number| Some((number, self.timers.disarm(number)?)));
         let Some((number, armed)) = disarmed else {
             // Unknown, fired, being sent, or another owner's (about which nothing is revealed): not an error.
-            return self.finish_own(now, &ask, Ok(&json!({ "cancelled": false })));
+            return self.finish_builtin(now, &ask, Ok(&json!({ "cancelled": false })));
         };
         if self.timers.all.get(&number).is_some_and(|one| one.durable) {
             let key = format!("{TIMER_PREFIX}{name}");
@@ -450,30 +450,30 @@ impl Router {
         }
     }
 
-    fn timer_is_cancelled(&mut self, now: Now, number: u64, ask: &Ask) {
+    fn timer_is_cancelled(&mut self, now: Now, number: u64, ask: &BuiltinCall) {
         self.counters.timers_cancelled += 1;
         if let Some(timer) = self.drop_timer(number) {
             self.tell(Note::TimerCancelled { timer: timer.name.to_string() }, Some(ask.cause()));
         }
-        self.finish_own(now, ask, Ok(&json!({ "cancelled": true })));
+        self.finish_builtin(now, ask, Ok(&json!({ "cancelled": true })));
     }
 
     pub(crate) fn timer_committed(&mut self, now: Now, token: CommitToken, result: Result<(), NotStored>) {
         let failed = |why: &NotStored| OsFault::new(503, format!("The timer could not be stored: {why}"));
         match (self.timers.commits.remove(&token), result) {
             (Some(TimerCommit::Set { timer, armed, ask }), Ok(())) => {
-                self.timer_is_set(now, timer, armed, &ask)
+                self.timer_is_set(now, timer, armed, &ask);
             }
             (Some(TimerCommit::Set { timer, ask, .. }), Err(why)) => {
                 self.drop_timer(timer);
-                self.finish_own(now, &ask, Err(failed(&why)));
+                self.finish_builtin(now, &ask, Err(failed(&why)));
             }
             (Some(TimerCommit::Cancel { timer, ask, .. }), Ok(())) => {
-                self.timer_is_cancelled(now, timer, &ask)
+                self.timer_is_cancelled(now, timer, &ask);
             }
             (Some(TimerCommit::Cancel { timer, armed, ask }), Err(why)) => {
                 self.timers.arm(timer, armed);
-                self.finish_own(now, &ask, Err(failed(&why)));
+                self.finish_builtin(now, &ask, Err(failed(&why)));
             }
             (Some(TimerCommit::Forget { timer, cause }), Err(why)) => {
                 let reason = format!("it fired but its row could not be removed, it may fire again: {why}");

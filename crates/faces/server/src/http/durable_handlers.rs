@@ -9,7 +9,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{Admin, AdminError, HandlerView, LetterQuery};
 use millrace_model::{DeadLetterRow, Namespace, Requester, Timestamp, TopicKey, TopicName};
-use millrace_store::{ReadLimit, Store, StoreError};
+use millrace_store::{FailureCause, ReadLimit, Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{HandlerLetter, HandlerLetters, HandlerLettersPage};
 use parking_lot::Mutex;
@@ -213,6 +213,6 @@ impl<'a> Readers<'a> {
 fn unreadable(error: AdminError) -> StoreError {
     match error {
         AdminError::Store(error) => error,
-        other => StoreError::Unreadable(other.to_string()),
+        other => StoreError::Unreadable(FailureCause::of(other)),
     }
 }

@@ -14,7 +14,7 @@ use millrace_model::{
     Action, Event, Offset, Partition, Requester, Space, Stream, Timestamp, TopicAccess, TopicConfig,
     TopicKey, TopicRow, keys,
 };
-use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
+use millrace_store::{FailureCause, KeyRange, Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, Shown, write_cloud_event, write_envelope};
 
@@ -281,7 +281,7 @@ fn topic_config(store: &dyn Store, topic: &TopicKey) -> Result<Option<TopicConfi
     let rows = store.scan(Space::Topics, &KeyRange { to: Some(format!("{key}\0")), from: key }, 1)?;
     let Some(row) = rows.first() else { return Ok(None) };
     let row = TopicRow::decode(&row.key, &row.value);
-    row.map(|row| Some(row.config)).map_err(|error| StoreError::Unreadable(error.to_string()))
+    row.map(|row| Some(row.config)).map_err(|error| StoreError::Unreadable(FailureCause::of(error)))
 }
 
 impl Fetched {

@@ -15,7 +15,7 @@ use crate::handlers::HandlerSlot;
 use crate::instance::InstanceState;
 
 /// A command for the host's thread.
-pub(crate) enum Command {
+pub(crate) enum HostCommand {
     Add {
         id: InstanceId,
         state: Box<InstanceState>,
@@ -38,10 +38,10 @@ pub(crate) enum Command {
     Stop,
 }
 
-impl Command {
+impl HostCommand {
     /// Whether the steps of a tick end when this command arrives.
     fn is_urgent(&self) -> bool {
-        matches!(self, Command::Cancel { .. } | Command::Stop)
+        matches!(self, HostCommand::Cancel { .. } | HostCommand::Stop)
     }
 }
 
@@ -61,7 +61,7 @@ pub(crate) struct CommandInbox {
 
 #[derive(Default)]
 struct CommandInboxState {
-    commands: VecDeque<Command>,
+    commands: VecDeque<HostCommand>,
     last_run: u64,
     last_instance: u64,
     active_runs: usize,
@@ -85,7 +85,7 @@ impl CommandInbox {
         state.last_instance
     }
 
-    pub(crate) fn push(&self, command: Command) -> Result<(), HostStopped> {
+    pub(crate) fn push(&self, command: HostCommand) -> Result<(), HostStopped> {
         let mut state = self.state.lock();
         if state.stopped {
             return Err(HostStopped);
@@ -106,7 +106,7 @@ impl CommandInbox {
             return;
         }
         state.refused_cancels += 1;
-        state.commands.push_back(Command::CancelRefused { run });
+        state.commands.push_back(HostCommand::CancelRefused { run });
         drop(state);
         self.wake.notify_one();
     }
@@ -127,13 +127,13 @@ impl CommandInbox {
             launch.number = RunNumber(state.last_run);
         }
         let numbers = launches.iter().map(|launch| launch.number).collect();
-        state.commands.push_back(Command::Start(launches));
+        state.commands.push_back(HostCommand::Start(launches));
         drop(state);
         self.wake.notify_one();
         Ok(numbers)
     }
 
-    pub(crate) fn drain(&self) -> VecDeque<Command> {
+    pub(crate) fn drain(&self) -> VecDeque<HostCommand> {
         let mut state = self.state.lock();
         state.refused_cancels = 0;
         self.urgent.store(false, SeqCst);
@@ -154,7 +154,7 @@ impl CommandInbox {
     }
 
     /// Refuses everything from now on. Returns the commands that nobody will carry out.
-    pub(crate) fn stop(&self) -> VecDeque<Command> {
+    pub(crate) fn stop(&self) -> VecDeque<HostCommand> {
         let mut state = self.state.lock();
         state.stopped = true;
         std::mem::take(&mut state.commands)

@@ -7,8 +7,8 @@ mod apply;
 mod feed;
 mod ids;
 mod log;
-mod look;
 mod tables;
+mod tx_view;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,9 +18,9 @@ use millrace_model::{
 };
 use parking_lot::Mutex;
 
-use self::feed::Feed;
-use self::ids::Ids;
-use self::log::Log;
+use self::feed::CommitFeed;
+use self::ids::RecentIds;
+use self::log::StreamLog;
 use self::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{Changes, CommitNumber, Maintained, Retention, Store, StreamBounds};
@@ -30,17 +30,17 @@ const DEDUPE_IDS_MAX: usize = 1_000_000;
 
 /// A single mutex guards everything: critical sections are short, and a reference should be simple.
 pub struct MemoryStore {
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Clone)]
-pub(crate) struct State {
-    logs: BTreeMap<Stream, Log>,
+pub(crate) struct MemoryState {
+    logs: BTreeMap<Stream, StreamLog>,
     /// How many streams were ever made.
-    made: u64,
+    streams_created: u64,
     tables: Tables,
-    ids: Ids,
-    feed: Feed,
+    ids: RecentIds,
+    feed: CommitFeed,
 }
 
 impl MemoryStore {
@@ -49,12 +49,12 @@ impl MemoryStore {
     }
 
     pub fn with_dedupe_ids_max(dedupe_ids_max: usize) -> MemoryStore {
-        let state = State {
+        let state = MemoryState {
             logs: BTreeMap::new(),
-            made: 0,
+            streams_created: 0,
             tables: Tables::default(),
-            ids: Ids::new(dedupe_ids_max),
-            feed: Feed::default(),
+            ids: RecentIds::new(dedupe_ids_max),
+            feed: CommitFeed::default(),
         };
         MemoryStore { state: Mutex::new(state) }
     }

@@ -34,7 +34,7 @@ pub struct RetainedCheck {
 #[derive(Clone, Debug)]
 pub struct DelayedCheck {
     pub topic: TopicKey,
-    /// See [`millrace_model::TopicRow::made`].
+    /// See [`millrace_model::TopicRow::incarnation`].
     pub incarnation: u64,
     pub events_max: u64,
     pub bytes_max: usize,
@@ -57,7 +57,7 @@ pub enum RetainedOutcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakingEvent {
     Retained(Partition, Offset),
-    PendingDelay,
+    Delayed,
     /// An event that is being published.
     Arriving,
 }
@@ -68,7 +68,7 @@ pub enum UncomparedEvents {
     /// Those of the partition below the offset, and perhaps some of other partitions.
     Below(Partition, Offset),
     /// Some delayed events.
-    PendingDelay,
+    Delayed,
 }
 
 /// The events that a new schema was compared with.
@@ -128,11 +128,11 @@ impl RetainedCheck {
         }
         Some(match self.check_delayed(scan)? {
             Ok((delayed, all)) => {
-                let uncompared = uncompared.or((!all).then_some(UncomparedEvents::PendingDelay));
+                let uncompared = uncompared.or((!all).then_some(UncomparedEvents::Delayed));
                 let matched = RetainedOutcome::Match(Compared { delayed, ..compared });
                 uncompared.map_or(matched, RetainedOutcome::Uncompared)
             }
-            Err(why) => RetainedOutcome::Breaks { event: BreakingEvent::PendingDelay, why },
+            Err(why) => RetainedOutcome::Breaks { event: BreakingEvent::Delayed, why },
         })
     }
 
@@ -150,7 +150,7 @@ impl RetainedCheck {
                 // A row that cannot be read is set aside when it is due, and joins no topic.
                 let row = DueRow::decode(key, value).ok();
                 let Some(row) =
-                    row.filter(|row| row.topic == of.topic.as_str() && row.made == of.incarnation)
+                    row.filter(|row| row.topic == of.topic.as_str() && row.incarnation == of.incarnation)
                 else {
                     continue;
                 };

@@ -49,7 +49,7 @@ impl Ground {
             .collect();
         let delays = batch.ops.iter().any(|op| matches!(op, Op::Delay(_)));
         let outcome = self.store.commit(&[batch])?.pop();
-        let outcome = outcome.ok_or_else(|| StoreError::Poisoned("a commit without an answer".to_owned()))?;
+        let outcome = outcome.ok_or_else(|| StoreError::Poisoned("a commit without an answer".into()))?;
         if matches!(outcome, Outcome::Done(_)) {
             self.delayed.fetch_or(delays, Ordering::SeqCst);
             self.news().extend(appends);
