@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use millrace_model::{
-    Actor, AgeGuard, Batch, Check, Durability, Elapsed, Mono, Now, Op, Space, TopicConfig, TopicKey,
-    TopicRow, keys,
+    Actor, AgeGuard, Batch, Check, Durability, Elapsed, Mono, Now, Op, Requester, Space, TopicConfig,
+    TopicKey, TopicRow, keys,
 };
 
 use crate::groups::connection::Connection;
@@ -13,7 +13,7 @@ use crate::groups::cursor::Cursor;
 use crate::groups::group::{CursorRef, GroupId, GroupState};
 use crate::groups::subscribe::Departure;
 use crate::interface::effect::Effect;
-use crate::interface::input::{By, ConnId, Input, Request, Token};
+use crate::interface::input::{ConnId, Input, Request, Token};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::lifecycle::pending::Pending;
 use crate::limits::BusLimits;
@@ -202,7 +202,7 @@ impl Bus {
         &mut self,
         now: Now,
         to: ReplyTo,
-        by: By,
+        by: Requester,
         request: Request,
         checked: Option<Box<SchemaVerdict>>,
     ) {
@@ -380,7 +380,7 @@ impl Bus {
     ) -> TopicId {
         let token = self.token();
         let made_by = self.asked_by.clone();
-        let row = TopicRow { config, made: self.nonce(token), made_by, ..TopicRow::default() };
+        let row = TopicRow { config, incarnation: self.nonce(token), made_by, ..TopicRow::default() };
         ops.push(Op::Put { space: Space::Topics, key: keys::topic(key), value: row.encode() });
         self.insert_topic(key.clone(), row)
     }

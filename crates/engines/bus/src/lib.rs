@@ -24,7 +24,7 @@ pub use bus::Bus;
 pub use delivery::dead_letter::REASON_BYTES_MAX;
 pub use interface::effect::Effect;
 pub use interface::input::{
-    Ack, By, ConnId, From, GiveBack, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage, Request,
+    Ack, ConnId, From, GiveBack, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage, Request,
     Subscribe, Token,
 };
 pub use interface::note::{Note, NotedPlace, Redelivery};

@@ -9,13 +9,17 @@ use millrace_bus::*;
 use millrace_model::*;
 
 /// Returns a principal with the scope to publish: one that may publish to a topic is told why it may not read it.
-fn by(agent: &str) -> By {
+fn by(agent: &str) -> Requester {
     let roles = vec![Actor::new("publish").expect("a name")];
-    Some(Arc::new(Principal { agent: Actor::new(agent).expect("a name"), roles, namespaces: None }))
+    Requester::Agent(Arc::new(Principal {
+        agent: Actor::new(agent).expect("a name"),
+        roles,
+        namespaces: None,
+    }))
 }
 
-fn reader(agent: &str) -> By {
-    Some(Arc::new(Principal {
+fn reader(agent: &str) -> Requester {
+    Requester::Agent(Arc::new(Principal {
         agent: Actor::new(agent).expect("a name"),
         roles: Vec::new(),
         namespaces: None,
@@ -78,7 +82,7 @@ fn whoever_may_not_even_publish_is_told_that_there_is_no_such_topic() {
     let mut harness = Harness::new();
     create(&mut harness, "t", None, list(&["alice"]));
     harness.out();
-    let mut told = |by: By, name: &str| {
+    let mut told = |by: Requester, name: &str| {
         harness.by = by;
         harness.call(Request::Offsets { topic: topic(name) });
         harness.out().remove(0).replace(&format!("topic {name}:"), "topic NAME:")
@@ -95,7 +99,7 @@ fn a_member_whom_a_new_list_turns_away_leaves_at_once() {
     harness.open(1);
     harness.by = by("eve");
     harness.request(1, Request::Subscribe(subscription("t", "g")));
-    harness.by = None;
+    harness.by = Requester::Trusted;
     let patch = TopicPatch { subscribe_acl: Some(list(&["alice"])), ..TopicPatch::default() };
     harness.out();
     harness.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
@@ -113,7 +117,7 @@ fn dead_letters_are_as_private_as_their_topic_even_after_its_deletion() {
     create(&mut harness, "t.DLQ", None, None);
     let read = Request::DescribeTopic { topic: topic("t.DLQ") };
     for deleted in [false, true] {
-        harness.by = None;
+        harness.by = Requester::Trusted;
         if deleted {
             harness.call(Request::DeleteTopic { topic: topic("t") });
             harness.restart();
@@ -136,7 +140,7 @@ fn a_list_that_changes_while_a_group_is_placed_still_counts() {
     harness.hold = true;
     harness.by = by("eve");
     harness.request(1, Request::Subscribe(subscription("t", "g")));
-    harness.by = None;
+    harness.by = Requester::Trusted;
     let patch = TopicPatch { subscribe_acl: Some(list(&["alice"])), ..TopicPatch::default() };
     harness.call(Request::PatchTopic { topic: topic("t"), patch: patch.into() });
     harness.hold = false;
@@ -157,7 +161,7 @@ const NO_GROUP: &str = "refused forbidden: agent eve may not use group billing o
 fn joining_moving_and_deleting_a_group_ask_its_list() {
     let mut harness = Harness::new();
     harness.open(1);
-    harness.by = None;
+    harness.by = Requester::Trusted;
     harness.request(1, Request::Subscribe(subscription("t", "billing")));
     harness.request(1, Request::Unsubscribe { topic: topic("t"), group: harness::group("billing") });
     let config = TopicConfig { group_acl: group_lists(r#"{"billing":["bob"]}"#), ..TopicConfig::default() };
@@ -205,8 +209,11 @@ fn an_administrator_deletes_a_group_unless_the_groups_list_says_otherwise() {
     harness.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
     harness.out();
     let roles = vec![Actor::new("admin").expect("a name")];
-    harness.by =
-        Some(Arc::new(Principal { agent: Actor::new("eve").expect("a name"), roles, namespaces: None }));
+    harness.by = Requester::Agent(Arc::new(Principal {
+        agent: Actor::new("eve").expect("a name"),
+        roles,
+        namespaces: None,
+    }));
     harness.call(Request::DeleteGroup { topic: topic("t"), group: harness::group("billing") });
     let out = harness.out();
     assert!(out[0].contains(NO_GROUP), "{out:?}");
@@ -225,7 +232,7 @@ fn members_whom_a_new_group_list_turns_away_leave_at_once_and_others_stay() {
     harness.request(1, Request::Subscribe(subscription("t", "other")));
     harness.by = by("bob");
     harness.request(2, Request::Subscribe(subscription("t", "billing")));
-    harness.by = None;
+    harness.by = Requester::Trusted;
     harness.out();
     let patch: GroupAccessPatch = serde_json::from_str(r#"{"billing":["bob"]}"#).expect("a patch");
     let patch = TopicPatch { group_acl: Some(Some(patch)), ..TopicPatch::default() };

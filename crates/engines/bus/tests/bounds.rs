@@ -397,8 +397,8 @@ fn partitions_of_all_topics_together_are_bounded() {
 
 #[test]
 fn windows_of_all_subscriptions_together_are_bounded_and_one_agent_gets_half() {
-    let agent = |name: &str| -> By {
-        Some(Arc::new(Principal {
+    let agent = |name: &str| -> Requester {
+        Requester::Agent(Arc::new(Principal {
             agent: Actor::new(name).expect("a name"),
             roles: Vec::new(),
             namespaces: None,

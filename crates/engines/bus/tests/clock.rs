@@ -180,7 +180,7 @@ fn a_server_that_starts_with_a_wrong_clock_removes_nothing() {
     set_wall(&mut harness, -(2 * DAY as i64));
     harness.pass(CLOCK_SETTLE_MS + 60_000);
     assert_eq!(start(&harness), 1);
-    // By its timestamp the second event is of the day after tomorrow, but it is removed when it has lain in the log for
+    // Requester its timestamp the second event is of the day after tomorrow, but it is removed when it has lain in the log for
     // a day.
     harness.publish("t", "3");
     harness.pass(DAY - CLOCK_SETTLE_MS * 3);
@@ -202,7 +202,7 @@ fn a_clock_that_is_wrong_at_the_start_and_stays_wrong_removes_nothing() {
     assert_eq!(start(&harness), 1);
     harness.pass(DAY - 2 * HOUR);
     assert_eq!(start(&harness), 1);
-    // By the monotonic clock, which is always right, both events have lain there for a day.
+    // Requester the monotonic clock, which is always right, both events have lain there for a day.
     harness.pass(2 * HOUR + DAY / 8);
     assert_eq!(start(&harness), 3);
 }

@@ -17,12 +17,12 @@ fn append(name: &str, payload: &str) -> Op {
     Op::Append(Append { stream, event: event(payload), dedupe_window_ms: 0 })
 }
 
-fn row_of(name: &str, made: u64) -> Op {
+fn row_of(name: &str, incarnation: u64) -> Op {
     let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
     Op::Put {
         space: Space::Topics,
         key: keys::topic(&topic(name)),
-        value: TopicRow { config, made, ..TopicRow::default() }.encode(),
+        value: TopicRow { config, incarnation, ..TopicRow::default() }.encode(),
     }
 }
 
@@ -33,13 +33,13 @@ fn report(harness: &mut Harness, name: &str, next: u64) {
 
 /// Delays an event for a duration as another process would, and creates the topic if it is missing. Returns when it is
 /// due, in elapsed time.
-fn delayed(harness: &mut Harness, name: &str, made: u64, payload: &str, for_ms: u64) -> Timestamp {
+fn delayed(harness: &mut Harness, name: &str, incarnation: u64, payload: &str, for_ms: u64) -> Timestamp {
     let (stream, at) = (topic(name).stream(Partition(0)), harness.now.wall + for_ms);
     let id = EventId::mint(harness.now.wall, for_ms, 0);
     let row = DueRow::of(&stream, id.clone(), &event(payload).body, Durability::Fsync, 0);
     let key = keys::due_after(at, for_ms, 0);
     let delay = Delay { topic: topic(name), id, dedupe_window_ms: 0, due: at, key, row: Box::new(row) };
-    let row = match row_of(name, made) {
+    let row = match row_of(name, incarnation) {
         Op::Put { space, key, value } => Op::PutNew { space, key, value },
         op => op,
     };
@@ -176,7 +176,7 @@ fn a_topic_that_two_processes_make_keeps_what_was_delayed_for_it() {
     let at = delayed(&mut harness, "new", 9, "1", 500);
     // The bus does not know of the topic and creates it for its subscriber.
     harness.request(1, earliest("new"));
-    assert_eq!(harness.made_of(&topic("new")), Some(9));
+    assert_eq!(harness.incarnation_of(&topic("new")), Some(9));
     report_due(&mut harness, at);
     harness.call(Request::Publish(Publish {
         topic: topic("new"),
@@ -185,7 +185,7 @@ fn a_topic_that_two_processes_make_keeps_what_was_delayed_for_it() {
     }));
     harness.out();
     harness.call(Request::PatchTopic { topic: topic("new"), patch: TopicPatch::default().into() });
-    assert_eq!(harness.made_of(&topic("new")), Some(9));
+    assert_eq!(harness.incarnation_of(&topic("new")), Some(9));
     harness.out();
     harness.pass(1000);
     harness.expect(&["1<- g new/0/1 1", "1<- g new/0/2 2"]);

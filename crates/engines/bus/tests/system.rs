@@ -136,7 +136,7 @@ fn nobody_who_has_a_name_writes_the_servers_topics() {
     record(&mut harness, "system.metrics", vec![event("1"), event("2")]);
     harness.expect(&["published 0/1 0/2"]);
     let admin = vec![Actor::new("admin").expect("a name")];
-    harness.by = Some(Arc::new(Principal {
+    harness.by = Requester::Agent(Arc::new(Principal {
         agent: Actor::new("eve").expect("a name"),
         roles: admin,
         namespaces: None,
@@ -154,7 +154,7 @@ fn nobody_who_has_a_name_writes_the_servers_topics() {
     assert_eq!(log(&harness, "system.metrics").len(), 2);
     harness.publish("systematic", "1");
     harness.expect(&["published 0/1"]);
-    harness.by = None;
+    harness.by = Requester::Trusted;
     harness.publish("system.metrics", "3");
     harness.expect(&["published 0/3"]);
 }
@@ -198,8 +198,11 @@ fn the_servers_topics_are_for_those_who_look_after_it() {
     harness.out();
     let mut may = |roles: &[&str], name: &str| {
         let roles = roles.iter().map(|role| Actor::new(role).expect("a name")).collect();
-        harness.by =
-            Some(Arc::new(Principal { agent: Actor::new("eve").expect("a name"), roles, namespaces: None }));
+        harness.by = Requester::Agent(Arc::new(Principal {
+            agent: Actor::new("eve").expect("a name"),
+            roles,
+            namespaces: None,
+        }));
         harness.call(Request::Offsets { topic: topic(name) });
         !harness.out()[0].starts_with("refused forbidden")
     };
@@ -208,12 +211,12 @@ fn the_servers_topics_are_for_those_who_look_after_it() {
         assert_eq!(may(&["subscribe", "metrics"], name), metrics_suffices, "{name}");
         assert!(may(&["admin"], name), "{name}");
     }
-    harness.by = None;
+    harness.by = Requester::Trusted;
     let open = AccessList::new(["*"].into_iter()).expect("a list");
     let patch = TopicPatch { subscribe_acl: Some(Some(open)), ..TopicPatch::default() };
     harness.call(Request::PatchTopic { topic: topic(MIRROR), patch: patch.into() });
     harness.out();
-    harness.by = Some(Arc::new(Principal {
+    harness.by = Requester::Agent(Arc::new(Principal {
         agent: Actor::new("eve").expect("a name"),
         roles: Vec::new(),
         namespaces: None,

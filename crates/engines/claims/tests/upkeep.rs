@@ -233,7 +233,7 @@ fn a_topics_own_retention_wins() {
     let mut harness = Harness::new();
     harness.publish(out("t", "1"));
     let config = TopicConfig { partitions: 1, retention_ms: Some(30 * DAY), ..TopicConfig::default() };
-    let (space, value) = (Space::Topics, TopicRow { config, made: 1, ..TopicRow::default() }.encode());
+    let (space, value) = (Space::Topics, TopicRow { config, incarnation: 1, ..TopicRow::default() }.encode());
     let ops = vec![Op::Put { space, key: keys::topic(&key("t")), value }];
     harness.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
     harness.join("a", keeping(), vec![], Vec::new());

@@ -21,20 +21,20 @@ pub fn holder(row: &[u8]) -> Option<(Timestamp, Option<&str>)> {
     Some((Timestamp(text.parse().ok()?), None))
 }
 
-/// Returns the writes for a delayed event whose id is free. `made` is the incarnation that the topic has inside the
-/// commit. An event for a topic that does not exist gets the incarnation 0 and is removed when it is due.
-pub fn delay(delay: &Delay, made: Option<u64>) -> Vec<Op> {
-    let made = made.unwrap_or_default();
+/// Returns the writes for a delayed event whose id is free. `incarnation` is the incarnation that the topic has inside
+/// the commit. An event for a topic that does not exist gets the incarnation 0 and is removed when it is due.
+pub fn delay(delay: &Delay, incarnation: Option<u64>) -> Vec<Op> {
+    let incarnation = incarnation.unwrap_or_default();
     let mut ops = Vec::with_capacity(2);
     if delay.dedupe_window_ms > 0 {
-        let key = keys::due_id(&delay.topic, made, &delay.id);
+        let key = keys::due_id(&delay.topic, incarnation, &delay.id);
         let value = match delay.key.starts_with(keys::DUE_AFTER) {
             true => Bytes::from(format!("{} {}", delay.key, delay.due.0)),
             false => Bytes::copy_from_slice(delay.key.as_bytes()),
         };
         ops.push(Op::Put { space: Space::DueIds, key, value });
     }
-    let row = DueRow { made, ..(*delay.row).clone() };
+    let row = DueRow { incarnation, ..(*delay.row).clone() };
     ops.push(Op::Put { space: Space::Due, key: delay.key.clone(), value: row.encode() });
     ops
 }
@@ -44,9 +44,9 @@ pub fn delay(delay: &Delay, made: Option<u64>) -> Vec<Op> {
 ///
 /// A process that makes a topic may not know that another process has made it before.
 pub fn keep_incarnation(key: &str, standing: &[u8], new: &Bytes) -> Option<Bytes> {
-    let made = TopicRow::made_of(standing)?;
+    let incarnation = TopicRow::incarnation_of(standing)?;
     let row = TopicRow::decode(key, new).ok()?;
-    (row.made != made).then(|| TopicRow { made, ..row }.encode())
+    (row.incarnation != incarnation).then(|| TopicRow { incarnation, ..row }.encode())
 }
 
 /// Returns the answer for a delayed event that waits, be it this one or the earlier one that holds its id.

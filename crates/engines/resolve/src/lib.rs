@@ -1,8 +1,8 @@
 //! The engine inside a commit: decides which events a claim takes and what a reconcile changes, once for all adapters.
 //!
-//! A batch may hold symbolic operations, which say what is wanted and not which rows change. An adapter resolves them on
-//! its open transaction: the functions here read through [`TxView`], which the adapter implements, and return plain puts and
-//! deletes, which the adapter applies.
+//! A batch may hold symbolic operations, which say what is wanted and not which rows change. An adapter resolves them
+//! on its open transaction: the functions here read through [`TxView`], which the adapter implements, and return plain
+//! puts and deletes, which the adapter applies.
 //!
 //! Appends are not here: their offsets belong to the adapter. Start with [`claim`].
 
@@ -50,7 +50,7 @@ pub trait TxView {
 pub struct StreamView {
     pub stream: Stream,
     /// Tells this stream from earlier ones of the same name; part of the keys in [`Space::OffPriority`].
-    pub made: u64,
+    pub incarnation: u64,
     pub start: Offset,
     /// The end of the events that earlier commits appended.
     pub next: Offset,

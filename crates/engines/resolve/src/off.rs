@@ -41,7 +41,7 @@ impl<'a> OffLanes<'a> {
             stored: stored_lanes(looked, rows),
             moved: BTreeMap::new(),
             lane: None,
-            seek: keys::off_priorities_of(&looked.stream, looked.made),
+            seek: keys::off_priorities_of(&looked.stream, looked.incarnation),
             rows: VecDeque::new(),
             next: Offset::ZERO,
             done: plain.is_closed() || plain.off() >= looked.next,
@@ -68,7 +68,7 @@ impl<'a> OffLanes<'a> {
     }
 
     fn find_lane<L: TxView>(&mut self, look: &mut L) -> Result<(), L::Error> {
-        let all = KeyRange::prefix(&keys::off_priorities_of(&self.looked.stream, self.looked.made));
+        let all = KeyRange::prefix(&keys::off_priorities_of(&self.looked.stream, self.looked.incarnation));
         let found = look.scan(Space::OffPriority, &KeyRange { from: self.seek.clone(), to: all.to }, 1)?;
         let Some(row) = found.first() else {
             self.done = true;
@@ -85,7 +85,7 @@ impl<'a> OffLanes<'a> {
     }
 
     fn fill<L: TxView>(&mut self, look: &mut L, lane: u32, rows_max: usize) -> Result<(), L::Error> {
-        let key = |offset| keys::off_priority(&self.looked.stream, self.looked.made, lane, offset);
+        let key = |offset| keys::off_priority(&self.looked.stream, self.looked.incarnation, lane, offset);
         let range = KeyRange { from: key(self.next), to: Some(key(self.looked.next)) };
         let found = if self.next < self.looked.next {
             look.scan(Space::OffPriority, &range, rows_max)?
@@ -97,7 +97,7 @@ impl<'a> OffLanes<'a> {
             match lane.checked_sub(1) {
                 Some(lower) => {
                     self.seek =
-                        keys::off_priority(&self.looked.stream, self.looked.made, lower, Offset::ZERO);
+                        keys::off_priority(&self.looked.stream, self.looked.incarnation, lower, Offset::ZERO);
                 }
                 None => self.done = true,
             }
@@ -129,7 +129,7 @@ impl<'a> OffLanes<'a> {
                     taking.lose(&self.looked.stream, offset, 0, &lost);
                 }
                 // Nothing can find the event any more, so the row has no use.
-                let key = keys::off_priority(&self.looked.stream, self.looked.made, lane, offset);
+                let key = keys::off_priority(&self.looked.stream, self.looked.incarnation, lane, offset);
                 taking.taken.ops.push(Op::Delete { space: Space::OffPriority, key });
                 taking.patience = taking.patience.saturating_sub(1);
             }

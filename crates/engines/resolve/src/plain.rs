@@ -163,7 +163,7 @@ impl<'a> PlainLane<'a> {
         }
         let mut found = BTreeSet::new();
         for (lane, (first, last)) in ends {
-            let key = |offset| keys::off_priority(&self.looked.stream, self.looked.made, lane, offset);
+            let key = |offset| keys::off_priority(&self.looked.stream, self.looked.incarnation, lane, offset);
             let range = KeyRange { from: key(first), to: Some(key(last.next())) };
             for row in look.scan(Space::OffPriority, &range, (last.0 - first.0 + 1) as usize)? {
                 found.extend(keys::off_priority_place(&row.key).map(|(_, offset)| offset));

@@ -30,7 +30,7 @@ pub use capabilities::table::BootError;
 pub use counters::{Counters, Gauges};
 pub use interface::effect::{Effect, Settled};
 pub use interface::input::{
-    By, CapabilityId, CommitToken, ConnId, DeliveryId, Input, NotStored, NotTrusted, Receipt,
+    CapabilityId, CommitToken, ConnId, DeliveryId, Input, NotStored, NotTrusted, Receipt,
 };
 pub use interface::note::Note;
 pub use limits::RouterLimits;

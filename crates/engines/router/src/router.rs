@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_model::{Boot, Mono, Namespaces, Now, OsFault, OsId, OsMessage};
+use millrace_model::{Boot, Mono, Namespaces, Now, OsFault, OsId, OsMessage, Requester};
 
 use crate::capabilities::manifest::Manifest;
 use crate::capabilities::table::{BootError, CapabilityTable};
 use crate::counters::{Counters, Gauges};
 use crate::interface::effect::Effect;
-use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Input, Receipt};
+use crate::interface::input::{CapabilityId, ConnId, DeliveryId, Input, Receipt};
 use crate::interface::note::{Audience, Note};
 use crate::limits::RouterLimits;
 use crate::reports::messages::{self, Ids, RequestRef};
@@ -19,11 +19,11 @@ use crate::routing::drops::Drops;
 use crate::routing::emit::Emission;
 use crate::routing::events::{EventAuthor, WaitingEvents};
 use crate::routing::lanes::{Lane, Lanes, Microtask, Task};
-use crate::routing::pending::{PendingTable, Requester};
+use crate::routing::pending::{OutcomeTo, PendingTable};
 use crate::sabotage::Sabotage;
-use crate::timing::builtin::{self, Own};
+use crate::timing::builtin::{self, Builtins};
 use crate::timing::deadlines::Deadlines;
-use crate::timing::timers::{TimerMessage, Timers};
+use crate::timing::timers::{Timer, TimerMessage, Timers};
 
 /// The message of the 503 error that clients get while the loop is stopping.
 pub(crate) const SHUTTING_DOWN: &str = "Kernel shutting down";
@@ -34,7 +34,7 @@ pub struct Router {
     pub(crate) limits: RouterLimits,
     pub(crate) ids: Ids,
     pub(crate) table: CapabilityTable,
-    pub(crate) own: Own,
+    pub(crate) builtins: Builtins,
     pub(crate) lanes: Lanes,
     pub(crate) microtasks: VecDeque<Microtask>,
     pub(crate) conns: BTreeMap<ConnId, Conn>,
@@ -57,7 +57,7 @@ pub struct Router {
 
 #[derive(Debug)]
 pub(crate) struct Conn {
-    pub(crate) by: By,
+    pub(crate) by: Requester,
     /// Messages of this connection that wait for their turn or for an outcome.
     pub(crate) messages: usize,
     /// Requests of this connection that wait for their outcome.
@@ -101,11 +101,11 @@ impl Router {
     /// The shell draws `nonce`. No two processes may have the same one, because ids are derived from it.
     pub fn new(limits: RouterLimits, nonce: u64) -> Router {
         let mut table = CapabilityTable::default();
-        let own = builtin::install(&mut table);
+        let builtins = builtin::install(&mut table);
         Router {
             ids: Ids::new(nonce),
             table,
-            own,
+            builtins,
             lanes: Lanes::new(limits.system_lane_max, limits.user_lane_max),
             microtasks: VecDeque::new(),
             conns: BTreeMap::new(),
@@ -326,7 +326,7 @@ impl Router {
         match fault {
             None => self.lanes.push_user(Task::Client { conn, by, at: now.mono, message }),
             Some(fault) if message.kind.is_request() => {
-                self.refuse(now, Requester::Client(conn), &message, &fault);
+                self.refuse(now, OutcomeTo::Client(conn), &message, &fault);
             }
             Some(fault) => {
                 for listener in self.table.listeners(&message.ty).to_vec() {
@@ -392,12 +392,14 @@ impl Router {
     }
 
     /// Answers a request that was not accepted with an error. The engine keeps no state for it.
-    pub(crate) fn refuse(&mut self, now: Now, requester: Requester, request: &OsMessage, fault: &OsFault) {
+    pub(crate) fn refuse(&mut self, now: Now, requester: OutcomeTo, request: &OsMessage, fault: &OsFault) {
         self.counters.refusals += 1;
         let realm = match requester {
-            Requester::Client(conn) => self.realm_of_client(conn),
-            Requester::Timer(timer) => self.timers.all.get(&timer).and_then(|one| realm_of(&one.by)),
-            Requester::Gone | Requester::Actor { .. } => None,
+            OutcomeTo::Client(conn) => self.realm_of_client(conn),
+            OutcomeTo::Timer(timer) => {
+                self.timers.all.get(&timer).and_then(Timer::requester).as_ref().and_then(realm_of)
+            }
+            OutcomeTo::Gone | OutcomeTo::Actor { .. } => None,
         };
         self.traced(now, self.party(requester), TraceStep::Refused { code: fault.code }, realm, request);
         let message = messages::error(&mut self.ids, now, &RequestRef::of(request), fault);
@@ -425,12 +427,12 @@ impl Router {
         }
     }
 
-    pub(crate) fn party(&self, requester: Requester) -> Party {
+    pub(crate) fn party(&self, requester: OutcomeTo) -> Party {
         match requester {
-            Requester::Client(conn) => Party::Client(conn),
-            Requester::Gone => Party::Loop,
-            Requester::Actor { capability, .. } => Party::Capability(self.table.name_of(capability)),
-            Requester::Timer(_) => Party::Timer,
+            OutcomeTo::Client(conn) => Party::Client(conn),
+            OutcomeTo::Gone => Party::Loop,
+            OutcomeTo::Actor { capability, .. } => Party::Capability(self.table.name_of(capability)),
+            OutcomeTo::Timer(_) => Party::Timer,
         }
     }
 }

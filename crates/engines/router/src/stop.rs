@@ -6,7 +6,7 @@ use crate::interface::effect::Effect;
 use crate::reports::messages::{self, RequestRef};
 use crate::router::{Router, SHUTTING_DOWN, Stop};
 use crate::routing::lanes::Task;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 
 impl Router {
     /// Ends the grace period: every client that still waits gets a 503 error.
@@ -17,7 +17,7 @@ impl Router {
             if let Task::Client { conn, message, .. } = task
                 && message.kind.is_request()
             {
-                self.refuse(now, Requester::Client(conn), &message, &fault);
+                self.refuse(now, OutcomeTo::Client(conn), &message, &fault);
             }
         }
         // Timers keep their rows: the next process sends their events again.
@@ -29,7 +29,7 @@ impl Router {
         for (id, delivery) in waiting {
             let Some(pending) = self.forget(&id, delivery) else { continue };
             // A timer keeps its row and fires again in the next process.
-            if let Requester::Client(_) = pending.requester {
+            if let OutcomeTo::Client(_) = pending.requester {
                 let asked = RequestRef { id, ty: pending.ty, correlation: pending.correlation };
                 let message = messages::error(&mut self.ids, now, &asked, &fault);
                 self.give(pending.requester, message);

@@ -6,7 +6,7 @@ mod harness;
 use std::sync::Arc;
 
 use harness::{Harness, caused, message};
-use millrace_model::{Actor, Namespace, OsId, Principal};
+use millrace_model::{Actor, Namespace, OsId, Principal, Requester};
 use millrace_router::{ConnId, Input, NotTrusted, RouterLimits, TraceQuery};
 use serde_json::json;
 
@@ -17,7 +17,7 @@ fn agent(name: &str) -> Arc<Principal> {
 
 fn desk_of(name: &str, limits: RouterLimits) -> Harness {
     let mut harness = Harness::with(limits);
-    harness.give(Input::Open { conn: ConnId(7), by: Some(agent(name)) });
+    harness.give(Input::Open { conn: ConnId(7), by: Requester::Agent(agent(name)) });
     harness
 }
 
@@ -27,7 +27,7 @@ fn a_request_is_made_on_behalf_of_its_client_also_when_that_has_hung_up() {
     harness.client(7, message("command", "Echo.Do", "a", json!(1)));
     harness.give(Input::Close { conn: ConnId(7) });
     harness.run();
-    assert_eq!(harness.by, Some(agent("alice")));
+    assert_eq!(harness.by, Requester::Agent(agent("alice")));
 }
 
 #[test]
@@ -40,12 +40,12 @@ fn a_timer_acts_on_behalf_of_whoever_set_it_also_after_a_restart() {
     harness.commit(&mut rows);
     harness.pass(5);
     harness.run();
-    assert_eq!(harness.by, Some(agent("alice")));
+    assert_eq!(harness.by, Requester::Agent(agent("alice")));
     let mut after = Harness::new();
     after.now = harness.now;
     after.restore(rows);
     after.run();
-    assert_eq!(after.by, Some(agent("alice")));
+    assert_eq!(after.by, Requester::Agent(agent("alice")));
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn an_agent_gets_half_of_all_timers_also_after_a_restart() {
     for mut harness in [harness, after] {
         let refused = set(&mut harness, 7, "c");
         assert!(refused.contains("This agent has set half of all timers that may be set"), "{refused}");
-        harness.give(Input::Open { conn: ConnId(8), by: Some(agent("bob")) });
+        harness.give(Input::Open { conn: ConnId(8), by: Requester::Agent(agent("bob")) });
         assert!(set(&mut harness, 8, "d").starts_with("commit"));
         // Connection 1 has no token.
         assert!(set(&mut harness, 1, "e").starts_with("commit"));
@@ -148,8 +148,8 @@ fn cancels(harness: &mut Harness, conn: u64, timer: &str) -> bool {
 #[test]
 fn a_timer_is_cancelled_by_whoever_set_it_over_connections_and_restarts() {
     let mut harness = desk_of("alice", RouterLimits::default());
-    harness.give(Input::Open { conn: ConnId(8), by: Some(agent("bob")) });
-    harness.give(Input::Open { conn: ConnId(9), by: Some(agent("alice")) });
+    harness.give(Input::Open { conn: ConnId(8), by: Requester::Agent(agent("bob")) });
+    harness.give(Input::Open { conn: ConnId(9), by: Requester::Agent(agent("alice")) });
     let timer = set_timer(&mut harness, 7, "s1");
     assert!(!cancels(&mut harness, 8, &timer), "another agent, as if there were none");
     assert!(cancels(&mut harness, 9, &timer), "the same agent on another connection");
@@ -166,7 +166,7 @@ fn a_timer_is_cancelled_by_whoever_set_it_over_connections_and_restarts() {
     let told = harness.run();
     let timer = harness::member(&told[0], "timerId").as_str().unwrap().to_owned();
     let mut after = desk_of("bob", RouterLimits::default());
-    after.give(Input::Open { conn: ConnId(8), by: Some(agent("alice")) });
+    after.give(Input::Open { conn: ConnId(8), by: Requester::Agent(agent("alice")) });
     after.now = harness.now;
     after.restore(rows);
     assert!(!cancels(&mut after, 7, &timer), "the row says who set it");
@@ -204,12 +204,16 @@ fn what_a_capability_set_only_it_cancels() {
 fn who_shows_a_token_later_is_somebody_else_from_then_on() {
     let mut harness = desk_of("alice", RouterLimits::default());
     harness.client(7, message("command", "Echo.Do", "a", json!(1)));
-    harness.give(Input::Identify { conn: ConnId(7), by: Some(agent("bob")) });
+    harness.give(Input::Identify { conn: ConnId(7), by: Requester::Agent(agent("bob")) });
     harness.client(7, message("command", "Echo.Do", "b", json!(1)));
     harness.turn();
-    assert_eq!(harness.by, Some(agent("alice")), "what was sent before was sent by whoever it was");
+    assert_eq!(
+        harness.by,
+        Requester::Agent(agent("alice")),
+        "what was sent before was sent by whoever it was"
+    );
     harness.turn();
-    assert_eq!(harness.by, Some(agent("bob")));
+    assert_eq!(harness.by, Requester::Agent(agent("bob")));
 }
 
 #[test]
@@ -278,7 +282,7 @@ fn the_trace_of_one_namespace_is_not_anothers() {
     for (conn, by) in
         [(7, bound("ann", &["eu"])), (8, bound("bob", &["eu", "us"])), (9, bound("cid", &["us"]))]
     {
-        harness.give(Input::Open { conn: ConnId(conn), by: Some(by) });
+        harness.give(Input::Open { conn: ConnId(conn), by: Requester::Agent(by) });
         // All three clients use the same correlation, which is not a secret.
         let mut asked = message("query", "Echo.Say", &format!("q{conn}"), json!(1));
         asked.metadata.correlation = Some(OsId::new("shared").unwrap());

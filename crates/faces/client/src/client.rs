@@ -7,7 +7,7 @@ use millrace_model::{EventId, Timestamp, TopicName};
 use millrace_wire::{Publish, PublishBatch, Published, PublishedBatch};
 use tokio::sync::{mpsc, oneshot};
 
-use crate::command::Command;
+use crate::command::ClientCommand;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::message::NewMessage;
@@ -30,21 +30,21 @@ pub struct Client {
 /// The queue to the background task, and why the task ended if it has.
 #[derive(Clone, Debug)]
 pub(crate) struct Requests {
-    sender: mpsc::Sender<Command>,
+    sender: mpsc::Sender<ClientCommand>,
     ended: Arc<OnceLock<ClientError>>,
 }
 
 impl Requests {
-    pub(crate) fn new(sender: mpsc::Sender<Command>, ended: Arc<OnceLock<ClientError>>) -> Requests {
+    pub(crate) fn new(sender: mpsc::Sender<ClientCommand>, ended: Arc<OnceLock<ClientError>>) -> Requests {
         Requests { sender, ended }
     }
 
-    pub(crate) async fn send(&self, command: Command) -> Result<(), ClientError> {
+    pub(crate) async fn send(&self, command: ClientCommand) -> Result<(), ClientError> {
         self.sender.send(command).await.map_err(|_| self.end_reason())
     }
 
     /// Sends without waiting, for `drop`; the command is lost if the queue is full.
-    pub(crate) fn try_send(&self, command: Command) {
+    pub(crate) fn try_send(&self, command: ClientCommand) {
         drop(self.sender.try_send(command));
     }
 
@@ -88,7 +88,7 @@ impl Client {
         let room = self.room.reserve(event.body.bytes()).await?;
         let (reply, answer) = oneshot::channel();
         self.requests
-            .send(Command::Publish { publish: Publish { topic, event, deliver_at }, reply, room })
+            .send(ClientCommand::Publish { publish: Publish { topic, event, deliver_at }, reply, room })
             .await?;
         Ok(Receipt(answer))
     }
@@ -113,7 +113,7 @@ impl Client {
         let room = self.room.reserve(events.iter().map(|event| event.body.bytes()).sum()).await?;
         let (reply, answer) = oneshot::channel();
         self.requests
-            .send(Command::PublishBatch { batch: PublishBatch { topic, events }, reply, room })
+            .send(ClientCommand::PublishBatch { batch: PublishBatch { topic, events }, reply, room })
             .await?;
         Ok(BatchReceipt(answer))
     }
@@ -125,7 +125,7 @@ impl Client {
         let subscribe = options.request();
         // Created before the answer arrives, so that a caller who stops waiting drops it, which unsubscribes.
         let mut subscription = Subscription::new(options, queue.clone(), self.requests.clone());
-        self.requests.send(Command::Subscribe { subscribe, queue, reply }).await?;
+        self.requests.send(ClientCommand::Subscribe { subscribe, queue, reply }).await?;
         match self.requests.answer(answer).await {
             Ok(positions) => {
                 subscription.start = positions;
@@ -142,13 +142,13 @@ impl Client {
     /// credits; without any, only the windows of the subscriptions count. When a connection is lost, deliveries that
     /// were not taken give their credits back.
     pub async fn flow(&self, credits: u64) -> Result<(), ClientError> {
-        self.requests.send(Command::Flow { credits }).await
+        self.requests.send(ClientCommand::Flow { credits }).await
     }
 
     /// Resolves when the server has answered.
     pub async fn ping(&self) -> Result<(), ClientError> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Command::Ping { reply }).await?;
+        self.requests.send(ClientCommand::Ping { reply }).await?;
         self.requests.answer(answer).await
     }
 
@@ -156,7 +156,7 @@ impl Client {
     /// [`ClientError::Closed`]: await their receipts first.
     pub async fn close(&self) {
         let (done, ended) = oneshot::channel();
-        if self.requests.send(Command::Close { done }).await.is_ok() {
+        if self.requests.send(ClientCommand::Close { done }).await.is_ok() {
             drop(ended.await);
         }
     }

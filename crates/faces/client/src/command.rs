@@ -14,7 +14,7 @@ use crate::room::RoomTaken;
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ClientError>>;
 
 #[derive(Debug)]
-pub(crate) enum Command {
+pub(crate) enum ClientCommand {
     Publish {
         publish: Publish,
         reply: Reply<Published>,

@@ -5,7 +5,7 @@ use millrace_wire::{Ack, Message, Nack};
 use tokio::sync::oneshot;
 
 use crate::client::Requests;
-use crate::command::Command;
+use crate::command::ClientCommand;
 use crate::error::ClientError;
 
 /// A delivered event. Not acknowledged until `ack` or `nack` is called; if dropped, it stays leased until the ack
@@ -45,20 +45,22 @@ impl Delivery {
 
     /// Queues the ack. If the connection is lost before it arrives, the event is delivered again.
     pub async fn ack(&self) -> Result<(), ClientError> {
-        self.requests.send(Command::Ack { ack: self.place(), epoch: self.epoch, reply: None }).await
+        self.requests.send(ClientCommand::Ack { ack: self.place(), epoch: self.epoch, reply: None }).await
     }
 
     /// Resolves when the ack is durable.
     pub async fn ack_confirmed(&self) -> Result<(), ClientError> {
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Command::Ack { ack: self.place(), epoch: self.epoch, reply: Some(reply) }).await?;
+        self.requests
+            .send(ClientCommand::Ack { ack: self.place(), epoch: self.epoch, reply: Some(reply) })
+            .await?;
         self.requests.answer(answer).await
     }
 
     /// Gives the event back, to be delivered again at once or after `delay_ms`.
     pub async fn nack(&self, reason: Option<&str>, delay_ms: Option<u64>) -> Result<(), ClientError> {
         let nack = Nack { delivery: self.place(), reason: reason.map(Into::into), delay_ms };
-        self.requests.send(Command::Nack { nack, epoch: self.epoch, reply: None }).await
+        self.requests.send(ClientCommand::Nack { nack, epoch: self.epoch, reply: None }).await
     }
 
     /// Like [`Delivery::nack`], but resolves when the server has taken the event back.
@@ -69,7 +71,7 @@ impl Delivery {
     ) -> Result<(), ClientError> {
         let nack = Nack { delivery: self.place(), reason: reason.map(Into::into), delay_ms };
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Command::Nack { nack, epoch: self.epoch, reply: Some(reply) }).await?;
+        self.requests.send(ClientCommand::Nack { nack, epoch: self.epoch, reply: Some(reply) }).await?;
         self.requests.answer(answer).await
     }
 

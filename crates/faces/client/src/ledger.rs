@@ -8,7 +8,7 @@ use millrace_wire::{
 };
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
-use crate::command::{Command, Reply};
+use crate::command::{ClientCommand, Reply};
 use crate::error::ClientError;
 use crate::pending::PendingReply;
 use crate::subscriptions::{Key, Subscriptions};
@@ -114,32 +114,34 @@ impl Ledger {
     }
 
     /// Handles a command. The task itself handles `Close`.
-    pub(crate) fn command(&mut self, command: Command) {
+    pub(crate) fn command(&mut self, command: ClientCommand) {
         match command {
-            Command::Publish { publish, reply, room } => {
+            ClientCommand::Publish { publish, reply, room } => {
                 let (rid, frame) = self.frame(ClientRequest::Publish(publish));
                 self.publish(rid, frame.clone(), PendingReply::Publish { frame, reply, _room: room });
             }
-            Command::PublishBatch { batch, reply, room } => {
+            ClientCommand::PublishBatch { batch, reply, room } => {
                 let (rid, frame) = self.frame(ClientRequest::PublishBatch(batch));
                 self.publish(rid, frame.clone(), PendingReply::PublishBatch { frame, reply, _room: room });
             }
-            Command::Subscribe { subscribe, queue, reply } => {
+            ClientCommand::Subscribe { subscribe, queue, reply } => {
                 if let Some(key) = self.subscriptions.add(subscribe, queue, reply) {
                     self.subscribe(key);
                 }
             }
-            Command::Unsubscribe { unsubscribe, reply } => self.unsubscribe(unsubscribe, reply),
-            Command::Ack { ack, epoch, reply } => self.about_delivery(ClientRequest::Ack(ack), epoch, reply),
-            Command::Nack { nack, epoch, reply } => {
+            ClientCommand::Unsubscribe { unsubscribe, reply } => self.unsubscribe(unsubscribe, reply),
+            ClientCommand::Ack { ack, epoch, reply } => {
+                self.about_delivery(ClientRequest::Ack(ack), epoch, reply)
+            }
+            ClientCommand::Nack { nack, epoch, reply } => {
                 self.about_delivery(ClientRequest::Nack(nack), epoch, reply);
             }
-            Command::Flow { credits } => {
+            ClientCommand::Flow { credits } => {
                 self.credits = Some(self.credits.unwrap_or(0).saturating_add(credits));
                 self.plain(ClientRequest::Flow(Flow { credits }), None);
             }
-            Command::Ping { reply } => self.plain(ClientRequest::Ping, Some(reply)),
-            Command::Close { done } => drop(done.send(())),
+            ClientCommand::Ping { reply } => self.plain(ClientRequest::Ping, Some(reply)),
+            ClientCommand::Close { done } => drop(done.send(())),
         }
     }
 

@@ -1,9 +1,9 @@
 //! Messages that have been delivered to a subscription and not been taken yet.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_wire::Message;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::error::ClientError;
@@ -33,15 +33,10 @@ impl MessageQueue {
         MessageQueue { state: Mutex::default(), ready: Notify::new(), messages_max }
     }
 
-    /// The state is never left half changed, so a panic elsewhere does not spoil it.
-    fn state(&self) -> MutexGuard<'_, MessageQueueState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns false when the subscription was dropped, so that nobody will take the message. A message without room is
     /// dropped: its lease expires and the server delivers it again.
     pub(crate) fn put(&self, message: Box<Message>, epoch: u64) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.abandoned {
             return false;
         }
@@ -57,11 +52,11 @@ impl MessageQueue {
     /// Drops the messages because the connection is gone: the server will deliver them again, perhaps to another
     /// member. Returns how many they were.
     pub(crate) fn clear(&self) -> usize {
-        std::mem::take(&mut self.state().messages).len()
+        std::mem::take(&mut self.state.lock().messages).len()
     }
 
     pub(crate) fn close(&self, error: ClientError) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.messages.clear();
         state.end.get_or_insert(error);
         drop(state);
@@ -69,7 +64,7 @@ impl MessageQueue {
     }
 
     pub(crate) fn abandon(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.abandoned = true;
         state.messages.clear();
     }
@@ -84,7 +79,7 @@ impl MessageQueue {
     }
 
     pub(crate) fn try_take(&self) -> Result<Option<(Box<Message>, u64)>, ClientError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         match (state.messages.pop_front(), &state.end) {
             (Some(message), _) => Ok(Some((message, state.epoch))),
             (None, Some(error)) => Err(error.clone()),

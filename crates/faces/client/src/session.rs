@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
-use crate::command::Command;
+use crate::command::ClientCommand;
 use crate::ledger::Ledger;
 use crate::task::Socket;
 
@@ -36,7 +36,7 @@ type Writer = SplitSink<Socket, Message>;
 
 pub(crate) async fn run(
     socket: Socket,
-    commands: &mut mpsc::Receiver<Command>,
+    commands: &mut mpsc::Receiver<ClientCommand>,
     ledger: &mut Ledger,
     idle_timeout: Duration,
 ) -> SessionEnd {
@@ -107,15 +107,15 @@ fn said_goodbye(close: Option<CloseFrame>, ledger: &mut Ledger) -> String {
 
 /// Returns `Some` when the session is to end.
 fn take_commands(
-    first: Option<Command>,
-    commands: &mut mpsc::Receiver<Command>,
+    first: Option<ClientCommand>,
+    commands: &mut mpsc::Receiver<ClientCommand>,
     ledger: &mut Ledger,
 ) -> Option<Option<oneshot::Sender<()>>> {
     let mut next = first;
     for _ in 0..TURN_COMMANDS_MAX {
         match next {
             None => return Some(None),
-            Some(Command::Close { done }) => return Some(Some(done)),
+            Some(ClientCommand::Close { done }) => return Some(Some(done)),
             Some(command) => ledger.command(command),
         }
         next = match commands.try_recv() {
@@ -124,7 +124,7 @@ fn take_commands(
         };
     }
     match next {
-        Some(Command::Close { done }) => Some(Some(done)),
+        Some(ClientCommand::Close { done }) => Some(Some(done)),
         Some(command) => {
             ledger.command(command);
             None

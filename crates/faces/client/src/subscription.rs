@@ -6,7 +6,7 @@ use millrace_wire::{Position, Unsubscribe};
 use tokio::sync::oneshot;
 
 use crate::client::Requests;
-use crate::command::Command;
+use crate::command::ClientCommand;
 use crate::delivery::Delivery;
 use crate::error::ClientError;
 use crate::message_queue::MessageQueue;
@@ -50,7 +50,9 @@ impl Subscription {
     pub async fn unsubscribe(mut self) -> Result<(), ClientError> {
         self.left = true;
         let (reply, answer) = oneshot::channel();
-        self.requests.send(Command::Unsubscribe { unsubscribe: self.request(), reply: Some(reply) }).await?;
+        self.requests
+            .send(ClientCommand::Unsubscribe { unsubscribe: self.request(), reply: Some(reply) })
+            .await?;
         self.requests.answer(answer).await
     }
 
@@ -70,7 +72,7 @@ impl Drop for Subscription {
     fn drop(&mut self) {
         if !self.left {
             self.queue.abandon();
-            self.requests.try_send(Command::Unsubscribe { unsubscribe: self.request(), reply: None });
+            self.requests.try_send(ClientCommand::Unsubscribe { unsubscribe: self.request(), reply: None });
         }
     }
 }

@@ -13,7 +13,7 @@ use tokio_tungstenite::tungstenite::{self, http};
 use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
 
 use crate::backoff::Backoff;
-use crate::command::Command;
+use crate::command::ClientCommand;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::ledger::Ledger;
@@ -29,7 +29,7 @@ const DETAIL_BYTES_MAX: usize = 300;
 struct Task {
     endpoint: Endpoint,
     options: ClientOptions,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<ClientCommand>,
     ledger: Ledger,
 }
 
@@ -43,7 +43,7 @@ enum Stop {
 pub(crate) async fn start(
     endpoint: Endpoint,
     options: ClientOptions,
-    commands: mpsc::Receiver<Command>,
+    commands: mpsc::Receiver<ClientCommand>,
     ended: Arc<OnceLock<ClientError>>,
 ) -> Result<(), ClientError> {
     let socket = connect(&endpoint, &options).await?;
@@ -119,7 +119,7 @@ impl Task {
             tokio::select! {
                 output = &mut work => return Ok(output),
                 command = self.commands.recv() => match command {
-                    Some(Command::Close { done }) => return Err(Stop::Closed(Some(done))),
+                    Some(ClientCommand::Close { done }) => return Err(Stop::Closed(Some(done))),
                     Some(command) => self.ledger.command(command),
                     None => return Err(Stop::Closed(None)),
                 },

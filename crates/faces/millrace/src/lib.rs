@@ -43,8 +43,9 @@
 //!
 //! Not in this crate: the server and its protocol (`millrace serve`), and the server's client (`millrace-client`).
 //!
-//! This crate only re-exports names. They are defined in `millrace-session`, `millrace-state` and `millrace-macros`; the
-//! CQRS loop in [`os`] is in `millrace-kernel` and `millrace-child`, sandboxed programs (feature `wasm`) are in `millrace-wasm`.
+//! This crate only re-exports names. They are defined in `millrace-session`, `millrace-state` and `millrace-macros`;
+//! the CQRS loop in [`os`] is in `millrace-kernel` and `millrace-child`, sandboxed programs (feature `wasm`) are in
+//! `millrace-wasm`.
 
 /// ```
 /// use millrace::{Event, IntoOutgoing};

@@ -4,8 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use millrace_broker::BrokerHandle;
-use millrace_bus::{BusError, By, Reply, Request};
+use millrace_bus::{BusError, Reply, Request};
 use millrace_kernel::KernelHandle;
+use millrace_model::Requester;
 use millrace_store::{Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::TopicDefaults;
@@ -97,10 +98,10 @@ impl App {
     }
 
     /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem.
-    pub(crate) async fn request(&self, by: By, request: Request) -> Result<Reply, Refusal> {
+    pub(crate) async fn request(&self, by: Requester, request: Request) -> Result<Reply, Refusal> {
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
-        match self.broker.call_as(by, request).await {
+        match self.broker.call(by, request).await {
             Ok(Reply::Refused(error)) => Err(Refusal::of(&error)),
             Ok(reply) => {
                 let http_requester = HttpRequester::current();

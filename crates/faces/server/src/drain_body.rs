@@ -2,7 +2,7 @@
 //! server reads and discards it, or it must close the connection and say so in the response.
 
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -14,6 +14,7 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
+use parking_lot::Mutex;
 
 use crate::access::Peer;
 use crate::fairness::ConnectionPlace;
@@ -57,14 +58,10 @@ struct Half {
 }
 
 impl SharedBody {
-    fn lock(&self) -> MutexGuard<'_, Half> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Whether the body is out of the way, so that the next request can be read.
     async fn is_passed(&self, asks_first: bool, status: StatusCode) -> bool {
         let (begun, ended) = {
-            let half = self.lock();
+            let half = self.0.lock();
             (half.begun, half.ended || half.body.is_end_stream())
         };
         // Reading the body of a client that asks first would ask the client for it. A body that took too long had its
@@ -95,7 +92,7 @@ impl HttpBody for SharedBody {
     type Error = Error;
 
     fn poll_frame(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Error>>> {
-        let mut half = self.lock();
+        let mut half = self.0.lock();
         half.begun = true;
         let polled = Pin::new(&mut half.body).poll_frame(cx);
         half.ended |= matches!(polled, Poll::Ready(None));
@@ -113,11 +110,11 @@ impl HttpBody for SharedBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        let half = self.lock();
+        let half = self.0.lock();
         half.ended || half.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.lock().body.size_hint()
+        self.0.lock().body.size_hint()
     }
 }

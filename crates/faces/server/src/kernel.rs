@@ -13,7 +13,7 @@ use millrace_kernel::{
     KernelParts, TokenError, ValueCache, bus as bus_capability, memory,
 };
 use millrace_model::{
-    EventBody, JsonText, Namespace, NewEvent, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
+    EventBody, JsonText, Namespace, NewEvent, Requester, Space, TRACE_TOPIC, TopicKey, TopicName, keys,
 };
 use millrace_router::TIMER_PREFIX;
 use millrace_store::{KeyRange, Store, StoreError, each_row};
@@ -99,7 +99,7 @@ fn keep_trace(bus: BrokerHandle, waiting_max: usize) -> mpsc::Sender<(Namespace,
             }
             for (namespace, events) in by_namespace {
                 let topic = TopicKey::new(&namespace, &topic);
-                match bus.call(Request::Record(PublishBatch { topic, events })).await {
+                match bus.call(Requester::Trusted, Request::Record(PublishBatch { topic, events })).await {
                     Ok(Reply::PublishedBatch { .. }) => {}
                     Ok(other) => {
                         tracing::warn!(answer = ?other, "records of the loop's trace could not be kept");
@@ -183,7 +183,7 @@ impl App {
         match seen {
             AuditEvent::Refused { by, code, what, why } => {
                 let code = if *code == 401 { ErrorCode::Unauthorized } else { ErrorCode::Forbidden };
-                let agent = by.as_deref().map(|by| by.agent.as_str());
+                let agent = by.map(|by| by.agent.as_str());
                 let (peer, namespace, topic, trace) = (None, None, None, None);
                 self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
             }
@@ -195,12 +195,12 @@ impl App {
                     }
                     _ => (None, None),
                 };
-                let (code, agent) = (to_wire::code(error), by.as_deref().map(|by| by.agent.as_str()));
+                let (code, agent) = (to_wire::code(error), by.map(|by| by.agent.as_str()));
                 let (why, peer, trace) = (&*error.to_string(), None, *trace);
                 self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
             }
             AuditEvent::Bus { by, reply, trace, .. } => {
-                let agent = by.as_deref().map(|by| by.agent.as_str());
+                let agent = by.map(|by| by.agent.as_str());
                 self.done(reply, &RequestParty { agent, peer: None, trace: *trace });
             }
         }

@@ -13,6 +13,7 @@ use millrace_kernel::{
     ChangeError, HostRequest, KernelEnded, KernelError, KernelHandle, NotReloaded, SocketFile,
     SocketPathError,
 };
+use millrace_model::Requester;
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
@@ -302,7 +303,7 @@ async fn asked_to_stop(asked: &mut mpsc::Receiver<HostRequest>, on_reload: Optio
 
 /// Warns at the start if topics have access lists and no tokens are configured: such lists protect nothing.
 async fn warn_of_idle_lists(handle: &BrokerHandle) {
-    if let Ok(Reply::Stats(stats)) = handle.call(Request::Stats).await
+    if let Ok(Reply::Stats(stats)) = handle.call(Requester::Trusted, Request::Stats).await
         && stats.topics_with_access > 0
     {
         let topics = stats.topics_with_access;

@@ -56,8 +56,8 @@ pub struct ServerSettings {
     /// without tokens an address.
     pub connections_max: usize,
     /// HTTP connections with a place. To admit one more, a connection that waits for its peer is closed: see
-    /// `fairness/places.rs`. If all are being served, the newcomer's request waits. A connection that becomes a WebSocket
-    /// no longer counts here.
+    /// `fairness/places.rs`. If all are being served, the newcomer's request waits. A connection that becomes a
+    /// WebSocket no longer counts here.
     pub http_connections_max: usize,
     /// HTTP connections beyond those, whose requests wait for a place; probes are answered here. To admit one more, the
     /// caller that has most of them loses the one that has waited longest, which gets 503.

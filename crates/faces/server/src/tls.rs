@@ -2,8 +2,9 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
+use parking_lot::RwLock;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
@@ -40,12 +41,12 @@ impl Certificate {
     }
 
     pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.read().clone()
     }
 
     pub(crate) fn replace(&self, by: Certificate) {
-        let by = by.0.into_inner().unwrap_or_else(PoisonError::into_inner);
-        *self.0.write().unwrap_or_else(PoisonError::into_inner) = by;
+        let by = by.0.into_inner();
+        *self.0.write() = by;
     }
 }
 

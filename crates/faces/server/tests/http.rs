@@ -243,7 +243,7 @@ struct Failing {
 impl Store for Failing {
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
         if self.fails.load(Ordering::SeqCst) {
-            return Err(StoreError::Poisoned("disk full".to_owned()));
+            return Err(StoreError::Poisoned("disk full".into()));
         }
         self.store.commit(batches)
     }

@@ -4,9 +4,9 @@
 //! one thread, which lives as long as the process, starts all of them. That also keeps the milliseconds of a start away
 //! from the loop's own thread.
 
-use std::sync::{Mutex, PoisonError};
 use std::{io, thread};
 
+use parking_lot::Mutex;
 use tokio::process::{Child, Command};
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot};
@@ -33,7 +33,7 @@ pub(crate) async fn spawn(command: Command) -> io::Result<Child> {
 }
 
 fn nursery() -> io::Result<mpsc::Sender<Start>> {
-    let mut nursery = NURSERY.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut nursery = NURSERY.lock();
     if let Some(there) = nursery.as_ref().filter(|there| !there.is_closed()) {
         return Ok(there.clone());
     }

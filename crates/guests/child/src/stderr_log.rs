@@ -1,9 +1,10 @@
 //! The stderr of a child: logged line by line. The last line is kept and reported when the child has ended.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_wire::os::{Line, LineSplitter};
+use parking_lot::Mutex;
 use tokio::io::AsyncReadExt;
 use tokio::process::ChildStderr;
 use tokio::task::JoinHandle;
@@ -35,7 +36,7 @@ impl Words {
         // A process that inherited the child's stderr may keep it open: after the timeout the last line so far is
         // returned.
         let _ = tokio::time::timeout(Duration::from_millis(LAST_WORDS_MS), &mut self.task).await;
-        self.last.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.last.lock().clone()
     }
 }
 
@@ -92,7 +93,7 @@ async fn log(name: String, lines_max: usize, mut stderr: ChildStderr, last: Arc<
                 if logged {
                     tracing::info!(capability = %name, "{line}");
                 }
-                *last.lock().unwrap_or_else(PoisonError::into_inner) = line;
+                *last.lock() = line;
             }
             Line::TooLong if logged => {
                 tracing::info!(capability = %name, "(a line of more than {LINE_BYTES_MAX} bytes)");

@@ -7,7 +7,7 @@ use harness::{
 };
 use millrace_bus::{BusLimits, From, Request, Subscribe};
 use millrace_child::ChildSettings;
-use millrace_model::{AckMode, Filter, Group, Namespace, TopicKey, TopicName};
+use millrace_model::{AckMode, Filter, Group, Namespace, Requester, TopicKey, TopicName};
 use serde_json::json;
 
 fn subscription(name: &str, group: &str) -> Subscribe {
@@ -125,7 +125,10 @@ async fn events_that_wait_for_a_slow_child_use_up_no_attempts_and_do_not_pile_up
     // Waits until an event of another topic has used up its attempts with a consumer that does nothing. A feed that
     // takes its own events again and again would have used up their attempts by then.
     let idler = harness.runtime.handle().open(Namespace::default()).unwrap();
-    idler.send(&mut vec![(1, Request::Subscribe(subscription("idle", "idler")))]).await.unwrap();
+    idler
+        .send(&Requester::Trusted, &mut vec![(1, Request::Subscribe(subscription("idle", "idler")))])
+        .await
+        .unwrap();
     publish(&mut client, json!({"topic": "idle", "payload": 1})).await;
     until_committed(&harness, "idle", "idler", 1).await;
     assert_eq!(harness.committed("t", "os.A").await, 0, "none was given up");

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 
@@ -14,6 +14,7 @@ use millrace_wasm::capability::{
     StorePort,
 };
 use millrace_wasm::{EffectOutcome, RunHandle, RunNumber};
+use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::guest_value::GuestValue;
@@ -28,11 +29,9 @@ use crate::session_port::unsupported;
 /// # use millrace_session::{Event, HandlerContext};
 /// # use millrace_wasm::{Instance, Value};
 /// # struct Sandbox { port: ContextPort, instance: Instance }
-/// # fn price<E: Event>(ctx: &mut HandlerContext<E>, sandbox: &Sandbox) -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
-/// let outcome = sandbox.port.run(ctx, || sandbox.instance.start("price", vec![]))?;
-/// outcome.into_result()?;
-/// // One commit: the state and the events of the program, and the acknowledgement.
-/// ctx.commit_and_ack()?;
+/// # fn price<E: Event>(ctx: &mut HandlerContext<E>, sandbox: &Sandbox) -> Result<(), Box<dyn std::error::Error + Send
+/// + Sync>> { let outcome = sandbox.port.run(ctx, || sandbox.instance.start("price", vec![]))?; outcome.into_result()?;
+/// // One commit: the state and the events of the program, and the acknowledgement. ctx.commit_and_ack()?;
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Default)]
@@ -58,7 +57,7 @@ impl ContextPort {
         // Unbounded, but only this run sends, with one request under way at a time.
         let (requests, mut inbox) = mpsc::unbounded_channel();
         // Held until the run is registered, so that its first request finds its context.
-        let mut contexts = self.lock();
+        let mut contexts = self.0.lock();
         let run = start()?;
         contexts.insert(run.id(), requests);
         drop(contexts);
@@ -68,17 +67,12 @@ impl ContextPort {
         Ok(outcome)
     }
 
-    /// The map is consistent after every statement, so poisoning by a panic can be ignored.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunNumber, mpsc::UnboundedSender<PortRequest>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn send_request<T: Send + 'static>(
         &self,
         run: RunNumber,
         request: impl FnOnce(super::request::Reply<T>) -> PortRequest,
     ) -> PortFuture<T> {
-        let Some(requests) = self.lock().get(&run).cloned() else {
+        let Some(requests) = self.0.lock().get(&run).cloned() else {
             let reason = "this run has no handler around it: start it through ContextPort::run";
             return Box::pin(async move { Err(PortError::Unsupported(reason.to_owned())) });
         };
@@ -94,7 +88,7 @@ struct ContextRun<'a> {
 
 impl Drop for ContextRun<'_> {
     fn drop(&mut self) {
-        self.port.lock().remove(&self.run);
+        self.port.0.lock().remove(&self.run);
     }
 }
 
@@ -192,6 +186,6 @@ impl BusPort for ContextPort {
 
 impl fmt::Debug for ContextPort {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ContextPort").field("runs", &self.lock().len()).finish()
+        f.debug_struct("ContextPort").field("runs", &self.0.lock().len()).finish()
     }
 }

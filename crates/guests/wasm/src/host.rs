@@ -17,7 +17,7 @@ use millrace_runs::RunsLimits;
 
 use self::clock::Clock;
 use self::driver::Driver;
-use self::inbox::{Command, CommandInbox};
+use self::inbox::{CommandInbox, HostCommand};
 pub use self::launch::{Instance, RunHandle, RunStart, RunStartError};
 use self::observe::{ErrorSink, Observer};
 use crate::guest::InstanceId;
@@ -138,7 +138,7 @@ impl Host {
         }
         let state = Box::new(InstanceState::new(&self.state.compiler, module, limits)?);
         let id = InstanceId(self.state.inbox.next_instance());
-        self.state.inbox.push(Command::Add { id, state, handlers: handlers.slots })?;
+        self.state.inbox.push(HostCommand::Add { id, state, handlers: handlers.slots })?;
         Ok(Instance::new(self.state.clone(), id, module.clone()))
     }
 }
@@ -146,7 +146,7 @@ impl Host {
 impl Drop for HostState {
     fn drop(&mut self) {
         // A host that has stopped already needs no command.
-        let _ = self.inbox.push(Command::Stop);
+        let _ = self.inbox.push(HostCommand::Stop);
     }
 }
 

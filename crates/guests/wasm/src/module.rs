@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_runs::Operation;
+use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 
 use crate::codec::abi::{self, AbiError};
@@ -153,12 +154,12 @@ impl Compiler {
     }
 
     fn cached(&self, hash: &[u8; 32]) -> Option<Module> {
-        let cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let cache = self.0.cache.lock();
         cache.iter().find(|(cached, _)| cached == hash).map(|(_, module)| module.clone())
     }
 
     fn keep(&self, hash: [u8; 32], module: Module) {
-        let mut cache = self.0.cache.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut cache = self.0.cache.lock();
         if cache.len() == CACHED_MODULES_MAX {
             cache.pop_front();
         }

@@ -1,9 +1,10 @@
 //! Replays on a host: starts the runs of a recording and answers their calls from it.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_runs::HandlerError;
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::call::HandlerCall;
@@ -91,7 +92,7 @@ impl Replayer {
 
     /// Begins the replay. `limits` are those of the recorded runs; time is not measured again.
     pub fn start(&self, limits: &RunLimits, start: StartRun) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         state.limits = RunLimits {
             step_fuel_max: limits.step_fuel_max,
             step_wall_ms_max: limits.step_wall_ms_max.saturating_mul(STEP_TIME_FACTOR),
@@ -102,7 +103,7 @@ impl Replayer {
     }
 
     fn ended(&self, run: RunNumber, outcome: &EffectOutcome) {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         // Runs that the replay has cancelled have no name any more.
         let Some(name) = state.names.remove(&run) else { return };
         let event = TraceEvent { run: name, what: TraceKind::of_outcome(outcome) };
@@ -114,10 +115,6 @@ impl Replayer {
         if state.observe(&event, trap) {
             state.go_on();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, ReplayerState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -204,7 +201,7 @@ impl ReplayerState {
 
 impl EffectHandler for Replayer {
     fn call(&self, call: HandlerCall) -> Handled {
-        let mut state = self.lock();
+        let mut state = self.0.lock();
         let Some(run) = state.names.get(&call.run().into()).cloned() else {
             return Handled::Now(Err(HandlerError::new("the replay has ended")));
         };
@@ -237,7 +234,7 @@ fn continuation(reply: RecordedReply) -> HandlerResult {
 
 impl std::fmt::Debug for Replayer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let state = self.lock();
+        let state = self.0.lock();
         let mut debug = f.debug_struct("Replayer");
         debug.field("replay", &state.replay).field("limits", &state.limits);
         debug.field("waiting", &state.waiting.len()).finish_non_exhaustive()

@@ -1,7 +1,8 @@
 //! Handlers without code: a script lists the replies to the calls of each operation.
 //!
 //! ```json
-//! {"handlers": {"Ask::number": [{"do": "resume", "value": {"arg": 0, "mul": 2}}, {"do": "end", "value": 7, "after_ms": 10}]}}
+//! {"handlers": {"Ask::number": [{"do": "resume", "value": {"arg": 0, "mul": 2}}, {"do": "end", "value": 7, "after_ms":
+//! 10}]}}
 //! ```
 //!
 //! A handler is found by the end of an operation's label. Its replies are used in the order of the calls, over all

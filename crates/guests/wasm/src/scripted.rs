@@ -1,8 +1,9 @@
 //! Scripts as handlers of a host.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use millrace_runs::HandlerError;
+use parking_lot::Mutex;
 
 use crate::call::HandlerCall;
 use crate::handler::{Continuation, EffectHandler, Handled, HandlerResult};
@@ -36,7 +37,7 @@ struct ScriptedHandler {
 
 impl EffectHandler for ScriptedHandler {
     fn call(&self, call: HandlerCall) -> Handled {
-        let mut script = self.script.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut script = self.script.lock();
         let Some(reply) = script.next_reply(self.at).cloned() else {
             return Handled::Now(Err(HandlerError::new("the script has no reply for this operation")));
         };

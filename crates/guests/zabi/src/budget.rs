@@ -39,8 +39,8 @@ impl ByteBudget {
         self.used.fetch_update(SeqCst, SeqCst, within).is_ok()
     }
 
-    /// Notes first that there was no room: bytes that another thread gave back before the note are found here, and bytes
-    /// that it gives back after the note are told to the bus.
+    /// Notes first that there was no room: bytes that another thread gave back before the note are found here, and
+    /// bytes that it gives back after the note are told to the bus.
     fn reserve_or_be_told(&self, bytes: usize) -> bool {
         self.had_no_room.store(true, SeqCst);
         self.reserve(bytes)

@@ -2,11 +2,12 @@
 //! to end.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::Thread;
 
 use mio::Waker;
+use parking_lot::Mutex;
 
 /// Names a source of computed readiness. Unlike handle numbers, these are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -62,7 +63,7 @@ impl Interrupter {
     pub fn end_process(&self) {
         self.0.is_ended.store(true, SeqCst);
         self.0.wake_all();
-        if let Some(thread) = self.0.waiting().as_ref() {
+        if let Some(thread) = self.0.waiting.lock().as_ref() {
             thread.unpark();
         }
     }
@@ -83,43 +84,34 @@ impl ProcessSignals {
     }
 
     pub(crate) fn add_loop(&self, signal: &Arc<LoopSignal>) {
-        self.loops().push(Arc::clone(signal));
+        self.loops.lock().push(Arc::clone(signal));
     }
 
     pub(crate) fn remove_loop(&self, signal: &Arc<LoopSignal>) {
-        self.loops().retain(|other| !Arc::ptr_eq(other, signal));
+        self.loops.lock().retain(|other| !Arc::ptr_eq(other, signal));
     }
 
     /// Records a change that the guest's own thread made: no loop is waiting, so none needs to be woken.
     pub(crate) fn mark(&self, id: SignalId) {
-        self.loops().iter().for_each(|signal| {
+        self.loops.lock().iter().for_each(|signal| {
             signal.mark(id);
         });
     }
 
     /// Registers the thread to be unparked when the guest is ended, until the returned value is dropped.
     pub(crate) fn unpark_at_end(&self, thread: Thread) -> UnparkAtEnd<'_> {
-        *self.waiting() = Some(thread);
+        *self.waiting.lock() = Some(thread);
         UnparkAtEnd(self)
     }
 
-    fn waiting(&self) -> MutexGuard<'_, Option<Thread>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     fn wake_all(&self) {
-        self.loops().iter().for_each(|signal| signal.wake());
-    }
-
-    fn loops(&self) -> MutexGuard<'_, Vec<Arc<LoopSignal>>> {
-        // No code under this lock can panic half-way.
-        self.loops.lock().unwrap_or_else(PoisonError::into_inner)
+        self.loops.lock().iter().for_each(|signal| signal.wake());
     }
 }
 
 impl Drop for UnparkAtEnd<'_> {
     fn drop(&mut self) {
-        *self.0.waiting() = None;
+        *self.0.waiting.lock() = None;
     }
 }
 
@@ -130,7 +122,7 @@ impl ReadySignal {
 
     /// The readiness may have changed: wakes the loops that watch the source, which then ask for it.
     pub(crate) fn changed(&self) {
-        for signal in self.signals.loops().iter() {
+        for signal in self.signals.loops.lock().iter() {
             if signal.mark(self.id) {
                 signal.wake();
             }
@@ -149,11 +141,11 @@ impl LoopSignal {
     }
 
     pub(crate) fn watch(&self, id: SignalId) {
-        self.watched().insert(id, false);
+        self.watched.lock().insert(id, false);
     }
 
     pub(crate) fn unwatch(&self, id: SignalId) {
-        self.watched().remove(&id);
+        self.watched.lock().remove(&id);
     }
 
     /// The loop looks now: the next change wakes it again. Must be called before the changes are read.
@@ -166,14 +158,14 @@ impl LoopSignal {
         if !self.has_changes.swap(false, SeqCst) {
             return Vec::new();
         }
-        let mut watched = self.watched();
+        let mut watched = self.watched.lock();
         let taken = watched.iter_mut().map(|(id, is_changed)| (*id, std::mem::take(is_changed)));
         taken.filter(|(_, is_changed)| *is_changed).map(|(id, _)| id).collect()
     }
 
     /// Marks the source as changed. Returns whether the loop watches it.
     fn mark(&self, id: SignalId) -> bool {
-        let mut watched = self.watched();
+        let mut watched = self.watched.lock();
         let Some(is_changed) = watched.get_mut(&id) else { return false };
         *is_changed = true;
         self.has_changes.store(true, SeqCst);
@@ -187,9 +179,5 @@ impl LoopSignal {
         if let Err(error) = self.waker.wake() {
             tracing::error!(%error, "a loop of a guest could not be woken");
         }
-    }
-
-    fn watched(&self) -> MutexGuard<'_, BTreeMap<SignalId, bool>> {
-        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

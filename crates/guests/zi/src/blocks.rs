@@ -1,9 +1,9 @@
 //! The blocks that `zi_alloc` has allocated. The list makes `zi_free` of a wrong address an error instead of a crash.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
 
 use millrace_zabi::{Limits, ZabiError};
+use parking_lot::Mutex;
 
 use crate::c_calls::Block;
 
@@ -13,7 +13,7 @@ static BLOCKS: Mutex<BTreeMap<u64, Block>> = Mutex::new(BTreeMap::new());
 /// `Limits::allocations_max` blocks are in use.
 pub(crate) fn alloc(bytes: u32) -> u64 {
     let blocks_max = Limits::default().allocations_max;
-    let mut blocks = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut blocks = BLOCKS.lock();
     match Block::new(bytes).filter(|_| blocks.len() < blocks_max) {
         Some(block) => {
             let address = block.address();
@@ -25,7 +25,7 @@ pub(crate) fn alloc(bytes: u32) -> u64 {
 }
 
 pub(crate) fn free(address: u64) -> i32 {
-    let removed = BLOCKS.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
+    let removed = BLOCKS.lock().remove(&address);
     if removed.is_some() { 0 } else { ZabiError::Invalid.code() }
 }
 

@@ -3,9 +3,10 @@
 
 use std::io::{self, Write};
 use std::path::Path;
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 use millrace_zabi::{Interrupter, Process, ProcessOptions};
+use parking_lot::Mutex;
 
 use crate::settings::Settings;
 use crate::turns::Turns;
@@ -24,7 +25,7 @@ struct Host {
 pub(crate) fn call<R>(call: impl FnOnce(&mut Process) -> R) -> R {
     let host = HOST.get_or_init(Host::from_environment);
     let turn = host.turns.wait(|| host.interrupter.interrupt_poll());
-    let mut process = host.process.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut process = host.process.lock();
     let result = call(&mut process);
     drop(process);
     drop(turn);

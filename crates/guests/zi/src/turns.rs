@@ -4,7 +4,7 @@
 //! a thread whose turn begins while others wait behind it is hurried at once. A plain mutex would not work: the thread
 //! that polls could take it again before the waiting thread has woken up.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Condvar, Mutex};
 
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
@@ -28,13 +28,13 @@ impl Turns {
     /// Waits for the caller's turn. `hurry` asks the thread whose turn it is to end its call soon, if that call waits;
     /// it may be called more often than needed.
     pub(crate) fn wait(&self, hurry: impl Fn()) -> TurnGuard<'_> {
-        let mut queue = self.queue();
+        let mut queue = self.queue.lock();
         let ticket = queue.next_ticket;
         queue.next_ticket += 1;
         if queue.current_ticket != ticket {
             hurry();
             let is_waiting = |queue: &mut TicketQueue| queue.current_ticket != ticket;
-            queue = self.turn_ended.wait_while(queue, is_waiting).unwrap_or_else(PoisonError::into_inner);
+            self.turn_ended.wait_while(&mut queue, is_waiting);
         }
         // The threads behind have hurried an earlier holder, perhaps not this thread.
         if queue.next_ticket > ticket + 1 {
@@ -42,16 +42,11 @@ impl Turns {
         }
         TurnGuard(self)
     }
-
-    fn queue(&self) -> MutexGuard<'_, TicketQueue> {
-        // No code under this lock panics half-way.
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for TurnGuard<'_> {
     fn drop(&mut self) {
-        self.0.queue().current_ticket += 1;
+        self.0.queue.lock().current_ticket += 1;
         self.0.turn_ended.notify_all();
     }
 }
@@ -95,7 +90,7 @@ mod tests {
             assert_eq!(inside.load(SeqCst), 0);
             drop(first);
         });
-        assert_eq!(turns.queue().next_ticket, 401);
+        assert_eq!(turns.queue.lock().next_ticket, 401);
     }
 
     #[test]
@@ -105,15 +100,15 @@ mod tests {
             let first = turns.wait(|| ());
             scope.spawn(|| {
                 let _turn = turns.wait(|| ());
-                order.lock().unwrap().push("the thread that waited");
+                order.lock().push("the thread that waited");
             });
-            while turns.queue().next_ticket < 2 {
+            while turns.queue.lock().next_ticket < 2 {
                 thread::yield_now();
             }
             drop(first);
             let _again = turns.wait(|| ());
-            order.lock().unwrap().push("the first thread again");
+            order.lock().push("the first thread again");
         });
-        assert_eq!(*order.lock().unwrap(), ["the thread that waited", "the first thread again"]);
+        assert_eq!(*order.lock(), ["the thread that waited", "the first thread again"]);
     }
 }

@@ -6,7 +6,7 @@ pub(crate) mod consumer;
 pub(crate) mod publisher;
 
 use millrace_bus::{ConnId, Input, ReplyTo, Request};
-use millrace_model::{Namespace, Timestamp};
+use millrace_model::{Namespace, Requester, Timestamp};
 
 use crate::fault::Fault;
 
@@ -79,13 +79,13 @@ impl Desk {
 
     pub(crate) fn send(&mut self, conn: ConnId, request: Request) -> ReplyTo {
         let to = ReplyTo::Conn { conn, request: self.next_number() };
-        self.tell(Input::Request { to, by: None, request, checked: None });
+        self.tell(Input::Request { to, by: Requester::Trusted, request, checked: None });
         to
     }
 
     pub(crate) fn call(&mut self, request: Request) -> ReplyTo {
         let to = ReplyTo::Call { call: self.next_number() };
-        self.tell(Input::Request { to, by: None, request, checked: None });
+        self.tell(Input::Request { to, by: Requester::Trusted, request, checked: None });
         to
     }
 

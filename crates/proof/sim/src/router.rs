@@ -9,7 +9,7 @@ mod record;
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use millrace_model::{Mono, Op, OsKind, OsMessage};
+use millrace_model::{Mono, Op, OsKind, OsMessage, Requester};
 use millrace_router::{
     CapabilityId, CommitToken, ConnId, Effect, Input, Note, Router, RouterLimits, Sabotage,
 };
@@ -203,7 +203,7 @@ impl RouterWorld {
         self.next_conn += 1;
         let conn = ConnId(self.next_conn);
         self.clients[client].conn = conn;
-        self.router.handle(self.clock.now(), Input::Open { conn, by: None });
+        self.router.handle(self.clock.now(), Input::Open { conn, by: Requester::Trusted });
     }
 
     fn client_acts(&mut self, at: usize) {

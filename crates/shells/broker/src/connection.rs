@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use millrace_bus::{By, ConnId, Input, Reply, ReplyTo, Request, SchemaVerdict};
-use millrace_model::{Namespace, Op};
+use millrace_bus::{ConnId, Input, Reply, ReplyTo, Request, SchemaVerdict};
+use millrace_model::{Namespace, Op, Requester};
 use tokio::sync::oneshot;
 
 use crate::handle::{BrokerShared, Ended};
@@ -17,11 +17,30 @@ const ASK_UNITS_MAX: u32 = 1024;
 /// A message from an edge to the owner, handled in order.
 #[derive(Debug)]
 pub(crate) enum Command {
-    Open { conn: ConnId, namespace: Namespace, outbox: Arc<Outbox> },
-    Request { to: ReplyTo, by: By, request: Request, checked: Option<Box<SchemaVerdict>> },
-    Call { answer: oneshot::Sender<Reply>, by: By, request: Request, checked: Option<Box<SchemaVerdict>> },
-    Close { conn: ConnId, evicted: bool },
-    Stop { stopped: oneshot::Sender<()> },
+    Open {
+        conn: ConnId,
+        namespace: Namespace,
+        outbox: Arc<Outbox>,
+    },
+    Request {
+        to: ReplyTo,
+        by: Requester,
+        request: Request,
+        checked: Option<Box<SchemaVerdict>>,
+    },
+    Call {
+        answer: oneshot::Sender<Reply>,
+        by: Requester,
+        request: Request,
+        checked: Option<Box<SchemaVerdict>>,
+    },
+    Close {
+        conn: ConnId,
+        evicted: bool,
+    },
+    Stop {
+        stopped: oneshot::Sender<()>,
+    },
 }
 
 /// Bytes that take one unit of the inbox's room.
@@ -69,12 +88,7 @@ impl BusConnection {
     /// while the owner's queue is full; if the future is dropped, requests that were not handed over stay in
     /// `requests`. Answers may already be there when this returns: the calling task must then check [`BusConnection::receive`],
     /// because nothing wakes it.
-    pub async fn send(&self, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
-        self.send_as(&None, requests).await
-    }
-
-    /// Like [`BusConnection::send`], for a caller to whom access lists apply.
-    pub async fn send_as(&self, by: &By, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
+    pub async fn send(&self, by: &Requester, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
         let units_max = ASK_UNITS_MAX.min(self.shared.inbox.room_max());
         while !requests.is_empty() {
             let (mut count, mut total) = (0, 0u32);

@@ -3,8 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use millrace_bus::{By, ConnId, Note, Reply, Request};
-use millrace_model::{Durability, Namespace};
+use millrace_bus::{ConnId, Note, Reply, Request};
+use millrace_model::{Durability, Namespace, Requester};
 use millrace_shell::{RowWriter, SystemClock};
 use tokio::sync::{mpsc, oneshot, watch};
 
@@ -83,18 +83,13 @@ impl BrokerHandle {
 
     /// Sends a request and waits for the answer; also waits while the owner's queue is full. Dropping the future does
     /// not undo the request.
-    pub async fn call(&self, request: Request) -> Result<Reply, Ended> {
-        self.call_as(None, request).await
-    }
-
-    /// Like [`BrokerHandle::call`], for a caller to whom access lists apply.
-    pub async fn call_as(&self, by: By, request: Request) -> Result<Reply, Ended> {
+    pub async fn call(&self, by: Requester, request: Request) -> Result<Reply, Ended> {
         self.hand_over(by, request).await?.reply().await
     }
 
     /// Hands a request over, behind everything handed over before, and does not wait for the answer: for callers that
     /// want many requests under way in order.
-    pub async fn hand_over(&self, by: By, request: Request) -> Result<BrokerCall, Ended> {
+    pub async fn hand_over(&self, by: Requester, request: Request) -> Result<BrokerCall, Ended> {
         let (answer, reply) = oneshot::channel();
         let units = units(&request);
         let checked = self.shared.schemas.check(&request).await;

@@ -270,7 +270,7 @@ mod tests {
         health.set_waits_for(None);
         let attempt = Duration::from_millis(40);
         std::thread::sleep(attempt);
-        health.set_retrying(&StoreError::NoSpace("every byte is taken".to_owned()));
+        health.set_retrying(&StoreError::NoSpace("every byte is taken".into()));
         drop(writing);
         let mut age = health.commit_age();
         assert!(age >= attempt, "the first attempt counts: {age:?}");
@@ -278,7 +278,7 @@ mod tests {
         for _ in 0..3 {
             let writing = health.writing();
             std::thread::sleep(Duration::from_millis(5));
-            health.set_retrying(&StoreError::NoSpace("every byte is taken".to_owned()));
+            health.set_retrying(&StoreError::NoSpace("every byte is taken".into()));
             let (before, now) = (age, health.commit_age());
             drop(writing);
             age = health.commit_age();

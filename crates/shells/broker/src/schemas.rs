@@ -97,7 +97,7 @@ fn verdict(schema: &TopicSchema, events: &[NewEvent]) -> Box<SchemaVerdict> {
 #[cfg(test)]
 mod tests {
     use millrace_bus::{Bus, BusLimits, Effect, Input, Publish, ReplyTo, Snapshot};
-    use millrace_model::{EventBody, JsonText, Mono, NewEvent, Now, Timestamp, TopicConfig};
+    use millrace_model::{EventBody, JsonText, Mono, NewEvent, Now, Requester, Timestamp, TopicConfig};
 
     use super::*;
 
@@ -116,7 +116,10 @@ mod tests {
         let now = Now { mono: Mono(0), wall: Timestamp(1), ..Now::default() };
         let mut bus = Bus::restore(BusLimits::default(), Snapshot::default(), now).unwrap();
         for request in requests {
-            bus.handle(now, Input::Request { to: ReplyTo::Nobody, by: None, request, checked: None });
+            bus.handle(
+                now,
+                Input::Request { to: ReplyTo::Nobody, by: Requester::Trusted, request, checked: None },
+            );
             for effect in bus.drain() {
                 if let Effect::SchemaInForce { topic, schema } = effect {
                     schemas.set(topic, schema);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_broker::{Broker, BrokerSettings};
 use millrace_bus::{BusLimits, Publish, Reply, Request};
-use millrace_model::{EventBody, JsonText, NewEvent, TopicKey};
+use millrace_model::{EventBody, JsonText, NewEvent, Requester, TopicKey};
 use millrace_store::{MemoryStore, Store};
 use tokio::task::LocalSet;
 
@@ -23,7 +23,10 @@ async fn inside_a_local_set_publishes_are_the_crews_to_commit() {
     LocalSet::new()
         .run_until(async {
             for _ in 0..100 {
-                assert!(matches!(handle.call(publish()).await, Ok(Reply::Published { .. })));
+                assert!(matches!(
+                    handle.call(Requester::Trusted, publish()).await,
+                    Ok(Reply::Published { .. })
+                ));
             }
         })
         .await;

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use harness::{Disk, publish, start, until};
 use millrace_broker::{BrokerSettings, StopOutcome};
 use millrace_bus::Reply;
-use millrace_model::{Op, Space};
+use millrace_model::{Op, Requester, Space};
 use millrace_shell::RowWriteError;
 use millrace_store::{KeyRange, Store};
 
@@ -39,7 +39,7 @@ async fn rows_and_events_that_gather_during_a_sync_share_the_next_one_in_order()
     disk.shut(true);
     let first = rows.hand_over(vec![put("router/a", "1")]).await.unwrap();
     until(|| handle.health().commit_age() > Duration::ZERO).await;
-    let event = handle.hand_over(None, publish(10)).await.unwrap();
+    let event = handle.hand_over(Requester::Trusted, publish(10)).await.unwrap();
     let mut later = Vec::new();
     for value in ["2", "3"] {
         later.push(rows.hand_over(vec![put("router/a", value), put("router/b", value)]).await.unwrap());

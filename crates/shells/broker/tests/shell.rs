@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use harness::{Disk, publish, start, topic, until};
 use millrace_broker::{BrokerHandle, BrokerSettings, BusConnection, Item, Received, StopOutcome};
 use millrace_bus::{BusError, From, Reply, Request, Subscribe};
-use millrace_model::{BATCH_BYTES_MAX, Filter, Group, Namespace, Offset};
+use millrace_model::{BATCH_BYTES_MAX, Filter, Group, Namespace, Offset, Requester};
 
 fn subscribe() -> Request {
     Request::Subscribe(Subscribe {
@@ -48,12 +48,14 @@ async fn what_gathers_during_a_sync_shares_the_next() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let link = open(&runtime.handle());
-    link.send(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     items(&link, 1).await;
     disk.shut(true);
-    link.send(&mut vec![(2, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
-    link.send(&mut (3..203).map(|number| (number, publish(10))).collect()).await.unwrap();
+    link.send(&Requester::Trusted, &mut (3..203).map(|number| (number, publish(10))).collect())
+        .await
+        .unwrap();
     tokio::time::sleep(Duration::from_millis(50)).await;
     let before = disk.commits.load(SeqCst);
     disk.shut(false);
@@ -74,12 +76,12 @@ async fn a_stuck_disk_holds_up_only_what_has_to_be_durable() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
-    assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
+    assert!(matches!(handle.call(Requester::Trusted, publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    link.send(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     for _ in 0..100 {
-        let reply = handle.call(Request::DescribeTopic { topic: topic() }).await;
+        let reply = handle.call(Requester::Trusted, Request::DescribeTopic { topic: topic() }).await;
         assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
     }
     disk.shut(false);
@@ -97,7 +99,10 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
     let publisher = handle.clone();
     let published = tokio::spawn(async move {
         for _ in 0..1000 {
-            assert!(matches!(publisher.call(publish(10)).await, Ok(Reply::Published { .. })));
+            assert!(matches!(
+                publisher.call(Requester::Trusted, publish(10)).await,
+                Ok(Reply::Published { .. })
+            ));
         }
     });
     published.await.unwrap();
@@ -107,13 +112,13 @@ async fn a_lone_publisher_commits_itself_and_holds_up_nobody_else() {
     disk.shut(true);
     let link = open(&handle);
     let stuck = tokio::spawn(async move {
-        link.send(&mut vec![(1, publish(10))]).await.unwrap();
+        link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
         items(&link, 1).await
     });
     let asker = handle.clone();
     let served = tokio::spawn(async move {
         for _ in 0..100 {
-            let reply = asker.call(Request::DescribeTopic { topic: topic() }).await;
+            let reply = asker.call(Requester::Trusted, Request::DescribeTopic { topic: topic() }).await;
             assert!(!matches!(reply, Err(_) | Ok(Reply::Refused(_))), "{reply:?}");
         }
     });
@@ -128,10 +133,11 @@ async fn the_end_waits_for_an_edge_that_commits() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
-    assert!(matches!(handle.call(publish(10)).await, Ok(Reply::Published { .. })));
+    assert!(matches!(handle.call(Requester::Trusted, publish(10)).await, Ok(Reply::Published { .. })));
     disk.shut(true);
     let link = open(&handle);
-    let asked = tokio::spawn(async move { link.send(&mut vec![(1, publish(10))]).await });
+    let asked =
+        tokio::spawn(async move { link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await });
     while handle.metrics().backlog_batches == 0 {
         tokio::task::yield_now().await;
     }
@@ -158,13 +164,16 @@ async fn a_slow_disk_pushes_back_to_whoever_asks() {
     let link = open(&handle);
     disk.shut(true);
     let mut requests: Vec<_> = (1..=100).map(|number| (number, publish(2000))).collect();
-    let asked = tokio::time::timeout(Duration::from_millis(300), link.send(&mut requests)).await;
+    let asked =
+        tokio::time::timeout(Duration::from_millis(300), link.send(&Requester::Trusted, &mut requests)).await;
     assert!(asked.is_err(), "100 requests found room");
     let view = handle.metrics();
     assert!(view.backlog_bytes < 10_000 + 40_000, "{view:?}");
     disk.shut(false);
     // Nobody takes the answers while this sends requests, and none of them is lost.
-    link.send(&mut (101..=200).map(|number| (number, publish(2000))).collect()).await.unwrap();
+    link.send(&Requester::Trusted, &mut (101..=200).map(|number| (number, publish(2000))).collect())
+        .await
+        .unwrap();
     let stopped = runtime.stop(Duration::from_secs(5)).await;
     assert_eq!(stopped, StopOutcome::Finished);
     runtime.end();
@@ -175,11 +184,17 @@ async fn a_failed_commit_is_told_to_everyone_and_nothing_is_written_after() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
+    assert!(matches!(handle.call(Requester::Trusted, publish(1)).await, Ok(Reply::Published { .. })));
     disk.fails.store(true, SeqCst);
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::StorageFailed(_)))));
+    assert!(matches!(
+        handle.call(Requester::Trusted, publish(1)).await,
+        Ok(Reply::Refused(BusError::StorageFailed(_)))
+    ));
     disk.fails.store(false, SeqCst);
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::StorageFailed(_)))));
+    assert!(matches!(
+        handle.call(Requester::Trusted, publish(1)).await,
+        Ok(Reply::Refused(BusError::StorageFailed(_)))
+    ));
     assert!(handle.health().storage_failed().unwrap().contains("disk full"));
     assert!(!handle.health().ready());
     let started = Instant::now();
@@ -192,10 +207,10 @@ async fn goes_through_in_the_end() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Published { .. })));
+    assert!(matches!(handle.call(Requester::Trusted, publish(1)).await, Ok(Reply::Published { .. })));
     disk.full.store(true, SeqCst);
     let link = open(&handle);
-    link.send(&mut vec![(2, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(2, publish(10))]).await.unwrap();
     until(|| handle.metrics().commits_retried > 3).await;
     let health = handle.health();
     assert!(health.retrying().unwrap().contains("just now") && !health.ready());
@@ -205,14 +220,14 @@ async fn goes_through_in_the_end() {
     let mut calls = tokio::task::JoinSet::new();
     let refused = loop {
         let caller = handle.clone();
-        calls.spawn(async move { caller.call(publish(10)).await });
+        calls.spawn(async move { caller.call(Requester::Trusted, publish(10)).await });
         tokio::time::sleep(Duration::from_millis(1)).await;
         if let Some(answered) = calls.try_join_next() {
             break answered.unwrap();
         }
     };
     assert!(matches!(refused, Ok(Reply::Refused(BusError::NoSpace(_)))), "{refused:?}");
-    let looked = handle.call(Request::DescribeTopic { topic: topic() }).await;
+    let looked = handle.call(Requester::Trusted, Request::DescribeTopic { topic: topic() }).await;
     assert!(!matches!(looked, Err(_) | Ok(Reply::Refused(_))), "{looked:?}");
 
     disk.full.store(false, SeqCst);
@@ -231,7 +246,7 @@ async fn goes_through_in_the_end() {
     }
     until(|| health.ready() && health.no_space().is_none()).await;
     let last = loop {
-        match handle.call(publish(1)).await {
+        match handle.call(Requester::Trusted, publish(1)).await {
             Ok(Reply::Published { at: Some((_, offset)), .. }) => break offset,
             Ok(Reply::Refused(BusError::NoSpace(_))) => tokio::task::yield_now().await,
             other => panic!("{other:?}"),
@@ -260,7 +275,7 @@ async fn a_runtime_whose_disk_is_full_can_be_ended() {
     let handle = runtime.handle();
     disk.full.store(true, SeqCst);
     let link = open(&handle);
-    link.send(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     until(|| handle.metrics().commits_retried > 0).await;
     assert_eq!(runtime.stop(Duration::from_millis(20)).await, StopOutcome::Unwritten { batches: 1 });
     tokio::task::spawn_blocking(|| runtime.end()).await.unwrap();
@@ -275,7 +290,7 @@ async fn a_stuck_commit_makes_the_shell_not_ready_until_it_moves() {
     let handle = runtime.handle();
     disk.shut(true);
     let link = open(&handle);
-    link.send(&mut vec![(1, publish(10))]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, publish(10))]).await.unwrap();
     until(|| handle.health().stall().is_some()).await;
     assert!(!handle.health().ready());
     disk.shut(false);
@@ -295,13 +310,16 @@ async fn a_batch_that_is_too_large_is_refused_alone() {
         let runtime = start(settings, &disk);
         let handle = runtime.handle();
         let link = open(&handle);
-        link.send(&mut vec![(1, publish(small))]).await.unwrap();
+        link.send(&Requester::Trusted, &mut vec![(1, publish(small))]).await.unwrap();
         items(&link, 1).await;
         disk.shut(true);
         let sizes = [small, large, small, small, large, large, small];
-        link.send(&mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect())
-            .await
-            .unwrap();
+        link.send(
+            &Requester::Trusted,
+            &mut (2..).zip(sizes).map(|(number, bytes)| (number, publish(bytes))).collect(),
+        )
+        .await
+        .unwrap();
         tokio::time::sleep(Duration::from_millis(100)).await;
         disk.shut(false);
         let mut answers: Vec<_> = items(&link, sizes.len())
@@ -324,7 +342,7 @@ async fn a_batch_that_is_too_large_is_refused_alone() {
             [(2, Some(2)), (3, None), (4, Some(3)), (5, Some(4)), (6, None), (7, None), (8, Some(5))];
         assert_eq!(answers, expected, "{large}");
         assert!(handle.health().ready(), "{large}");
-        assert!(matches!(handle.call(publish(small)).await, Ok(Reply::Published { .. })));
+        assert!(matches!(handle.call(Requester::Trusted, publish(small)).await, Ok(Reply::Published { .. })));
         assert_eq!(handle.metrics().backlog_bytes, 0);
         runtime.end();
     }
@@ -335,7 +353,7 @@ async fn a_store_that_panics_counts_as_failed() {
     let disk = Disk::new();
     let runtime = start(BrokerSettings::default(), &disk);
     disk.panics.store(true, SeqCst);
-    let reply = runtime.handle().call(publish(1)).await;
+    let reply = runtime.handle().call(Requester::Trusted, publish(1)).await;
     assert!(matches!(reply, Ok(Reply::Refused(BusError::StorageFailed(_)))), "{reply:?}");
     runtime.end();
 }
@@ -344,13 +362,13 @@ async fn a_store_that_panics_counts_as_failed() {
 async fn a_read_that_fails_is_tried_again() {
     let disk = Disk::new();
     let first = start(BrokerSettings::default(), &disk);
-    first.handle().call(publish(1)).await.unwrap();
+    first.handle().call(Requester::Trusted, publish(1)).await.unwrap();
     first.end();
     disk.unreadable.store(1, SeqCst);
     let runtime = start(BrokerSettings::default(), &disk);
     let handle = runtime.handle();
     let link = open(&handle);
-    link.send(&mut vec![(1, subscribe())]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, subscribe())]).await.unwrap();
     let answers = items(&link, 2).await;
     assert!(matches!(&answers[1], Item::Delivery { event, .. } if event.offset == Offset(1)), "{answers:?}");
     assert_eq!(handle.metrics().reads_failed, 1);
@@ -368,10 +386,10 @@ async fn a_connection_that_does_not_read_is_held_back_and_goes_on_when_it_does()
     let runtime = start(settings, &disk);
     let handle = runtime.handle();
     let link = open(&handle);
-    link.send(&mut vec![(1, subscribe())]).await.unwrap();
+    link.send(&Requester::Trusted, &mut vec![(1, subscribe())]).await.unwrap();
     items(&link, 1).await;
     for _ in 0..200 {
-        handle.call(publish(1000)).await.unwrap();
+        handle.call(Requester::Trusted, publish(1000)).await.unwrap();
     }
     assert!(link.congested());
     let relieved = tokio::time::timeout(Duration::from_millis(50), link.relieved()).await;
@@ -396,10 +414,13 @@ async fn everyone_learns_that_the_runtime_has_ended() {
     let handle = runtime.handle();
     let link = open(&handle);
     assert_eq!(runtime.stop(Duration::from_secs(5)).await, StopOutcome::Finished);
-    assert!(matches!(handle.call(publish(1)).await, Ok(Reply::Refused(BusError::ShuttingDown))));
+    assert!(matches!(
+        handle.call(Requester::Trusted, publish(1)).await,
+        Ok(Reply::Refused(BusError::ShuttingDown))
+    ));
     runtime.end();
-    assert!(handle.call(publish(1)).await.is_err());
+    assert!(handle.call(Requester::Trusted, publish(1)).await.is_err());
     assert!(handle.open(Namespace::default()).is_err());
     assert_eq!(link.receive(&mut Vec::new(), 1, 1).await, Received::Closed);
-    assert!(link.send(&mut vec![(1, publish(1))]).await.is_err());
+    assert!(link.send(&Requester::Trusted, &mut vec![(1, publish(1))]).await.is_err());
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use millrace_kernel::{
     Capability, HandlerPlace, KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender,
 };
-use millrace_model::{OsFault, OsMessage};
+use millrace_model::{OsFault, OsMessage, Requester};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc};
@@ -37,7 +37,7 @@ struct Client {
 
 impl Client {
     async fn of(handle: &KernelHandle) -> Client {
-        let (sender, receiver) = handle.open(None).await.expect("the loop runs");
+        let (sender, receiver) = handle.open(Requester::Trusted).await.expect("the loop runs");
         Client { sender, receiver, next: 0 }
     }
 

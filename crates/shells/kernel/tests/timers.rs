@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_kernel::{KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender};
-use millrace_model::{BATCH_BYTES_MAX, Batch, Done, Durability, Outcome, Timestamp, keys};
+use millrace_model::{BATCH_BYTES_MAX, Batch, Done, Durability, Outcome, Requester, Timestamp, keys};
 use millrace_shell::{RowCommits, RowReply, RowWriteError, RowWriter};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -64,7 +64,7 @@ async fn timers_that_wait_for_the_store_are_written_in_batches_that_fit() {
         records: None,
     };
     let (handle, _) = KernelHandle::start(parts, Vec::new()).await.expect("the loop starts");
-    let (sender, mut receiver) = handle.open(None).await.expect("the loop runs");
+    let (sender, mut receiver) = handle.open(Requester::Trusted).await.expect("the loop runs");
     // 15 KB each in the message, twice that in its row, where every quote and backslash is escaped once more.
     let event = json!({"kind": "event", "type": "A.B", "data": "\"".repeat(7_500)});
     for id in 0..TIMERS {

@@ -114,7 +114,7 @@ impl From<CommitError> for SessionError {
             CommitError::Conflict { identity } => SessionError::Conflict { identity },
             CommitError::Acknowledged => SessionError::Acknowledged,
             CommitError::Refused { .. } => SessionError::SchemaChanging,
-            CommitError::StorageFailed { reason } => SessionError::Store(StoreError::Poisoned(reason)),
+            CommitError::StorageFailed { reason } => SessionError::Store(StoreError::Poisoned(reason.into())),
             CommitError::Stopped => SessionError::Stopped,
         }
     }

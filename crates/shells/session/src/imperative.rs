@@ -252,5 +252,5 @@ fn published(outcome: Outcome) -> Result<Published> {
 
 /// A batch that appends an event and checks nothing always returns that event, so this does not happen.
 fn lost() -> SessionError {
-    SessionError::Store(StoreError::Poisoned("a commit gave no answer".to_owned()))
+    SessionError::Store(StoreError::Poisoned("a commit gave no answer".into()))
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_claims::{Topics, WorkerIdentity};
 use millrace_model::{
@@ -11,6 +11,7 @@ use millrace_model::{
 };
 use millrace_state::{Pending, SchemaBook, State};
 use millrace_store::{KeyRange, Store, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
@@ -165,11 +166,11 @@ impl Session {
     }
 
     pub(crate) fn queued(&self) -> MutexGuard<'_, Queued> {
-        self.inner.queued.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.queued.lock()
     }
 
     pub(crate) fn book(&self) -> MutexGuard<'_, SchemaBook> {
-        self.inner.book.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.book.lock()
     }
 
     pub(crate) fn draw(&self) -> u64 {
@@ -199,7 +200,7 @@ impl Session {
     /// Returns the topics of the namespace, as they were at most `refresh_interval_ms` ago.
     pub(crate) fn topics(&self) -> Result<Arc<Topics>> {
         let now = self.clock().now().mono.0;
-        let mut known = self.inner.topics.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.inner.topics.lock();
         if let Some((read_at, topics)) = &*known
             && now < read_at.saturating_add(self.settings().refresh_interval_ms)
         {
@@ -232,7 +233,7 @@ impl Shared {
     }
 
     fn draw(&self) -> u64 {
-        self.draws.lock().unwrap_or_else(PoisonError::into_inner).random()
+        self.draws.lock().random()
     }
 
     /// Returns a UUID of version 7, which is always a valid session id.

@@ -124,9 +124,7 @@ impl<R> CommitQueue<R> {
     /// Accepts no more batches; those in the queue can still be committed.
     pub fn end(&self) {
         let mut state = self.state.lock();
-        state
-            .closed
-            .get_or_insert_with(|| StoreError::Poisoned("the thread that writes has ended".to_owned()));
+        state.closed.get_or_insert_with(|| StoreError::Poisoned("the thread that writes has ended".into()));
         drop(state);
         self.changed.notify_all();
     }

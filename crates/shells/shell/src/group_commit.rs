@@ -154,7 +154,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
         }
     }
 
-    /// Returns the batches, and why, if the store wrote nothing of them.
+    /// Returns the batches, and why, if the store wrote nothing of them and may do so later.
     fn commit(
         &self,
         taken: TakenBatches<C::Reply>,
@@ -163,7 +163,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
         let outcomes = match self.store.commit(&taken.batches) {
             Ok(outcomes) => outcomes,
             Err(StoreError::TooLarge { bytes, .. }) => return self.commit_singly(taken, bytes),
-            Err(error) if error.wrote_nothing() => return Ok(Some((taken, error))),
+            Err(error) if error.may_be_retried() => return Ok(Some((taken, error))),
             Err(error) => return Err(CommitFailure { replies: taken.replies, error }),
         };
         let TakenBatches { replies, batches, bytes } = taken;
@@ -280,7 +280,7 @@ struct PanicGuard<'a, C: CommitReceiver>(&'a GroupCommit<C>);
 
 impl<C: CommitReceiver> Drop for PanicGuard<'_, C> {
     fn drop(&mut self) {
-        let error = StoreError::Poisoned("the writer ended unexpectedly".to_owned());
+        let error = StoreError::Poisoned("the writer ended unexpectedly".into());
         self.0.fail(Vec::new(), error);
     }
 }

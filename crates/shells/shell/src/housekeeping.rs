@@ -54,11 +54,12 @@ impl Housekeeping {
                 self.failing &= done.rows == 0;
                 (Slice { rows: done.rows, put_off: None }, done.more)
             }
-            Err(StoreError::Unreadable(reason)) => {
+            Err(StoreError::Unreadable(cause)) => {
+                let reason = cause.text();
                 tracing::warn!(reason, "housekeeping could not read the store, it will be tried again");
                 (Slice { rows: 0, put_off: None }, false)
             }
-            Err(error) if error.wrote_nothing() => {
+            Err(error) if error.may_be_retried() => {
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(target: "millrace::store", %error, "housekeeping is tried again");
                 }

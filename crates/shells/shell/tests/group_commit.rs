@@ -35,8 +35,8 @@ impl FaultyStore {
     fn fault(&self) -> Result<(), StoreError> {
         match self.faults.lock().pop_front() {
             None => Ok(()),
-            Some(Fault::NoSpace) => Err(StoreError::NoSpace("full".to_owned())),
-            Some(Fault::Fails) => Err(StoreError::Poisoned("broken".to_owned())),
+            Some(Fault::NoSpace) => Err(StoreError::NoSpace("full".into())),
+            Some(Fault::Fails) => Err(StoreError::Poisoned("broken".into())),
             Some(Fault::Panics) => panic!("a bug in the store"),
         }
     }
@@ -91,7 +91,7 @@ impl CommitReceiver for Answers {
     type Reply = u32;
 
     fn refuses(&self, sender: &u32, _batch: &Batch) -> Option<StoreError> {
-        (*sender == 7).then(|| StoreError::NoSpace("not seven".to_owned()))
+        (*sender == 7).then(|| StoreError::NoSpace("not seven".into()))
     }
 
     fn committed(&self, commit: Committed<u32>) {
@@ -324,7 +324,7 @@ fn housekeeping_that_wrote_nothing_is_put_off_and_a_failure_ends_the_writing() {
     let mut housekeeping = Housekeeping::new(10, interval);
     let mut run = || rig.group.guarded(|| housekeeping.run(&*rig.store, || false));
     let slice = run().unwrap();
-    assert!(slice.put_off.is_some_and(|error| error.wrote_nothing()) && slice.rows == 0);
+    assert!(slice.put_off.is_some_and(|error| error.may_be_retried()) && slice.rows == 0);
     rig.push([1]).unwrap();
     assert!(run().is_none());
     assert_eq!(rig.answers(), ["failed [1]"]);

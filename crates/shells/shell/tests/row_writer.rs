@@ -53,7 +53,7 @@ async fn rows_are_answered_when_their_batch_is_settled_and_not_before() {
     assert!(!first.is_finished());
     replies.next().unwrap().committed(&Outcome::Done(Done::default()));
     assert_eq!(first.await.unwrap(), Ok(()));
-    replies.next().unwrap().failed(&StoreError::Poisoned("broken".to_owned()));
+    replies.next().unwrap().failed(&StoreError::Poisoned("broken".into()));
     let failed = second.durable().await.unwrap_err();
     assert!(matches!(&failed, RowWriteError::StorageFailed(why) if why.contains("broken")), "{failed}");
     drop(replies);

@@ -45,7 +45,7 @@ fn news_that_could_not_be_read_is_reported_again() {
     let store = MemoryStore::default();
     let mut watcher = watcher(&store);
     append(&store, "a");
-    let unreadable = |_| Err::<(), _>(StoreError::Unreadable("just now".to_owned()));
+    let unreadable = |_| Err::<(), _>(StoreError::Unreadable("just now".into()));
     assert!(watcher.poll(&store, unreadable).is_err());
     assert_eq!(watcher.poll(&store, |changes| ends(&store, changes)).unwrap().news.unwrap().len(), 1);
 }

@@ -1,10 +1,10 @@
 //! The reads of a handler or a transaction, remembered so that its commit can check that they still hold.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use millrace_model::{HeadRow, Intent, Namespace, StateCommit, keys};
+use parking_lot::Mutex;
 
 /// How many identities a run remembers having read, and how many bytes of their rows. Beyond that the oldest are
 /// forgotten, and from then on an identity that is not remembered must be read again before it is declared
@@ -38,11 +38,11 @@ pub(crate) enum Known {
 
 impl Reads {
     pub(crate) fn note(&self, key: &str, row: Option<&Bytes>) {
-        self.lock().insert(key, row.cloned());
+        self.0.lock().insert(key, row.cloned());
     }
 
     pub(crate) fn known(&self, key: &str) -> Known {
-        let reads = self.lock();
+        let reads = self.0.lock();
         match reads.rows.get(key) {
             Some((_, row)) => Known::Read(row.clone()),
             None if reads.forgot => Known::Forgotten,
@@ -59,7 +59,7 @@ impl Reads {
         commit: Option<StateCommit>,
     ) {
         let Some(commit) = commit else { return };
-        let mut reads = self.lock();
+        let mut reads = self.0.lock();
         for intent in intents {
             let key = keys::identity(namespace, &intent.identity);
             let Some(before) = checked.get(&key) else { continue };
@@ -70,12 +70,7 @@ impl Reads {
 
     /// Forgets all reads, because everything is to be read again.
     pub(crate) fn clear(&self) {
-        *self.lock() = Inner::default();
-    }
-
-    /// Locks the reads, which are consistent after every statement, so a poisoned mutex does no harm.
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.0.lock() = Inner::default();
     }
 }
 

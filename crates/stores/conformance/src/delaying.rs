@@ -16,15 +16,15 @@ fn id_of(id: &str) -> EventId {
     EventId::parse(id).unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Returns the write of the topic's row by a process that drew the incarnation `made`.
-fn topic_row(made: u64) -> Op {
-    let config = TopicConfig { partitions: made as u32, ..TopicConfig::default() };
-    let value = TopicRow { config, made, ..TopicRow::default() }.encode();
+/// Returns the write of the topic's row by a process that drew the incarnation `incarnation`.
+fn topic_row(incarnation: u64) -> Op {
+    let config = TopicConfig { partitions: incarnation as u32, ..TopicConfig::default() };
+    let value = TopicRow { config, incarnation, ..TopicRow::default() }.encode();
     Op::Put { space: Space::Topics, key: keys::topic(&topic("delays")), value }
 }
 
-fn made_anew(made: u64) -> Vec<Op> {
-    vec![delete(Space::Topics, &keys::topic(&topic("delays"))), topic_row(made)]
+fn made_anew(incarnation: u64) -> Vec<Op> {
+    vec![delete(Space::Topics, &keys::topic(&topic("delays"))), topic_row(incarnation)]
 }
 
 fn delay_of(id: &str, due: u64, nonce: u64) -> Op {
@@ -142,11 +142,11 @@ pub(super) fn a_delayed_event_belongs_to_the_topic_that_stood_when_it_was_confir
     let new = Op::PutNew {
         space: Space::Topics,
         key: keys::topic(&topic("delays")),
-        value: TopicRow { made: 99, ..TopicRow::default() }.encode(),
+        value: TopicRow { incarnation: 99, ..TopicRow::default() }.encode(),
     };
     subject.done(batch(10, vec![new, delay_of("a", 500, 10)]));
     let late = moved(subject, 500);
-    assert_eq!(late.checks[1], Check::Incarnation { topic: topic("delays"), made: MADE });
+    assert_eq!(late.checks[1], Check::Incarnation { topic: topic("delays"), incarnation: MADE });
     subject.done(batch(20, made_anew(8)));
     subject.reopen();
     let outcome = &subject.commit(&[late])[0];
@@ -167,7 +167,7 @@ pub(super) fn a_topic_that_stands_keeps_its_incarnation(subject: &mut Subject) {
     let rows = subject.store().scan(Space::Topics, &KeyRange::all(), 9);
     let row = rows.unwrap_or_else(|error| panic!("{error}")).remove(0);
     let row = TopicRow::decode(&key, &row.value).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!((row.made, row.config.partitions), (MADE, 3), "new settings, the same topic");
+    assert_eq!((row.incarnation, row.config.partitions), (MADE, 3), "new settings, the same topic");
     assert_eq!(seen(&subject.done(moved(subject, 500))), [(false, 1, None)]);
     // Rows of the table that hold no topic are written as they are.
     subject.done(batch(12, vec![put(Space::Topics, "suite/odd", "odd")]));

@@ -24,7 +24,7 @@ mod trimming;
 mod upkeep;
 
 pub use claimed_model::check_claims_against_memory;
-pub use model::{Step, check_against_memory, steps_from_seed};
+pub use model::{HistoryStep, check_against_memory, steps_from_seed};
 pub use subject::Subject;
 
 use appending::*;

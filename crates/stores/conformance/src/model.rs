@@ -8,7 +8,7 @@ use millrace_store::{KeyRange, MemoryStore, ReadLimit, Retention};
 
 /// Something done to a store from outside.
 #[derive(Clone, Debug)]
-pub enum Step {
+pub enum HistoryStep {
     Commit(Vec<Batch>),
     Maintain(usize),
     Reopen,
@@ -24,14 +24,16 @@ pub(super) fn random_histories_match_the_memory_store(subject: &mut Subject) {
 }
 
 /// Returns a history that depends on nothing but its arguments. Its clock mostly advances and at times steps back.
-pub fn steps_from_seed(seed: u64, count: usize) -> Vec<Step> {
+pub fn steps_from_seed(seed: u64, count: usize) -> Vec<HistoryStep> {
     let mut draw = Draw(seed);
     let mut now = 1000;
     (0..count)
         .map(|_| match draw.below(20) {
-            0 => Step::Reopen,
-            1..=3 => Step::Maintain(1 + draw.below(40) as usize),
-            _ => Step::Commit((0..1 + draw.below(4)).map(|_| random_batch(&mut draw, &mut now)).collect()),
+            0 => HistoryStep::Reopen,
+            1..=3 => HistoryStep::Maintain(1 + draw.below(40) as usize),
+            _ => HistoryStep::Commit(
+                (0..1 + draw.below(4)).map(|_| random_batch(&mut draw, &mut now)).collect(),
+            ),
         })
         .collect()
 }
@@ -72,19 +74,19 @@ fn random_space(draw: &mut Draw) -> Space {
 }
 
 /// Runs the history on the store under test and on a memory store. Panics at the first difference.
-pub fn check_against_memory(subject: &mut Subject, steps: &[Step]) {
+pub fn check_against_memory(subject: &mut Subject, steps: &[HistoryStep]) {
     let memory = Subject::new(Box::new(MemoryStore::new()), |store| store);
     let mut draw = Draw(7);
     for (at, step) in steps.iter().enumerate() {
         match step {
-            Step::Commit(batches) => {
+            HistoryStep::Commit(batches) => {
                 assert_eq!(subject.commit(batches), memory.commit(batches), "outcomes of step {at}");
             }
-            Step::Maintain(rows_max) => {
+            HistoryStep::Maintain(rows_max) => {
                 let done = subject.store().maintain(*rows_max);
                 assert!(done.is_ok(), "step {at}: {done:?}");
             }
-            Step::Reopen => subject.reopen(),
+            HistoryStep::Reopen => subject.reopen(),
         }
         compare_one(subject, &memory, &random_stream(&mut draw), &mut draw, at);
     }

@@ -3,14 +3,14 @@
 use std::fmt::Display;
 use std::path::Path;
 
-use millrace_store::StoreError;
+use millrace_store::{FailureCause, StoreError};
 use rusqlite::ErrorCode;
 
-use crate::codec::Malformed;
+use crate::rows::codec::Malformed;
 
 /// A failure while a transaction is written or an index is read. The caller decides what it means for the store.
 #[derive(Debug)]
-pub(crate) enum Fault {
+pub(crate) enum SqliteFault {
     Sqlite(rusqlite::Error),
     Io(std::io::Error),
     /// A row of the store's own bookkeeping (table and key) fails its checksum.
@@ -19,34 +19,54 @@ pub(crate) enum Fault {
     DamagedRow(&'static str, String),
 }
 
-pub(crate) type Attempt<T> = Result<T, Fault>;
+pub(crate) type Attempt<T> = Result<T, SqliteFault>;
 
-/// Returns the message for a store that cannot be opened because another program has locked it.
-pub(crate) fn locked(path: &Path, error: &rusqlite::Error) -> String {
-    format!(
+/// Returns the cause of a store that cannot be opened because another program has locked it.
+pub(crate) fn locked(path: &Path, error: rusqlite::Error) -> FailureCause {
+    let text = format!(
         "{} is locked by another program ({error}): end it, or its transaction, and try again",
         path.display()
-    )
+    );
+    FailureCause::new(text, error)
 }
 
-impl Fault {
-    pub(crate) fn malformed(table: &'static str, key: u64) -> impl FnOnce(Malformed) -> Fault {
-        move |Malformed| Fault::Malformed(table, key)
+impl SqliteFault {
+    pub(crate) fn malformed(table: &'static str, key: u64) -> impl FnOnce(Malformed) -> SqliteFault {
+        move |Malformed| SqliteFault::Malformed(table, key)
     }
 
     pub(crate) fn unreadable(self) -> StoreError {
-        StoreError::Unreadable(self.to_string())
+        StoreError::Unreadable(self.into())
     }
 
     pub(crate) fn unusable(self, path: &Path) -> StoreError {
-        StoreError::Unusable(match &self {
-            Fault::Sqlite(error) if Fault::is_locked(error) => locked(path, error),
-            _ => format!("{}: {self}", path.display()),
+        StoreError::Unusable(match self {
+            SqliteFault::Sqlite(error) if SqliteFault::is_locked(&error) => locked(path, error),
+            fault => {
+                let text = format!("{}: {fault}", path.display());
+                fault.cause(text)
+            }
         })
     }
 
-    /// Returns the store error of a transaction that is known to have left nothing, if this fault proves that. The
-    /// transaction must have been rolled back.
+    /// Returns a cause with this text and the error of SQLite or of the system.
+    fn cause(self, text: String) -> FailureCause {
+        match self {
+            SqliteFault::Sqlite(error) => FailureCause::new(text, error),
+            SqliteFault::Io(error) => FailureCause::new(text, error),
+            SqliteFault::Malformed(..) | SqliteFault::DamagedRow(..) => text.into(),
+        }
+    }
+
+    /// Returns the error of a store that this fault has poisoned. The reason of an earlier failure goes first: then this
+    /// fault is not its source.
+    pub(crate) fn poisoned(self, reason: &str) -> StoreError {
+        let is_own = self.to_string() == reason;
+        StoreError::Poisoned(if is_own { self.into() } else { reason.into() })
+    }
+
+    /// Returns the store error of a transaction that is known to have left nothing, or the fault if it leaves that
+    /// open. The transaction must have been rolled back.
     ///
     /// - SQLITE_BUSY and SQLITE_LOCKED: a lock was not obtained. They come before the first write.
     /// - SQLITE_FULL: the file may not grow (`file_bytes_max`), or a write found no space (ENOSPC). In WAL mode a
@@ -59,17 +79,19 @@ impl Fault {
     /// Everything else leaves it open. A failed sync (SQLITE_IOERR_FSYNC) comes after the commit mark was written, and
     /// the system may have thrown the pages away; so may an index of the log that cannot grow (SQLITE_IOERR_SHMSIZE). A
     /// write error that is no ENOSPC (SQLITE_IOERR_WRITE) says that the disk is not to be trusted.
-    pub(crate) fn wrote_nothing(&self) -> Option<StoreError> {
-        let error = match self {
-            Fault::Sqlite(error) => error,
+    pub(crate) fn left_nothing(self) -> Result<StoreError, SqliteFault> {
+        let (is_full, is_locked) = match &self {
+            SqliteFault::Sqlite(error) => {
+                (error.sqlite_error_code() == Some(ErrorCode::DiskFull), SqliteFault::is_locked(error))
+            }
             // The fault is of a lock file, so the turn was not obtained.
-            Fault::Io(_) => return Some(StoreError::Busy(self.to_string())),
-            Fault::Malformed(..) | Fault::DamagedRow(..) => return None,
+            SqliteFault::Io(_) => (false, true),
+            SqliteFault::Malformed(..) | SqliteFault::DamagedRow(..) => (false, false),
         };
-        match error.sqlite_error_code()? {
-            ErrorCode::DiskFull => Some(StoreError::NoSpace(self.to_string())),
-            _ if Fault::is_locked(error) => Some(StoreError::Busy(self.to_string())),
-            _ => None,
+        match (is_full, is_locked) {
+            (true, _) => Ok(StoreError::NoSpace(self.into())),
+            (false, true) => Ok(StoreError::Busy(self.into())),
+            (false, false) => Err(self),
         }
     }
 
@@ -98,27 +120,34 @@ impl Fault {
     }
 }
 
-impl Display for Fault {
+impl Display for SqliteFault {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Fault::Sqlite(error) => error.fmt(f),
-            Fault::Io(error) => error.fmt(f),
-            Fault::Malformed(table, key) => write!(f, "row {key} of table {table} is damaged"),
-            Fault::DamagedRow(table, key) => {
+            SqliteFault::Sqlite(error) => error.fmt(f),
+            SqliteFault::Io(error) => error.fmt(f),
+            SqliteFault::Malformed(table, key) => write!(f, "row {key} of table {table} is damaged"),
+            SqliteFault::DamagedRow(table, key) => {
                 write!(f, "row {key:?} of table {table} fails its checksum: `millrace doctor` tells more")
             }
         }
     }
 }
 
-impl From<rusqlite::Error> for Fault {
-    fn from(error: rusqlite::Error) -> Fault {
-        Fault::Sqlite(error)
+impl From<SqliteFault> for FailureCause {
+    fn from(fault: SqliteFault) -> FailureCause {
+        let text = fault.to_string();
+        fault.cause(text)
     }
 }
 
-impl From<std::io::Error> for Fault {
-    fn from(error: std::io::Error) -> Fault {
-        Fault::Io(error)
+impl From<rusqlite::Error> for SqliteFault {
+    fn from(error: rusqlite::Error) -> SqliteFault {
+        SqliteFault::Sqlite(error)
+    }
+}
+
+impl From<std::io::Error> for SqliteFault {
+    fn from(error: std::io::Error) -> SqliteFault {
+        SqliteFault::Io(error)
     }
 }

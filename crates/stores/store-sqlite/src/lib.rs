@@ -5,67 +5,43 @@
 //!
 //! Not in this crate: group commit (the broker merges batches before it calls), and any decision about events.
 //!
-//! Start with [`SqliteStore::open`]. A commit goes through `commit` (resolve) and `write` (transaction, publication); a
-//! read through `read` over `index` and `loc`; upkeep is `fold`, `reclaim`, `checkpoint` (with a thread,
-//! `checkpointer`). `backup`, `restore` and `doctor` work on the file from outside, without a handle.
+//! Start with [`SqliteStore::open`]. The folders, in the order of the data:
+//!
+//! - `opening`: checks the file, migrates it, loads the index (`open`); or opens the file for reading only
+//!   (`read_only`).
+//! - `rows`: the tables (`schema`), the bytes in their rows (`codec`, `row`, `loc`), the small tables (`tables`).
+//! - `writing`: a commit is resolved (`commit`, `stage`) and written (`transaction`); `progress` tells what it waits for,
+//!   `damage` and `quarantine` set aside events that cannot be read.
+//! - `reading`: pages (`read`) and searches (`seek`) over the `index`, on connections of a `pool`.
+//! - `upkeep`: what `maintain` does in slices (`fold`, `reclaim`, `purge`), and the write-ahead log (`checkpoint`, with a
+//!   thread, `checkpointer`).
+//! - `dedupe`: ids that clients brought: recent ones in memory, saved ones, those of deleted events.
+//! - `files`: which files belong to a store, who may use them, and what happens when they lose their names.
+//! - `locks`: who has the store open, whose turn it is to write, who serves it.
+//! - `offline`: `backup` and `restore`; `doctor` examines. Both work on the file from outside, without a handle.
 
-mod backup;
-mod checkpoint;
-mod checkpointer;
-mod codec;
-mod commit;
-mod damage;
 mod dedupe;
-mod dedupe_load;
-mod disk_use;
 mod doctor;
 mod error;
-mod file_claim;
-mod file_error;
-mod fold;
-mod folder;
-mod hash;
-mod holder;
-mod index;
-mod leftovers;
-mod load;
-mod loc;
+mod files;
 mod locks;
-mod look;
-mod maintain;
-mod names;
-mod open;
+mod offline;
+mod opening;
 mod options;
-mod pool;
-mod presence;
-mod private;
-mod progress;
-mod purge;
-mod quarantine;
-mod read;
-mod real_path;
-mod reclaim;
-mod remove;
-mod restore;
-mod retire;
-mod row;
-mod schema;
-mod seek;
-mod serve_lock;
-mod stage;
+mod reading;
+mod rows;
 mod store;
-mod tables;
-mod tombstones;
-mod write;
+mod upkeep;
+mod writing;
 
-pub use backup::{BackupError, Copied, Existing, backup};
 pub use doctor::{Doctor, Examined};
-pub use file_error::FileError;
-pub use look::{LookError, find_store, schema_version};
+pub use files::file_error::FileError;
+pub use locks::serve_lock::ServeLock;
+pub use offline::backup::{BackupError, Copied, Existing, backup};
+pub use offline::restore::Restore;
+pub use opening::read_only::{ReadOnlyError, find_store, schema_version};
 pub use options::SqliteOptions;
-pub use progress::opening_waits_for;
-pub use quarantine::Quarantined;
-pub use restore::Restore;
-pub use schema::SCHEMA_VERSION;
-pub use serve_lock::ServeLock;
+pub use rows::schema::SCHEMA_VERSION;
 pub use store::SqliteStore;
+pub use writing::progress::opening_waits_for;
+pub use writing::quarantine::Quarantined;

@@ -4,33 +4,34 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
 use millrace_store::{
-    Changes, CommitNumber, DiskUse, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Run, Store,
-    StoreError, StreamBounds,
+    Changes, CommitNumber, DiskUse, KeyRange, Maintained, Page, ReadLimit, Retention, Row, Store, StoreError,
+    StreamBounds, StreamRun,
 };
+use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rusqlite::Connection;
 
-use crate::checkpoint::CHECKPOINT_OVERDUE_TIMES;
-use crate::checkpointer::Checkpointer;
-use crate::disk_use;
-use crate::error::{Attempt, Fault};
-use crate::index::{Index, StreamState};
-use crate::load;
-use crate::locks::Locks;
-use crate::names::Names;
-use crate::open::{self, Opener};
+use crate::error::{Attempt, SqliteFault};
+use crate::files::names::FileNames;
+use crate::files::real_path;
+use crate::locks::lock_folder::Locks;
+use crate::locks::serve_lock::ServeLock;
+use crate::opening::load;
+use crate::opening::open::{self, Opener};
 use crate::options::SqliteOptions;
-use crate::pool::Pool;
-use crate::progress::{self, Progress, Step};
-use crate::quarantine::{Quarantine, Quarantined};
-use crate::real_path;
-use crate::serve_lock::ServeLock;
-use crate::tables;
-use crate::write::Writer;
+use crate::reading::index::{Index, StreamState};
+use crate::reading::pool::Pool;
+use crate::rows::tables;
+use crate::upkeep::checkpoint::CHECKPOINT_OVERDUE_TIMES;
+use crate::upkeep::checkpointer::Checkpointer;
+use crate::upkeep::disk_use;
+use crate::writing::progress::{self, Progress, WriteStep};
+use crate::writing::quarantine::{Quarantine, Quarantined};
+use crate::writing::transaction::Writer;
 
 /// A handle on a store. Several handles, in one or many processes, may have the same file open and write to it.
 ///
@@ -46,7 +47,7 @@ pub struct SqliteStore {
     pub(crate) checkpointer: Checkpointer,
     pub(crate) progress: Progress,
     path: PathBuf,
-    pub(crate) names: Names,
+    pub(crate) names: FileNames,
     /// The last checkpoint with the writer's turn left frames in the log that a reader still needs.
     pub(crate) wal_held: AtomicBool,
     /// The store is being retired, and its content is not saved yet.
@@ -91,7 +92,7 @@ impl SqliteStore {
             options,
             progress: Progress::default(),
             path: path.to_owned(),
-            names: Names::note(path, &locks),
+            names: FileNames::note(path, &locks),
             wal_held: AtomicBool::new(false),
             suspended: AtomicBool::new(false),
             locks,
@@ -118,19 +119,19 @@ impl SqliteStore {
     }
 
     pub(crate) fn index(&self) -> RwLockReadGuard<'_, Index> {
-        self.index.read().unwrap_or_else(PoisonError::into_inner)
+        self.index.read()
     }
 
     pub(crate) fn index_mut(&self) -> RwLockWriteGuard<'_, Index> {
-        self.index.write().unwrap_or_else(PoisonError::into_inner)
+        self.index.write()
     }
 
     pub(crate) fn writer(&self) -> MutexGuard<'_, Writer> {
-        self.writer.lock().unwrap_or_else(PoisonError::into_inner)
+        self.writer.lock()
     }
 
     fn reading<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T, StoreError> {
-        self.readers.lend(work).map_err(Fault::unreadable)
+        self.readers.lend(work).map_err(SqliteFault::unreadable)
     }
 
     /// Reads after the index has caught up with all commits of any process.
@@ -194,7 +195,11 @@ impl SqliteStore {
             changes.delayed |= record.delayed;
             changes.runs.extend(record.runs.into_iter().filter_map(|(id, run)| {
                 let state = index.by_id(id).filter(|state| !state.row.dropped)?;
-                Some(Run { stream: state.row.stream.clone(), first: Offset(run.offset), count: run.count })
+                Some(StreamRun {
+                    stream: state.row.stream.clone(),
+                    first: Offset(run.offset),
+                    count: run.count,
+                })
             }));
             Ok(ControlFlow::Continue(()))
         })?;
@@ -251,7 +256,7 @@ impl Store for SqliteStore {
 
     fn waits_for(&self) -> Option<String> {
         let step = self.progress.step();
-        let held = if step == Step::Turn { self.locks.held() } else { None };
+        let held = if step == WriteStep::Turn { self.locks.held() } else { None };
         progress::describe(step, held)
     }
 

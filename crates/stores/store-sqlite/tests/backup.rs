@@ -122,7 +122,7 @@ fn a_wal_of_the_replaced_store_never_meets_the_new_one() {
 fn what_is_no_store_is_not_copied() {
     let folder = tempfile::tempdir().unwrap();
     let (database, copy) = paths(folder.path());
-    assert!(matches!(backup(&database, &copy, Existing::Keep), Err(BackupError::Look(_))));
+    assert!(matches!(backup(&database, &copy, Existing::Keep), Err(BackupError::ReadOnly(_))));
     assert_eq!(names(folder.path()), Vec::<String>::new());
     std::fs::write(&database, "").unwrap();
     assert!(matches!(backup(&database, &copy, Existing::Keep), Err(BackupError::NoStore { .. })));

@@ -139,7 +139,7 @@ fn a_copy_that_fails_beside_the_writer_poisons_every_process() {
     let one_more = || [batch(4, vec![append(&s, "more")])];
     let refused = other.commit(&one_more());
     assert!(
-        matches!(&refused, Err(StoreError::Poisoned(reason)) if reason.starts_with("checkpoint: ")),
+        matches!(&refused, Err(StoreError::Poisoned(reason)) if reason.text().starts_with("checkpoint: ")),
         "{refused:?}"
     );
     assert_eq!(other.read(&s, Offset(1), WHOLE).unwrap().events.len(), 2000, "reads go on");

@@ -252,5 +252,5 @@ fn damaged_bookkeeping_is_told_when_opening() {
     let Err(StoreError::Unusable(reason)) = SqliteStore::open(&path, SqliteOptions::default()) else {
         panic!()
     };
-    assert!(reason.ends_with("row 3 of table commits is damaged"), "{reason}");
+    assert!(reason.text().ends_with("row 3 of table commits is damaged"), "{reason}");
 }

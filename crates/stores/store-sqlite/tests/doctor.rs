@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use millrace_conformance::build::{append, append_id, batch, stream, trim};
 use millrace_model::{Findings, Op, Space};
 use millrace_store::Store;
-use millrace_store_sqlite::{Doctor, Examined, LookError, ServeLock, SqliteOptions, SqliteStore};
+use millrace_store_sqlite::{Doctor, Examined, ReadOnlyError, ServeLock, SqliteOptions, SqliteStore};
 
 /// Limits so small that everything is folded and pruned immediately.
 fn small() -> SqliteOptions {
@@ -72,7 +72,7 @@ fn a_healthy_store_has_nothing_to_tell() {
 fn nothing_is_made_where_nothing_is() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("none.db");
-    assert!(matches!(Doctor::open(&path), Err(LookError::NoStore(_))));
+    assert!(matches!(Doctor::open(&path), Err(ReadOnlyError::NoStore(_))));
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
 }
 

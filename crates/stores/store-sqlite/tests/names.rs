@@ -10,7 +10,7 @@ use millrace_conformance::build::{append, batch, stream};
 use millrace_model::Offset;
 use millrace_store::{ReadLimit, Store, StoreError};
 use millrace_store_sqlite::{
-    BackupError, Doctor, Existing, FileError, LookError, Restore, ServeLock, SqliteOptions, SqliteStore,
+    BackupError, Doctor, Existing, FileError, ReadOnlyError, Restore, ServeLock, SqliteOptions, SqliteStore,
     backup,
 };
 
@@ -73,7 +73,7 @@ fn a_store_is_made_where_a_link_leads_and_shared_under_all_its_names() {
         assert!(ServeLock::is_held(name));
         let refused = ServeLock::acquire(name).unwrap_err();
         let who = format!("already served by process {}", std::process::id());
-        assert!(matches!(&refused, StoreError::InUse(what) if what.contains(&who)), "{refused}");
+        assert!(matches!(&refused, StoreError::InUse(what) if what.text().contains(&who)), "{refused}");
         let refused = Restore::prepare(&copy_of(&real), name, Existing::Replace).unwrap_err();
         assert!(matches!(refused, BackupError::InUse(_)), "{refused}");
     }
@@ -123,10 +123,11 @@ fn a_store_with_two_hard_links_is_refused_by_all() {
         let refused = SqliteStore::open(name, SqliteOptions::default()).unwrap_err().to_string();
         assert!(refused.contains("2 names (hard links)"), "{refused}");
         assert!(matches!(ServeLock::acquire(name), Err(StoreError::Unusable(_))));
-        let linked = |error: &LookError| matches!(error, LookError::File(FileError::Linked { names: 2, .. }));
+        let linked =
+            |error: &ReadOnlyError| matches!(error, ReadOnlyError::File(FileError::Linked { names: 2, .. }));
         assert!(linked(&Doctor::open(name).unwrap_err()));
         let refused = backup(name, &folder.path().join("other"), Existing::Keep).unwrap_err();
-        assert!(matches!(&refused, BackupError::Look(error) if linked(error)), "{refused}");
+        assert!(matches!(&refused, BackupError::ReadOnly(error) if linked(error)), "{refused}");
         let refused = Restore::prepare(&copy, name, Existing::Replace).unwrap_err();
         assert!(matches!(refused, BackupError::File(FileError::Linked { .. })), "{refused}");
     }

@@ -9,7 +9,7 @@ use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 fn refusal(path: &Path) -> String {
     match SqliteStore::open(path, SqliteOptions::default()) {
-        Err(StoreError::Unusable(reason)) => reason,
+        Err(StoreError::Unusable(reason)) => reason.text().to_owned(),
         other => panic!("{other:?}"),
     }
 }

@@ -39,7 +39,7 @@ fn poison(store: &SqliteStore, path: &Path) {
     }
     spoil(path);
     match store.commit(&one_more()) {
-        Err(StoreError::Poisoned(reason)) => assert!(reason.contains("damaged"), "{reason}"),
+        Err(StoreError::Poisoned(reason)) => assert!(reason.text().contains("damaged"), "{reason}"),
         other => panic!("{other:?}"),
     }
     mend(path);
@@ -112,7 +112,10 @@ fn the_flag_stays_up_until_somebody_has_recovered() {
     stranger.execute_batch("PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE").unwrap();
     let options = SqliteOptions { busy_timeout_ms: 10, ..SqliteOptions::default() };
     let refused = SqliteStore::open(&path, options).unwrap_err();
-    assert!(matches!(&refused, StoreError::Unusable(reason) if reason.contains("locked")), "{refused}");
+    assert!(
+        matches!(&refused, StoreError::Unusable(reason) if reason.text().contains("locked")),
+        "{refused}"
+    );
     assert_eq!(flag(), b'!', "nobody has recovered yet");
 
     drop(stranger);

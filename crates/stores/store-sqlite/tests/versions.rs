@@ -188,6 +188,7 @@ fn a_handle_writes_nothing_to_a_version_it_does_not_know() {
         let refused = store.commit(&[batch(2, vec![append(&s, "y")])]).unwrap_err();
         assert_eq!(refused, StoreError::Outdated { found: 7, known: 6 });
         assert!(refused.to_string().contains("Nothing was written; restart"), "{refused}");
+        assert!(refused.wrote_nothing() && !refused.may_be_retried(), "a retry would meet the same version");
     }
     assert!(store.maintain(100).is_ok_and(|done| !done.more) || store.maintain(100).is_err());
     let wal = std::fs::metadata(folder.path().join("store.db-wal")).unwrap().len();

@@ -10,6 +10,7 @@
 //! that does.
 
 mod error;
+mod failure_cause;
 mod memory;
 mod newest;
 mod pace;
@@ -20,8 +21,9 @@ mod rows;
 pub use millrace_model::{KeyRange, Page, ReadLimit, Row};
 
 pub use error::StoreError;
+pub use failure_cause::FailureCause;
 pub use memory::MemoryStore;
 pub use newest::newest_commit;
 pub use pace::Pace;
-pub use port::{Changes, CommitNumber, DiskUse, Maintained, Retention, Run, Store, StreamBounds};
+pub use port::{Changes, CommitNumber, DiskUse, Maintained, Retention, Store, StreamBounds, StreamRun};
 pub use rows::{each_row, try_each_row};

@@ -15,8 +15,9 @@ pub trait Store: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// If [`StoreError::wrote_nothing`] holds, none of the batches was written and the caller may commit them again.
-    /// Every other error poisons the store: the caller must treat the outcome of all batches as unknown.
+    /// If [`StoreError::wrote_nothing`] holds, none of the batches was written; if [`StoreError::may_be_retried`] holds
+    /// too, the caller may commit them again. Every other error poisons the store: the caller must treat the outcome of
+    /// all batches as unknown.
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError>;
 
     /// Returns events of a stream in offset order, from `from` on or, if that was trimmed, from the stream's start.
@@ -93,7 +94,7 @@ pub trait Store: Send + Sync + 'static {
     /// store that has lost names ([`Store::lost_names`]). Returns what has happened to the files, and what to do. After
     /// an error no commit is written until a later call succeeds.
     fn retire(&self) -> Result<String, StoreError> {
-        Err(StoreError::Unusable("this store has no files".to_owned()))
+        Err(StoreError::Unusable("this store has no files".into()))
     }
 
     /// Returns the disk space that the store uses and that is left. `None` for a store that is not on a disk, or when
@@ -152,7 +153,7 @@ pub struct StreamBounds {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Changes {
     pub last: CommitNumber,
-    pub runs: Vec<Run>,
+    pub runs: Vec<StreamRun>,
     /// Streams whose start may have moved, each with bounds that it has had since. Streams that only housekeeping
     /// touched may be included.
     pub trimmed: Vec<StreamBounds>,
@@ -163,7 +164,7 @@ pub struct Changes {
 
 /// Consecutive offsets of one stream appended by one commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Run {
+pub struct StreamRun {
     pub stream: Stream,
     pub first: Offset,
     pub count: u64,

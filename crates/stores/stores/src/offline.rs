@@ -4,7 +4,8 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 
 use millrace_store_sqlite::{
-    BackupError, Copied, Doctor, Existing, LookError, SCHEMA_VERSION, ServeLock, find_store, schema_version,
+    BackupError, Copied, Doctor, Existing, ReadOnlyError, SCHEMA_VERSION, ServeLock, find_store,
+    schema_version,
 };
 
 use crate::open::{OpenError, OpenedStore, open_shared};
@@ -25,8 +26,8 @@ pub enum OfflineError {
     Failed(Box<dyn Error + Send + Sync>),
 }
 
-impl From<LookError> for OfflineError {
-    fn from(error: LookError) -> OfflineError {
+impl From<ReadOnlyError> for OfflineError {
+    fn from(error: ReadOnlyError) -> OfflineError {
         OfflineError::Unreachable(error.into())
     }
 }
@@ -40,7 +41,7 @@ impl From<OpenError> for OfflineError {
 impl From<BackupError> for OfflineError {
     fn from(error: BackupError) -> OfflineError {
         match error {
-            BackupError::Look(error) => error.into(),
+            BackupError::ReadOnly(error) => error.into(),
             error => OfflineError::Failed(error.into()),
         }
     }

@@ -42,7 +42,7 @@ pub fn open_store(url: &StoreUrl, options: &StoreOptions) -> Result<OpenedStore,
         StoreUrl::Sqlite(path) => {
             let store = SqliteStore::open_served(ServeLock::acquire(path)?, options.for_sqlite())?;
             match store.poisoned() {
-                Some(reason) => Err(StoreError::Poisoned(reason).into()),
+                Some(reason) => Err(StoreError::Poisoned(reason.into()).into()),
                 None => Ok(opened(store)),
             }
         }

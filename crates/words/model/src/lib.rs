@@ -56,6 +56,7 @@ pub use topics::group_access::{
     GROUP_ENTRIES_MAX, GROUP_LISTS_MAX, GroupAccess, GroupAccessError, GroupAccessPatch, GroupKey,
 };
 pub use topics::name::{DLQ_SUFFIX, Group, HandlerId, NameError, NameKind, Namespace, SessionId, TopicName};
+pub use topics::requester::Requester;
 pub use topics::system::{
     AUDIT_TOPIC, DEAD_LETTER_MIRROR, METRICS_TOPIC, SYSTEM_PREFIX, SYSTEM_TOPICS, TRACE_TOPIC, system_readers,
 };

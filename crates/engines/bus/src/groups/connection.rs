@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{Group, TopicKey};
+use millrace_model::{Actor, Group, Requester, TopicKey};
 
 use crate::groups::group::GroupId;
-use crate::interface::input::By;
 use crate::interface::reply::ReplyTo;
+use crate::topics::totals::sharer;
 
 #[derive(Debug, Default)]
 pub(crate) struct Connection {
@@ -16,11 +16,21 @@ pub(crate) struct Connection {
     /// Delivery credits left. `None` until the first FLOW: until then only the members' windows bound deliveries.
     pub(crate) credits: Option<u64>,
     pub(crate) congested: bool,
-    /// The principal that subscribed, checked again when a topic's access lists change.
-    pub(crate) by: By,
+    /// The party that subscribed, checked again when a topic's access lists change. `None` before the first SUBSCRIBE.
+    pub(crate) by: Option<Requester>,
 }
 
 impl Connection {
+    /// The agent whose share the windows of this connection count against.
+    pub(crate) fn agent(&self) -> Option<&Actor> {
+        self.by.as_ref()?.principal().map(|who| &who.agent)
+    }
+
+    /// The same for groups, which count against no administrator.
+    pub(crate) fn sharer(&self) -> Option<Actor> {
+        self.by.as_ref().and_then(sharer)
+    }
+
     pub(crate) fn can_receive(&self) -> bool {
         !self.congested && self.credits != Some(0)
     }

@@ -91,7 +91,7 @@ impl Bus {
         }
         for (conn, member) in &group.members {
             if let Some(connection) = self.conns.get_mut(conn) {
-                self.totals.window_changed(&connection.by, member.window, 0);
+                self.totals.window_changed(connection.agent(), member.window, 0);
                 connection.subscriptions.remove(&(group.key.clone(), group.name.clone()));
                 let (error, group) = (gone.clone(), Some(group.name.clone()));
                 self.effects.push(Effect::Notice { conn: *conn, error, group });

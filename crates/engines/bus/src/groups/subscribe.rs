@@ -1,15 +1,15 @@
 //! Joining and leaving a group.
 
-use millrace_model::{Group, Mono, Now, Op, Partition, TopicKey};
+use millrace_model::{Actor, Group, Mono, Now, Op, Partition, TopicKey};
 
 use crate::bus::Bus;
+use crate::groups::connection::Connection;
 use crate::groups::cursor::Cursor;
 use crate::groups::group::{CursorRef, GroupId, GroupState, Member};
-use crate::interface::input::{By, ConnId, From, Subscribe};
+use crate::interface::input::{ConnId, From, Subscribe};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::lifecycle::pending::{AfterPlacement, Placement};
 use crate::sabotage::Sabotage;
-use crate::topics::totals::sharer;
 
 /// How a member leaves its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,9 +40,10 @@ impl Bus {
             return Ok(());
         };
         if waited {
+            let Some(by) = &connection.by else { return Ok(()) };
             // The access lists may have changed while the subscription waited, and it may be about to move the group
             // (`reset`).
-            self.permit_member(connection.by.as_deref(), &subscribe.topic, &subscribe.group)?;
+            self.permit_member(by, &subscribe.topic, &subscribe.group)?;
         }
         let key = (subscribe.topic.clone(), subscribe.group.clone());
         let max = self.limits.subscriptions_per_connection_max;
@@ -55,10 +56,10 @@ impl Bus {
             let (found, max) = (u64::from(window), u64::from(self.limits.max_inflight_max));
             return Err(BusError::OutOfRange { what: "max_inflight", found, max });
         }
-        self.totals.window_fits(&self.limits, &connection.by, u64::from(self.wider(conn, &subscribe)))?;
+        self.totals.window_fits(&self.limits, connection.agent(), u64::from(self.wider(conn, &subscribe)))?;
         if !self.topic_ids.contains_key(&subscribe.topic) {
             // Checked before the topic is created: a refusal must not leave a topic behind without its row.
-            self.totals.cursors_fit(&self.limits, sharer(&connection.by).as_ref(), 1)?;
+            self.totals.cursors_fit(&self.limits, connection.sharer().as_ref(), 1)?;
         }
         let mut ops = Vec::new();
         let topic = self.topic_or_create(&subscribe.topic, &mut ops)?;
@@ -161,7 +162,7 @@ impl Bus {
             return Err(BusError::LimitReached { what: "groups per topic", max: max as u64 });
         }
         let by = match to {
-            ReplyTo::Conn { conn, .. } => self.conns.get(&conn).and_then(|connection| sharer(&connection.by)),
+            ReplyTo::Conn { conn, .. } => self.conns.get(&conn).and_then(Connection::sharer),
             _ => None,
         };
         let cursors = state.logs.len() as u64;
@@ -190,7 +191,7 @@ impl Bus {
     pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
         let ReplyTo::Conn { conn, .. } = to else { return };
         // Checked again, because the topic's lists may have changed while the group was placed.
-        let by = self.conns.get(&conn).and_then(|connection| connection.by.as_deref());
+        let Some(by) = self.conns.get(&conn).and_then(|connection| connection.by.as_ref()) else { return };
         if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
             return self.refuse_join(to, subscribe, error);
         }
@@ -198,7 +199,7 @@ impl Bus {
         // placed.
         let wider = u64::from(self.wider(conn, subscribe));
         if let Some(connection) = self.conns.get(&conn)
-            && let Err(error) = self.totals.window_fits(&self.limits, &connection.by, wider)
+            && let Err(error) = self.totals.window_fits(&self.limits, connection.agent(), wider)
         {
             return self.refuse_join(to, subscribe, error);
         }
@@ -212,7 +213,7 @@ impl Bus {
         let window = self.limits.window_of(subscribe);
         let before = state.members.get(&conn);
         let inflight = before.map_or(0, |member| member.inflight);
-        self.totals.window_changed(&connection.by, before.map_or(0, |member| member.window), window);
+        self.totals.window_changed(connection.agent(), before.map_or(0, |member| member.window), window);
         let member = Member { window, inflight, ack_mode: subscribe.ack_mode, sticky: subscribe.sticky };
         let newcomer = state.members.insert(conn, member).is_none();
         // Shares the group's own names: each frame has copies of its own, and there may be many subscriptions.
@@ -250,7 +251,7 @@ impl Bus {
             return Ok(());
         };
         let key = (topic.clone(), group.clone());
-        let by = connection.by.clone();
+        let agent = connection.agent().cloned();
         let member = connection.subscriptions.remove(&key);
         let joining = connection.joining.get_mut(&key).filter(|leaving| leaving.is_none());
         let overtakes = joining.is_some();
@@ -258,7 +259,7 @@ impl Bus {
             *leaving = Some(to);
         }
         match member {
-            Some(id) => self.leave(now, conn, &by, id, Departure::Willing),
+            Some(id) => self.leave(now, conn, agent.as_ref(), id, Departure::Willing),
             None if !overtakes => return Err(BusError::NotAMember { topic, group }),
             None => {}
         }
@@ -272,8 +273,9 @@ impl Bus {
         let Some(connection) = self.conns.remove(&conn) else {
             return;
         };
+        let agent = connection.agent().cloned();
         for group in connection.subscriptions.into_values() {
-            self.leave(now, conn, &connection.by, group, departure);
+            self.leave(now, conn, agent.as_ref(), group, departure);
         }
     }
 
@@ -285,15 +287,22 @@ impl Bus {
         self.limits.window_of(subscribe).saturating_sub(now)
     }
 
-    /// Removes a member from its group. The events that it held are free at once, for any member. `by` is the principal
+    /// Removes a member from its group. The events that it held are free at once, for any member. `agent` is the one
     /// as which it subscribed.
-    pub(crate) fn leave(&mut self, now: Now, conn: ConnId, by: &By, group: GroupId, departure: Departure) {
+    pub(crate) fn leave(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        agent: Option<&Actor>,
+        group: GroupId,
+        departure: Departure,
+    ) {
         let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
         let Some(state) = self.groups.get_mut(&group) else {
             return;
         };
         let Some(member) = state.members.remove(&conn) else { return };
-        self.totals.window_changed(by, member.window, 0);
+        self.totals.window_changed(agent, member.window, 0);
         if let Some(topic) = self.topics.get_mut(&state.topic) {
             topic.members = topic.members.saturating_sub(1);
             if topic.members == 0 {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{
     AckMode, DeliverAt, Durability, Event, Filter, Group, Namespace, NewEvent, Offset, Op, Outcome,
-    Partition, Principal, Timestamp, TopicKey, TopicName, TopicPatch,
+    Partition, Requester, Timestamp, TopicKey, TopicName, TopicPatch,
 };
 
 use crate::interface::reply::ReplyTo;
@@ -14,10 +14,6 @@ use crate::topics::schema::{RetainedOutcome, SchemaVerdict};
 /// A connection, numbered by the shell; a number is never used twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId(pub u64);
-
-/// The principal of a request, as the edge authenticated it. `None` where no access list applies: for the server
-/// itself, or for everybody while no access control is configured.
-pub type By = Option<Arc<Principal>>;
 
 /// Ties an effect that takes time to the input that reports its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -50,7 +46,7 @@ pub enum Input {
     /// A request, to be answered at `to`.
     Request {
         to: ReplyTo,
-        by: By,
+        by: Requester,
         request: Request,
         /// The verdict of an earlier check of the events against their topic's schema, so that this engine need not
         /// check them. Used if that schema is still in force.

@@ -75,6 +75,6 @@ impl Bus {
     }
 
     pub(crate) fn agent_of(&self, conn: ConnId) -> Option<Actor> {
-        self.conns.get(&conn)?.by.as_ref().map(|who| who.agent.clone())
+        self.conns.get(&conn)?.agent().cloned()
     }
 }

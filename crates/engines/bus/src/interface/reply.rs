@@ -95,9 +95,9 @@ pub struct TopicView {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SchemaView {
-    /// The topic's incarnation ([`millrace_model::TopicRow::made`]): the rows of its schema versions are stored under
-    /// it.
-    pub made: u64,
+    /// The topic's incarnation ([`millrace_model::TopicRow::incarnation`]): the rows of its schema versions are stored
+    /// under it.
+    pub incarnation: u64,
     /// The version in force.
     pub version: Option<u32>,
     /// In the answer to a change of the schema: the events that the new schema was compared with.

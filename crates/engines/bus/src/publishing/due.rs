@@ -141,7 +141,7 @@ impl Bus {
     /// Returns the topic that the event was published to, if this engine knows it.
     fn topic_of(&self, event: &DueEvent) -> Option<TopicId> {
         let id = self.topic_ids.get(&event.topic).copied()?;
-        self.topics.get(&id).is_some_and(|topic| topic.made == event.row.made).then_some(id)
+        self.topics.get(&id).is_some_and(|topic| topic.incarnation == event.row.incarnation).then_some(id)
     }
 
     fn move_together(&mut self, topic: TopicId, event: &DueEvent, bytes: usize, together: &mut Move) {

@@ -174,7 +174,7 @@ impl Bus {
         // A topic that is gone again is ignored; a row that cannot be decoded is reported at the next start.
         let Some(found) = found else { return };
         let Ok(row) = TopicRow::decode(topic.as_str(), &found.row) else { return };
-        let made = row.made;
+        let incarnation = row.incarnation;
         let id = match self.topic_ids.get(&topic).copied() {
             Some(id) => id,
             None => {
@@ -187,9 +187,9 @@ impl Bus {
         // Not for a topic with versions of a schema: their rows are stored under the incarnation they were written
         // with.
         if let Some(topic) = self.topics.get_mut(&id).filter(|topic| adopted && topic.schema_version == 0) {
-            topic.made = made;
+            topic.incarnation = incarnation;
         }
-        if self.topics.get(&id).is_some_and(|topic| topic.made == made) {
+        if self.topics.get(&id).is_some_and(|topic| topic.incarnation == incarnation) {
             for reach in &found.reaches {
                 self.extend_log(reach);
             }

@@ -1,22 +1,24 @@
 //! Access control: which principals may publish to a topic, read it, or use its groups. The access lists are part of
-//! the topics' settings; each request names its principal (`by`).
+//! the topics' settings; each request names its requester (`by`).
 //!
 //! Dead letters are copies of a topic's events, so a dead-letter topic without access lists of its own uses those of
 //! its source topic.
 
-use millrace_model::{Action, Group, Now, Op, Principal, Space, TopicAccess, TopicConfig, TopicKey, keys};
+use millrace_model::{
+    Action, Group, Now, Op, Principal, Requester, Space, TopicAccess, TopicConfig, TopicKey, keys,
+};
 
 use crate::bus::Bus;
 use crate::groups::subscribe::Departure;
 use crate::interface::effect::Effect;
-use crate::interface::input::{By, Request};
+use crate::interface::input::Request;
 use crate::interface::reply::{BusError, ReplyTo};
 
 impl Bus {
     /// Checks a request against the access lists. This table is the only place that says which requests they concern.
     /// All others are left to the token's scopes, which the edges (HTTP, WebSocket) check, or follow from a
     /// subscription that was admitted before.
-    pub(crate) fn admit(&self, by: &By, request: &Request) -> Result<(), BusError> {
+    pub(crate) fn admit(&self, by: &Requester, request: &Request) -> Result<(), BusError> {
         let (action, topic) = match request {
             Request::Publish(publish) => (Action::Publish, &publish.topic),
             Request::PublishBatch(batch) => (Action::Publish, &batch.topic),
@@ -47,14 +49,14 @@ impl Bus {
         }
         // Deleting a group is an administrator's task: the topic's own list does not keep administrators from it.
         let looks_after = matches!(request, Request::DeleteGroup { .. })
-            && by.as_deref().is_some_and(Principal::is_administrator);
-        let listed = if looks_after { Ok(()) } else { self.permit(by.as_deref(), action, topic) };
-        let refused = match (listed, by.as_deref()) {
+            && by.principal().is_some_and(Principal::is_administrator);
+        let listed = if looks_after { Ok(()) } else { self.permit(by, action, topic) };
+        let refused = match (listed, by.principal()) {
             (Err(refused), Some(who)) if !self.may_see(who, topic) => refused,
             (Err(refused), _) => return Err(refused),
             (Ok(()), _) => {
                 return match group_of(request) {
-                    Some(group) => self.permit_group(by.as_deref(), topic, group),
+                    Some(group) => self.permit_group(by, topic, group),
                     None => Ok(()),
                 };
             }
@@ -74,13 +76,8 @@ impl Bus {
         self.access(topic, |access| access.may_be_seen_by(who))
     }
 
-    pub(crate) fn permit(
-        &self,
-        by: Option<&Principal>,
-        action: Action,
-        topic: &TopicKey,
-    ) -> Result<(), BusError> {
-        let Some(who) = by else { return Ok(()) };
+    pub(crate) fn permit(&self, by: &Requester, action: Action, topic: &TopicKey) -> Result<(), BusError> {
+        let Some(who) = by.principal() else { return Ok(()) };
         if self.access(topic, |access| access.permits(who, action)) {
             return Ok(());
         }
@@ -88,8 +85,8 @@ impl Bus {
     }
 
     /// Checks the group's own list, or the list for all groups that have none.
-    fn permit_group(&self, by: Option<&Principal>, topic: &TopicKey, group: &Group) -> Result<(), BusError> {
-        let Some(who) = by else { return Ok(()) };
+    fn permit_group(&self, by: &Requester, topic: &TopicKey, group: &Group) -> Result<(), BusError> {
+        let Some(who) = by.principal() else { return Ok(()) };
         let is_permitted = self.access(topic, |access| {
             let lists = [access.config, access.letters_of].into_iter().flatten();
             let lists = lists.filter_map(|config| config.group_acl.as_ref()).next();
@@ -105,7 +102,7 @@ impl Bus {
     /// permit it.
     pub(crate) fn permit_member(
         &self,
-        by: Option<&Principal>,
+        by: &Requester,
         topic: &TopicKey,
         group: &Group,
     ) -> Result<(), BusError> {
@@ -113,12 +110,12 @@ impl Bus {
         self.permit_group(by, topic, group)
     }
 
-    /// Keeps the subscriber's principal on its connection: `evict` checks it again when access lists change.
-    pub(crate) fn remember(&mut self, to: ReplyTo, by: By) {
+    /// Keeps the subscriber on its connection: `evict` checks it again when access lists change.
+    pub(crate) fn remember(&mut self, to: ReplyTo, by: Requester) {
         if let ReplyTo::Conn { conn, .. } = to
             && let Some(connection) = self.conns.get_mut(&conn)
         {
-            connection.by = by;
+            connection.by = Some(by);
         }
     }
 
@@ -147,12 +144,13 @@ impl Bus {
                 let Some(state) = self.groups.get(&group) else { continue };
                 let name = state.name.clone();
                 for conn in state.members.keys().copied().collect::<Vec<_>>() {
-                    let by = self.conns.get(&conn).and_then(|connection| connection.by.clone());
-                    let Err(error) = self.permit_member(by.as_deref(), &key, &name) else { continue };
+                    let by = self.conns.get(&conn).and_then(|connection| connection.by.as_ref());
+                    let Some(Err(error)) = by.map(|by| self.permit_member(by, &key, &name)) else { continue };
+                    let agent = self.agent_of(conn);
                     if let Some(connection) = self.conns.get_mut(&conn) {
                         connection.subscriptions.remove(&(key.clone(), name.clone()));
                     }
-                    self.leave(now, conn, &by, group, Departure::Willing);
+                    self.leave(now, conn, agent.as_ref(), group, Departure::Willing);
                     self.effects.push(Effect::Notice { conn, error, group: Some(name.clone()) });
                 }
             }

@@ -5,12 +5,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use millrace_model::{
-    Action, Namespace, Now, Offset, Op, Space, TopicConfig, TopicKey, TopicName, TopicPatch, keys,
+    Action, Namespace, Now, Offset, Op, Requester, Space, TopicConfig, TopicKey, TopicName, TopicPatch, keys,
 };
 
 use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
-use crate::interface::input::By;
 use crate::interface::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo, SchemaView};
 use crate::lifecycle::pending::Pending;
 use crate::stats::{GroupGauges, Stats};
@@ -196,14 +195,19 @@ impl Bus {
         Ok(())
     }
 
-    pub(crate) fn list_topics(&mut self, to: ReplyTo, by: &By, listing: &Listing) -> Result<(), BusError> {
+    pub(crate) fn list_topics(
+        &mut self,
+        to: ReplyTo,
+        by: &Requester,
+        listing: &Listing,
+    ) -> Result<(), BusError> {
         let Listing { namespace, after, max, dead_letters_only } = listing;
         let after = after.as_ref().map(|after| TopicKey::new(namespace, after));
         let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let seen = |key: &TopicKey| {
             key.namespace() == namespace.as_str()
                 && (!dead_letters_only || key.is_dead_letter())
-                && self.permit(by.as_deref(), Action::Subscribe, key).is_ok()
+                && self.permit(by, Action::Subscribe, key).is_ok()
         };
         let mut found =
             self.topic_ids.range::<TopicKey, _>((from, Bound::Unbounded)).filter(|(key, _)| seen(key));

@@ -136,7 +136,7 @@ impl Bus {
         if config.schema.is_none() || config.schema == topic.config.schema {
             return self.reconfigure(now, to, id, config, None);
         }
-        let schema = self.compiled(&topic.key, &config, topic.made)?;
+        let schema = self.compiled(&topic.key, &config, topic.incarnation)?;
         let forced = wanted.force_schema;
         if !forced {
             return self.compare(now, to, id, wanted, schema);
@@ -160,7 +160,7 @@ impl Bus {
         &self,
         topic: &TopicKey,
         config: &TopicConfig,
-        made: u64,
+        incarnation: u64,
     ) -> Result<Arc<TopicSchema>, BusError> {
         if topic.is_system() || topic.is_dead_letter() {
             return Err(BusError::NoSchemaHere(topic.clone()));
@@ -175,7 +175,7 @@ impl Bus {
             let max = limits.schemas_bytes_total_max as u64;
             return Err(BusError::LimitReached { what: "bytes of schemas", max });
         }
-        let stamp = SchemaStamp { made, version: 0, tombstones: config.compact };
+        let stamp = SchemaStamp { incarnation, version: 0, tombstones: config.compact };
         let schema = TopicSchema::new(document, bytes, stamp, limits.schema_work());
         schema.map(Arc::new).map_err(BusError::BadSchema)
     }
@@ -211,7 +211,7 @@ impl Bus {
             (self.limits.schema_check_events_max, self.limits.schema_check_bytes_max);
         let delayed = self.due.any.then(|| DelayedCheck {
             topic: key.clone(),
-            made: topic.made,
+            incarnation: topic.incarnation,
             events_max,
             bytes_max,
             rows_max: self.limits.schema_check_delayed_rows_max,
@@ -286,7 +286,7 @@ impl Bus {
             topic.schema_first = first;
             let (version, schema) = (topic.schema_version, schema.clone());
             let row = TopicSchemaRow { version, set: now.wall, forced: *forced, schema };
-            let key = keys::schema_version(&topic.key, topic.made, version);
+            let key = keys::schema_version(&topic.key, topic.incarnation, version);
             ops.push(Op::Put { space: Space::Kv, key, value: row.encode() });
         }
         let compiled = new.map(|(schema, _)| schema).or_else(|| before.clone());
@@ -340,8 +340,9 @@ impl Bus {
 }
 
 fn version_keys(topic: &Topic, versions: std::ops::Range<u32>) -> impl Iterator<Item = Op> {
-    let (key, made) = (topic.key.clone(), topic.made);
-    versions
-        .filter(|version| *version > 0)
-        .map(move |version| Op::Delete { space: Space::Kv, key: keys::schema_version(&key, made, version) })
+    let (key, incarnation) = (topic.key.clone(), topic.incarnation);
+    versions.filter(|version| *version > 0).map(move |version| Op::Delete {
+        space: Space::Kv,
+        key: keys::schema_version(&key, incarnation, version),
+    })
 }

@@ -27,8 +27,8 @@ pub(crate) struct Topic {
     pub(crate) config: TopicConfig,
     /// A topic of the server itself: not counted as traffic, not audited.
     pub(crate) system: bool,
-    /// See [`TopicRow::made`].
-    pub(crate) made: u64,
+    /// See [`TopicRow::incarnation`].
+    pub(crate) incarnation: u64,
     pub(crate) made_by: Option<Actor>,
     pub(crate) logs: Vec<Log>,
     pub(crate) groups: BTreeMap<Group, GroupId>,
@@ -59,13 +59,13 @@ pub(crate) struct Log {
 
 impl Topic {
     pub(crate) fn new(key: TopicKey, row: TopicRow) -> Topic {
-        let TopicRow { config, made, schema_version, schema_first, made_by } = row;
+        let TopicRow { config, incarnation, schema_version, schema_first, made_by } = row;
         let logs = (0..config.partitions.max(1)).map(|_| Log::new()).collect();
         Topic {
             system: key.is_system(),
             key,
             config,
-            made,
+            incarnation,
             made_by,
             logs,
             groups: BTreeMap::new(),
@@ -94,7 +94,7 @@ impl Topic {
     pub(crate) fn row(&self) -> TopicRow {
         TopicRow {
             config: self.config.clone(),
-            made: self.made,
+            incarnation: self.incarnation,
             schema_version: self.schema_version,
             schema_first: self.schema_first,
             made_by: self.made_by.clone(),
@@ -102,7 +102,11 @@ impl Topic {
     }
 
     pub(crate) fn schema_stamp(&self) -> SchemaStamp {
-        SchemaStamp { made: self.made, version: self.schema_version, tombstones: self.config.compact }
+        SchemaStamp {
+            incarnation: self.incarnation,
+            version: self.schema_version,
+            tombstones: self.config.compact,
+        }
     }
 
     pub(crate) fn ack_timeout_ms(&self, limits: &BusLimits) -> u64 {
@@ -141,7 +145,7 @@ impl Topic {
             partitions: self.bounds().collect(),
             groups: self.groups.keys().cloned().collect(),
             schema: (self.schema_version > 0).then(|| SchemaView {
-                made: self.made,
+                incarnation: self.incarnation,
                 version: self.config.schema.as_ref().map(|_| self.schema_version),
                 checked: Compared::default(),
             }),

@@ -10,9 +10,8 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::Actor;
+use millrace_model::{Actor, Requester};
 
-use crate::interface::input::By;
 use crate::interface::reply::BusError;
 use crate::limits::BusLimits;
 
@@ -39,8 +38,8 @@ struct Share {
 }
 
 /// Returns the agent against whose share a topic or a group counts; `None` for administrators.
-pub(crate) fn sharer(by: &By) -> Option<Actor> {
-    let by = by.as_ref()?;
+pub(crate) fn sharer(by: &Requester) -> Option<Actor> {
+    let by = by.principal()?;
     (!by.roles.iter().any(|role| role.as_str() == ADMIN)).then(|| by.agent.clone())
 }
 
@@ -104,10 +103,15 @@ impl Totals {
     }
 
     /// Checks whether a member's window may become wider by `more`.
-    pub(crate) fn window_fits(&self, limits: &BusLimits, by: &By, more: u64) -> Result<(), BusError> {
+    pub(crate) fn window_fits(
+        &self,
+        limits: &BusLimits,
+        agent: Option<&Actor>,
+        more: u64,
+    ) -> Result<(), BusError> {
         let max = limits.inflight_total_max;
-        if let Some(by) = by {
-            let held = self.share(&by.agent).inflight;
+        if let Some(agent) = agent {
+            let held = self.share(agent).inflight;
             fits(
                 "unacknowledged events of one agent (max_inflight of its subscriptions)",
                 held,
@@ -119,10 +123,10 @@ impl Totals {
     }
 
     /// Accounts for a member's window that was `before` and is now `after`; 0 = there is no such member.
-    pub(crate) fn window_changed(&mut self, by: &By, before: u32, after: u32) {
+    pub(crate) fn window_changed(&mut self, agent: Option<&Actor>, before: u32, after: u32) {
         let change = |total: u64| (total + u64::from(after)).saturating_sub(u64::from(before));
         self.inflight = change(self.inflight);
-        self.change(by.as_ref().map(|by| &by.agent), |share| share.inflight = change(share.inflight));
+        self.change(agent, |share| share.inflight = change(share.inflight));
     }
 }
 

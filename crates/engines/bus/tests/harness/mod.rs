@@ -26,7 +26,7 @@ pub struct Harness {
     pub hold: bool,
     pub commits: usize,
     /// The principal of the requests from here on.
-    pub by: By,
+    pub by: Requester,
     /// The schema verdict that the next request brings along.
     pub checked: Option<Box<SchemaVerdict>>,
     /// The schemas in force, as the engine reported them.
@@ -88,7 +88,7 @@ impl Harness {
             held: Vec::new(),
             hold: false,
             commits: 0,
-            by: None,
+            by: Requester::Trusted,
             checked: None,
             schemas: BTreeMap::new(),
             checks: Vec::new(),
@@ -339,7 +339,9 @@ impl Harness {
                 Check::Present { space, key } => {
                     (!self.tables.contains_key(&(*space, key.clone()))).then_some(None)
                 }
-                Check::Incarnation { topic, made } => (self.made_of(topic) != Some(*made)).then_some(None),
+                Check::Incarnation { topic, incarnation } => {
+                    (self.incarnation_of(topic) != Some(*incarnation)).then_some(None)
+                }
                 Check::IdTaken(TakenId { topic, id, dedupe_window_ms }) => {
                     let taken = self.taken(topic, id, *dedupe_window_ms, batch.now);
                     taken.is_none().then_some(None)
@@ -359,11 +361,13 @@ impl Harness {
                 Op::Delay(delay) => appended.push(self.delay(delay, batch.now)),
                 Op::Put { space, key, value } => {
                     let standing = self.tables.get(&(space, key.clone())).filter(|_| space == Space::Topics);
-                    let made = standing.and_then(|row| TopicRow::made_of(row));
+                    let incarnation = standing.and_then(|row| TopicRow::incarnation_of(row));
                     let row = TopicRow::decode(&key, &value).ok();
-                    let other = made.zip(row).filter(|(made, row)| row.made != *made);
+                    let other =
+                        incarnation.zip(row).filter(|(incarnation, row)| row.incarnation != *incarnation);
                     kept |= other.is_some();
-                    let value = other.map_or(value, |(made, row)| TopicRow { made, ..row }.encode());
+                    let value =
+                        other.map_or(value, |(incarnation, row)| TopicRow { incarnation, ..row }.encode());
                     self.tables.insert((space, key), value);
                 }
                 Op::PutNew { space, key, value } => {
@@ -416,20 +420,20 @@ impl Harness {
 
     fn delay(&mut self, delay: Delay, now: Timestamp) -> Appended {
         let Delay { topic, id, dedupe_window_ms, due, key, row } = delay;
-        let made = self.made_of(&topic).unwrap_or_default();
+        let incarnation = self.incarnation_of(&topic).unwrap_or_default();
         if let Some(first) = self.taken(&topic, &id, dedupe_window_ms, now) {
             return first;
         }
         if dedupe_window_ms > 0 {
             let held = format!("{key} {}", due.0);
-            self.tables.insert((Space::DueIds, keys::due_id(&topic, made, &id)), held.into());
+            self.tables.insert((Space::DueIds, keys::due_id(&topic, incarnation, &id)), held.into());
         }
-        self.tables.insert((Space::Due, key), DueRow { made, ..*row }.encode());
+        self.tables.insert((Space::Due, key), DueRow { incarnation, ..*row }.encode());
         waiting(id, now, due, false)
     }
 
-    pub fn made_of(&self, topic: &TopicKey) -> Option<u64> {
-        TopicRow::made_of(self.tables.get(&(Space::Topics, keys::topic(topic)))?)
+    pub fn incarnation_of(&self, topic: &TopicKey) -> Option<u64> {
+        TopicRow::incarnation_of(self.tables.get(&(Space::Topics, keys::topic(topic)))?)
     }
 
     fn taken(&self, topic: &TopicKey, id: &EventId, window_ms: u64, now: Timestamp) -> Option<Appended> {
@@ -443,7 +447,7 @@ impl Harness {
             let (partition, offset, ts) = (e.stream.partition, e.offset, e.ts);
             return Some(Appended { partition, offset, ts, id: id.clone(), duplicate: true, due: None });
         }
-        let row = self.tables.get(&(Space::DueIds, keys::due_id(topic, self.made_of(topic)?, id)))?;
+        let row = self.tables.get(&(Space::DueIds, keys::due_id(topic, self.incarnation_of(topic)?, id)))?;
         let (key, due) = std::str::from_utf8(row).ok()?.split_once(' ')?;
         let (key, due) = (key.to_owned(), Timestamp(due.parse().ok()?));
         self.tables.contains_key(&(Space::Due, key)).then(|| waiting(id.clone(), now, due, true))

@@ -114,6 +114,6 @@ pub(crate) fn append(
 
 fn make_topic(topic: &TopicKey, nonce: u64) -> Op {
     let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-    let row = TopicRow { config, made: nonce, ..TopicRow::default() };
+    let row = TopicRow { config, incarnation: nonce, ..TopicRow::default() };
     Op::PutNew { space: Space::Topics, key: keys::topic(topic), value: row.encode() }
 }

@@ -108,7 +108,7 @@ impl CapabilityTable {
     }
 
     /// Adds one of the engine's own capabilities, which need no check.
-    pub(crate) fn add_own(&mut self, manifest: Manifest) -> CapabilityId {
+    pub(crate) fn add_builtin(&mut self, manifest: Manifest) -> CapabilityId {
         let id = CapabilityId(self.next);
         self.next += 1;
         self.add(id, manifest);

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Op, OsFault, OsMessage, Principal};
+use millrace_model::{Op, OsFault, OsMessage, Principal, Requester};
 
-use crate::interface::input::{By, CapabilityId, CommitToken, ConnId, DeliveryId, Receipt};
+use crate::interface::input::{CapabilityId, CommitToken, ConnId, DeliveryId, Receipt};
 use crate::interface::note::Note;
 use crate::reports::trace::TraceRecord;
 
@@ -17,7 +17,7 @@ pub enum Effect {
         delivery: DeliveryId,
         message: Arc<OsMessage>,
         /// For a client's request: the identity of that client.
-        by: By,
+        by: Requester,
         /// A durable timer sent this event, and its row stays in the store until [`crate::Input::Done`]: the shell must
         /// not report that before the actor has finished with the event. For an actor that goes on to its next message
         /// first, the shell reports [`crate::Input::Handed`].

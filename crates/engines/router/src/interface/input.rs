@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{OsFault, OsMessage, Principal};
+use millrace_model::{OsFault, OsMessage, Principal, Requester};
 
 /// A client's connection, numbered by the shell; a number is never used twice in a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,21 +26,18 @@ pub struct CommitToken(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Receipt(pub u64);
 
-/// The identity that a client has proved; `None` where access control does not apply.
-pub type By = Option<Arc<Principal>>;
-
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A client has connected.
     Open {
         conn: ConnId,
-        by: By,
+        by: Requester,
     },
     /// A client has shown a token: `by` is its identity from now on. Messages it sent before keep the identity they
     /// were sent with.
     Identify {
         conn: ConnId,
-        by: By,
+        by: Requester,
     },
     /// A client has disconnected, or writing to it failed. (A client that only closed its sending side is still
     /// connected.)

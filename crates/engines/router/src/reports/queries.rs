@@ -6,7 +6,7 @@ use millrace_model::OsId;
 
 use crate::interface::input::{CapabilityId, DeliveryId};
 use crate::router::Router;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 
 /// Whether a capability would take one more event of the bus.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,8 +36,8 @@ impl Router {
     pub fn asker(&self, request: &OsId, delivery: DeliveryId) -> Option<(CapabilityId, Arc<str>)> {
         let pending = self.pending.get(request, false).filter(|pending| pending.delivery == delivery)?;
         match pending.requester {
-            Requester::Actor { capability, .. } => Some((capability, self.table.name_of(capability))),
-            Requester::Client(_) | Requester::Gone | Requester::Timer(_) => None,
+            OutcomeTo::Actor { capability, .. } => Some((capability, self.table.name_of(capability))),
+            OutcomeTo::Client(_) | OutcomeTo::Gone | OutcomeTo::Timer(_) => None,
         }
     }
 }

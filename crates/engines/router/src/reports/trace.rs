@@ -3,9 +3,9 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use millrace_model::{JsonText, Namespaces, OsId, OsKind, OsMessage, OsType, Timestamp};
+use millrace_model::{JsonText, Namespaces, OsId, OsKind, OsMessage, OsType, Requester, Timestamp};
 
-use crate::interface::input::{By, ConnId};
+use crate::interface::input::ConnId;
 use crate::timing::builtin::TIMER_SET;
 
 /// Where a message came from, or went.
@@ -68,20 +68,25 @@ impl TraceRecord {
 /// it.
 pub(crate) type Realm = Namespaces;
 
-pub(crate) fn realm_of(by: &By) -> Realm {
-    by.as_deref().and_then(|by| by.namespaces.clone())
+pub(crate) fn realm_of(by: &Requester) -> Realm {
+    by.principal().and_then(|by| by.namespaces.clone())
 }
 
 /// On whose behalf a request is made: `by` is checked against access lists, `realm` decides who sees the request in the
 /// trace. The two differ for a request of a capability: it acts as itself, in an undertaking that a client began.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct Behalf {
-    pub(crate) by: By,
+    pub(crate) by: Requester,
     pub(crate) realm: Realm,
 }
 
 impl Behalf {
-    pub(crate) fn of(by: By) -> Behalf {
+    /// A request that the loop or a capability makes as itself.
+    pub(crate) fn trusted(realm: Realm) -> Behalf {
+        Behalf { by: Requester::Trusted, realm }
+    }
+
+    pub(crate) fn of(by: Requester) -> Behalf {
         let realm = realm_of(&by);
         Behalf { by, realm }
     }

@@ -12,7 +12,7 @@ use crate::routing::emission_error::EmissionError;
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::{Answers, Emitted, InProgress, Task};
 use crate::routing::lineage::Correlation;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 use crate::sabotage::Sabotage;
 
 /// The fields of [`crate::Input::Emit`].
@@ -54,7 +54,7 @@ impl Router {
         self.counters.overloads += 1;
         if message.kind.is_request() {
             let fault = OsFault::new(503, "Too many messages wait: send more when some are answered");
-            self.refuse(now, Requester::Actor { capability: from, wait }, &message, &fault);
+            self.refuse(now, OutcomeTo::Actor { capability: from, wait }, &message, &fault);
         } else if message.kind == OsKind::Event {
             let reason = "too many messages wait for their turn";
             for listener in self.table.listeners(&message.ty).to_vec() {
@@ -133,7 +133,7 @@ impl Router {
             // outcome.
             if message.kind.is_request() {
                 let fault = OsFault::new(503, "The capability that asks has been removed");
-                self.refuse(now, Requester::Actor { capability: from, wait }, &message, &fault);
+                self.refuse(now, OutcomeTo::Actor { capability: from, wait }, &message, &fault);
             }
             return;
         };
@@ -147,7 +147,7 @@ impl Router {
             if message.kind.is_request() {
                 // The requester must not wait for ever for an outcome.
                 let refusal = messages::error(&mut self.ids, now, &RequestRef::of(&message), &fault);
-                self.give(Requester::Actor { capability: from, wait }, refusal);
+                self.give(OutcomeTo::Actor { capability: from, wait }, refusal);
             }
             return;
         }

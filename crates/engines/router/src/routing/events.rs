@@ -172,7 +172,7 @@ impl Router {
             EventAuthor::Timer { timer, which } => Some((timer, which)),
             _ => None,
         };
-        self.post(to, delivery, message, Behalf { by: None, realm }, None, timer);
+        self.post(to, delivery, message, Behalf::trusted(realm), None, timer);
     }
 
     /// Queues the event behind those that wait for this mailbox already.

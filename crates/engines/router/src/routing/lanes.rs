@@ -5,9 +5,9 @@
 
 use std::collections::VecDeque;
 
-use millrace_model::{Mono, OsId, OsMessage};
+use millrace_model::{Mono, OsId, OsMessage, Requester};
 
-use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
+use crate::interface::input::{CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::interface::note::{Audience, Cause, Note};
 use crate::reports::trace::Realm;
 use crate::timing::timers::TimerMessage;
@@ -19,7 +19,7 @@ pub(crate) enum Task {
     /// turn.
     Client {
         conn: ConnId,
-        by: By,
+        by: Requester,
         /// When the message arrived: its timeout counts from there.
         at: Mono,
         message: OsMessage,

@@ -11,7 +11,7 @@ use crate::reports::messages::{self, RequestRef};
 use crate::reports::trace::{Behalf, Party, Realm, TraceStep};
 use crate::router::Router;
 use crate::routing::lanes::{Answers, InProgress, Microtask};
-use crate::routing::pending::{PendingRequest, Requester};
+use crate::routing::pending::{OutcomeTo, PendingRequest};
 use crate::routing::route::TIMED_OUT;
 
 impl Router {
@@ -24,14 +24,14 @@ impl Router {
         realm: Realm,
         message: OsMessage,
     ) {
-        let requester = Requester::Actor { capability: from, wait };
+        let requester = OutcomeTo::Actor { capability: from, wait };
         let asked = self.table.get(from).map_or(0, |one| one.asked);
         if asked >= self.limits.actor_requests_max {
             self.counters.overloads += 1;
             let fault = OsFault::new(503, "Too many requests of this capability wait for their outcome");
             self.refuse(now, requester, &message, &fault);
         } else {
-            self.request(now, requester, Behalf { by: None, realm }, at, message);
+            self.request(now, requester, Behalf::trusted(realm), at, message);
         }
     }
 
@@ -65,18 +65,18 @@ impl Router {
             self.timeouts.cancel(deadline);
         }
         match pending.requester {
-            Requester::Actor { capability, .. } => {
+            OutcomeTo::Actor { capability, .. } => {
                 if let Some(asker) = self.table.get_mut(capability) {
                     asker.asked = asker.asked.saturating_sub(1);
                     self.retire_if_empty(capability);
                 }
             }
-            Requester::Client(conn) => {
+            OutcomeTo::Client(conn) => {
                 if let Some(conn) = self.conns.get_mut(&conn) {
                     conn.waits.remove(&delivery);
                 }
             }
-            Requester::Gone | Requester::Timer(_) => {}
+            OutcomeTo::Gone | OutcomeTo::Timer(_) => {}
         }
         if let Some(handler) = self.table.get_mut(pending.to) {
             handler.owes = handler.owes.saturating_sub(1);
@@ -86,24 +86,24 @@ impl Router {
     }
 
     /// Hands an outcome to its requester.
-    pub(crate) fn give(&mut self, requester: Requester, message: OsMessage) {
+    pub(crate) fn give(&mut self, requester: OutcomeTo, message: OsMessage) {
         match requester {
-            Requester::Client(conn) => {
+            OutcomeTo::Client(conn) => {
                 if self.conns.contains_key(&conn) {
                     self.microtasks.push_back(Microtask::Answer { conn, message });
                     self.microtasks.push_back(Microtask::Release { conn });
                 }
             }
-            Requester::Gone => {}
-            Requester::Actor { capability, wait: true } => {
+            OutcomeTo::Gone => {}
+            OutcomeTo::Actor { capability, wait: true } => {
                 // The actor has this message although it bypassed the mailbox, so it may name it as a cause.
                 let metadata = &message.metadata;
                 self.remember(capability, metadata.id.clone(), metadata.correlation.clone());
                 self.effects.push(Effect::Outcome { to: capability, message: Arc::new(message) });
             }
-            Requester::Actor { capability, wait: false } => self.give_declared(capability, message),
+            OutcomeTo::Actor { capability, wait: false } => self.give_declared(capability, message),
             // Nobody reads this answer; it only means that the timer has done its work.
-            Requester::Timer(timer) => self.timer_request_ended(timer),
+            OutcomeTo::Timer(timer) => self.timer_request_ended(timer),
         }
     }
 
@@ -116,7 +116,7 @@ impl Router {
         });
         if wants {
             let delivery = self.next_delivery();
-            self.post(to, delivery, Arc::new(message), Behalf::default(), None, None);
+            self.post(to, delivery, Arc::new(message), Behalf::trusted(None), None, None);
         }
     }
 

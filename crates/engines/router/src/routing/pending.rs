@@ -11,7 +11,7 @@ use crate::timing::deadlines::Deadline;
 
 /// The recipient of an outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Requester {
+pub(crate) enum OutcomeTo {
     Client(ConnId),
     /// The client disconnected while its request waited for its turn: the request is carried out, its outcome is an
     /// orphan.
@@ -23,22 +23,22 @@ pub(crate) enum Requester {
     Timer(u64),
 }
 
-impl Requester {
+impl OutcomeTo {
     pub(crate) fn is_client(self) -> bool {
-        matches!(self, Requester::Client(_) | Requester::Gone)
+        matches!(self, OutcomeTo::Client(_) | OutcomeTo::Gone)
     }
 
     pub(crate) fn capability(self) -> Option<CapabilityId> {
         match self {
-            Requester::Actor { capability, .. } => Some(capability),
-            Requester::Client(_) | Requester::Gone | Requester::Timer(_) => None,
+            OutcomeTo::Actor { capability, .. } => Some(capability),
+            OutcomeTo::Client(_) | OutcomeTo::Gone | OutcomeTo::Timer(_) => None,
         }
     }
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct PendingRequest {
-    pub(crate) requester: Requester,
+    pub(crate) requester: OutcomeTo,
     pub(crate) to: CapabilityId,
     /// The generation: tells this use of the request id from others.
     pub(crate) delivery: DeliveryId,
@@ -65,7 +65,7 @@ impl PendingTable {
         if client { &mut self.external } else { &mut self.internal }
     }
 
-    pub(crate) fn contains(&self, requester: Requester, id: &OsId) -> bool {
+    pub(crate) fn contains(&self, requester: OutcomeTo, id: &OsId) -> bool {
         self.of(requester.is_client()).contains_key(id)
     }
 

@@ -3,17 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage, TICK_MS};
+use millrace_model::{Mono, Now, OsFault, OsId, OsKind, OsMessage, Requester, TICK_MS};
 
 use crate::interface::effect::{Effect, Settled};
-use crate::interface::input::{By, CapabilityId, ConnId, DeliveryId, Receipt};
+use crate::interface::input::{CapabilityId, ConnId, DeliveryId, Receipt};
 use crate::interface::note::Note;
 use crate::reports::queries::Takes;
 use crate::reports::trace::{Behalf, Party, Realm, TraceStep, realm_of};
 use crate::router::{DeliveryEntry, Router, TimerEvent};
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::Microtask;
-use crate::routing::pending::{PendingRequest, Requester};
+use crate::routing::pending::{OutcomeTo, PendingRequest};
 use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::timers::TimerMessage;
@@ -28,12 +28,19 @@ pub(crate) const BUS_MESSAGE: &str = "Bus.Message";
 const OWN_EVENTS: [&str; 2] = [TIMER_FIRED, BUS_MESSAGE];
 
 impl Router {
-    pub(crate) fn route_client(&mut self, now: Now, conn: ConnId, by: By, at: Mono, message: OsMessage) {
+    pub(crate) fn route_client(
+        &mut self,
+        now: Now,
+        conn: ConnId,
+        by: Requester,
+        at: Mono,
+        message: OsMessage,
+    ) {
         let there = self.conns.contains_key(&conn);
         match message.kind {
             OsKind::Command | OsKind::Query => {
                 self.counters.requests += 1;
-                let requester = if there { Requester::Client(conn) } else { Requester::Gone };
+                let requester = if there { OutcomeTo::Client(conn) } else { OutcomeTo::Gone };
                 self.request(now, requester, Behalf::of(by), at, message);
                 return;
             }
@@ -62,20 +69,20 @@ impl Router {
     pub(crate) fn request(
         &mut self,
         now: Now,
-        requester: Requester,
+        requester: OutcomeTo,
         behalf: Behalf,
         since: Mono,
         message: OsMessage,
     ) {
         let deadline = self.deadline(since);
-        if requester != Requester::Gone && deadline.is_some_and(|at| at <= now.mono) {
+        if requester != OutcomeTo::Gone && deadline.is_some_and(|at| at <= now.mono) {
             return self.came_too_late(now, requester, &message);
         }
         let message = Arc::new(message);
         match (self.try_request(now, requester, behalf, deadline, &message), requester) {
             (Ok(()), _) => {}
             // A timer tries again later: its message is not lost because a capability has no room at present.
-            (Err(fault), Requester::Timer(timer)) if fault.code == 503 => {
+            (Err(fault), OutcomeTo::Timer(timer)) if fault.code == 503 => {
                 self.hold_timer(now, timer, &message);
             }
             (Err(fault), _) => self.refuse(now, requester, &message, &fault),
@@ -85,7 +92,7 @@ impl Router {
     fn try_request(
         &mut self,
         now: Now,
-        requester: Requester,
+        requester: OutcomeTo,
         behalf: Behalf,
         deadline: Option<Mono>,
         message: &Arc<OsMessage>,
@@ -105,9 +112,9 @@ impl Router {
         self.traced(now, self.party(requester), step, behalf.realm.clone(), message);
         let delivery = self.next_delivery();
         self.expect(requester, to, delivery, deadline, behalf.realm.clone(), message);
-        if self.own.is(to) {
+        if self.builtins.is(to) {
             // The loop's own commands are bookkeeping: answered within this turn or after a commit.
-            self.own_request(now, requester, &behalf.by, delivery, message);
+            self.builtin_request(now, requester, &behalf.by, delivery, message);
         } else {
             self.post(to, delivery, message.clone(), behalf, None, None);
         }
@@ -116,7 +123,7 @@ impl Router {
 
     /// Returns the capability that handles this request, if it exists, is healthy and has room, and the data fits its
     /// schema.
-    fn handler(&mut self, requester: Requester, message: &OsMessage) -> Result<CapabilityId, OsFault> {
+    fn handler(&mut self, requester: OutcomeTo, message: &OsMessage) -> Result<CapabilityId, OsFault> {
         let (kind, ty) = (message.kind, &message.ty);
         let Some(to) = self.table.handler(kind, ty) else {
             let note = Note::RoutingError { kind, ty: ty.clone(), id: message.metadata.id.clone() };
@@ -152,7 +159,7 @@ impl Router {
     /// Adds the request to the pending ones before it is dispatched, as section 14.3 of RFC 0032 requires.
     fn expect(
         &mut self,
-        requester: Requester,
+        requester: OutcomeTo,
         to: CapabilityId,
         delivery: DeliveryId,
         deadline: Option<Mono>,
@@ -160,23 +167,23 @@ impl Router {
         message: &OsMessage,
     ) {
         // A client that has disconnected waits for no outcome.
-        if requester == Requester::Gone {
+        if requester == OutcomeTo::Gone {
             return;
         }
         let id = message.metadata.id.clone();
         let deadline = deadline.map(|at| self.timeouts.set(at, (id.clone(), delivery)));
         match requester {
-            Requester::Actor { capability, .. } => {
+            OutcomeTo::Actor { capability, .. } => {
                 if let Some(asker) = self.table.get_mut(capability) {
                     asker.asked += 1;
                 }
             }
-            Requester::Client(conn) => {
+            OutcomeTo::Client(conn) => {
                 if let Some(conn) = self.conns.get_mut(&conn) {
                     conn.waits.insert(delivery, id.clone());
                 }
             }
-            Requester::Gone | Requester::Timer(_) => {}
+            OutcomeTo::Gone | OutcomeTo::Timer(_) => {}
         }
         if let Some(handler) = self.table.get_mut(to) {
             handler.owes += 1;
@@ -192,7 +199,7 @@ impl Router {
     }
 
     /// The request timed out while it waited for its turn: it is not started, because nobody waits for it any more.
-    fn came_too_late(&mut self, now: Now, requester: Requester, message: &OsMessage) {
+    fn came_too_late(&mut self, now: Now, requester: OutcomeTo, message: &OsMessage) {
         self.counters.timeouts += 1;
         self.refuse(now, requester, message, &OsFault::new(504, TIMED_OUT));
         let note = Note::RequestTimedOut { ty: message.ty.clone(), id: message.metadata.id.clone() };
@@ -236,7 +243,7 @@ impl Router {
         self.counters.events += 1;
         self.traced(now, Party::Bus, TraceStep::Routed { to: vec![self.table.name_of(to)] }, None, &message);
         let delivery = self.next_delivery();
-        self.post(to, delivery, Arc::new(message), Behalf::default(), Some(receipt), None);
+        self.post(to, delivery, Arc::new(message), Behalf::trusted(None), Some(receipt), None);
     }
 
     /// Records an outcome that nobody waits for. Orphans are never delivered to anybody.

@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 
-use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType};
+use millrace_model::{JsonText, Now, OsFault, OsId, OsKind, OsMessage, OsType, Requester};
 use serde_json::{Value, json};
 
 use crate::capabilities::manifest::{Branch, Manifest};
 use crate::capabilities::schema::Schema;
 use crate::capabilities::table::CapabilityTable;
-use crate::interface::input::{By, CapabilityId, DeliveryId};
+use crate::interface::input::{CapabilityId, DeliveryId};
 use crate::interface::note::Cause;
 use crate::reports::messages::{self, RequestRef};
 use crate::reports::trace::{Party, TraceStep};
 use crate::router::Router;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 use crate::timing::timers::Owner;
 
 /// The number of the engine's own capabilities.
@@ -25,12 +25,12 @@ pub(crate) const TIMER_FIRED: &str = "Timer.Fired";
 pub(crate) const REQUEST_TIMEOUT: &str = "Sys.RequestTimeout";
 
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Own {
+pub(crate) struct Builtins {
     timer: CapabilityId,
     sys: CapabilityId,
 }
 
-impl Own {
+impl Builtins {
     pub(crate) fn is(self, id: CapabilityId) -> bool {
         id == self.timer || id == self.sys
     }
@@ -38,31 +38,31 @@ impl Own {
 
 /// A command of these that is being carried out: what its outcome needs.
 #[derive(Clone, Debug)]
-pub(crate) struct Ask {
+pub(crate) struct BuiltinCall {
     pub(crate) asked: RequestRef,
     pub(crate) delivery: DeliveryId,
 }
 
-impl Ask {
+impl BuiltinCall {
     pub(crate) fn cause(&self) -> Cause {
         Cause { id: self.asked.id.clone(), correlation: self.asked.correlation.clone() }
     }
 }
 
-pub(crate) fn install(table: &mut CapabilityTable) -> Own {
-    Own { timer: table.add_own(timer_manifest()), sys: table.add_own(sys_manifest()) }
+pub(crate) fn install(table: &mut CapabilityTable) -> Builtins {
+    Builtins { timer: table.add_builtin(timer_manifest()), sys: table.add_builtin(sys_manifest()) }
 }
 
 impl Router {
-    pub(crate) fn own_request(
+    pub(crate) fn builtin_request(
         &mut self,
         now: Now,
-        requester: Requester,
-        by: &By,
+        requester: OutcomeTo,
+        by: &Requester,
         delivery: DeliveryId,
         message: &OsMessage,
     ) {
-        let ask = Ask { asked: RequestRef::of(message), delivery };
+        let ask = BuiltinCall { asked: RequestRef::of(message), delivery };
         match message.ty.as_str() {
             TIMER_SET => self.set_timer(now, requester, by, ask, message),
             TIMER_CANCEL => self.cancel_timer(now, requester, by, ask, message),
@@ -71,7 +71,7 @@ impl Router {
     }
 
     /// Answers one of these commands.
-    pub(crate) fn finish_own(&mut self, now: Now, ask: &Ask, result: Result<&Value, OsFault>) {
+    pub(crate) fn finish_builtin(&mut self, now: Now, ask: &BuiltinCall, result: Result<&Value, OsFault>) {
         let Some(pending) = self.forget(&ask.asked.id, ask.delivery) else { return };
         let message = match result {
             Ok(data) => {
@@ -90,23 +90,23 @@ impl Router {
     }
 
     /// A client, or a timer it set, may time out that client's requests only; an actor may time out any request.
-    fn request_timeout(&mut self, now: Now, requester: Requester, ask: &Ask, message: &OsMessage) {
+    fn request_timeout(&mut self, now: Now, requester: OutcomeTo, ask: &BuiltinCall, message: &OsMessage) {
         let Some(id) = text_member(&message.data, "requestId").and_then(|id| OsId::new(&id).ok()) else {
             let fault = OsFault::new(422, "Schema validation failed: requestId is no id of a request");
-            self.finish_own(now, ask, Err(fault));
+            self.finish_builtin(now, ask, Err(fault));
             return;
         };
         let of_client = |conn| {
-            let found = self.pending.get(&id, true).filter(|one| one.requester == Requester::Client(conn));
+            let found = self.pending.get(&id, true).filter(|one| one.requester == OutcomeTo::Client(conn));
             found.map(|one| one.delivery)
         };
         let any =
             || self.pending.get(&id, true).or_else(|| self.pending.get(&id, false)).map(|one| one.delivery);
         let found = match requester {
-            Requester::Client(conn) => of_client(conn),
-            Requester::Gone => None,
-            Requester::Actor { .. } => any(),
-            Requester::Timer(timer) => match self.timers.owner(timer) {
+            OutcomeTo::Client(conn) => of_client(conn),
+            OutcomeTo::Gone => None,
+            OutcomeTo::Actor { .. } => any(),
+            OutcomeTo::Timer(timer) => match self.timers.owner(timer) {
                 Owner::Client(conn) => of_client(conn),
                 Owner::Actor => any(),
                 Owner::Before => None,
@@ -116,7 +116,7 @@ impl Router {
         let timed_out = found
             .filter(|delivery| *delivery != ask.delivery)
             .is_some_and(|delivery| self.time_out(now, &id, delivery));
-        self.finish_own(now, ask, Ok(&json!({ "requestId": id.as_str(), "timedOut": timed_out })));
+        self.finish_builtin(now, ask, Ok(&json!({ "requestId": id.as_str(), "timedOut": timed_out })));
     }
 }
 

@@ -16,7 +16,7 @@ use crate::reports::trace::{Behalf, Realm, realm_of};
 use crate::router::{Router, TimerEvent};
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::Task;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::template::{self, BehalfRow, TimerRow};
@@ -68,7 +68,7 @@ impl Router {
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         match result {
             Ok(by) => {
-                timer.by = Some(by);
+                timer.checked = Some(by);
                 // Other messages may have filled the lanes meanwhile.
                 match self.lanes.user_has_room() && self.lanes.system_has_room() {
                     true => self.fire(now, number),
@@ -144,9 +144,9 @@ impl Router {
     /// Routes a timer's message like any other.
     pub(crate) fn route_fired(&mut self, now: Now, timer: u64, which: TimerMessage, message: OsMessage) {
         // The timer acts on behalf of the principal that set it, and may do no more than that one.
-        let by = self.timers.all.get(&timer).and_then(|one| one.by.clone());
+        let by = self.timers.all.get(&timer).and_then(Timer::requester);
         if message.kind == OsKind::Event {
-            return self.route_timer_event(now, timer, which, realm_of(&by), message);
+            return self.route_timer_event(now, timer, which, by.as_ref().and_then(realm_of), message);
         }
         let to = self.table.handler(message.kind, &message.ty);
         if let Some(until) = to.and_then(|to| self.timers.held.get(&to)).filter(|until| **until > now.mono) {
@@ -157,8 +157,9 @@ impl Router {
         if self.sabotaged(Sabotage::ForgetRow) {
             self.forget_timer(timer);
         }
-        let realm = realm_of(&by);
-        self.request(now, Requester::Timer(timer), Behalf { by, realm }, now.mono, message);
+        if let Some(by) = by {
+            self.request(now, OutcomeTo::Timer(timer), Behalf::of(by), now.mono, message);
+        }
     }
 
     /// Sends a timer's event to every subscriber that does not have it yet. The timer's row stays until all of them

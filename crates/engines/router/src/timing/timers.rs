@@ -9,17 +9,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_model::{
-    Actor, ElapsedTime, Mono, Now, Op, OsFault, OsId, OsMessage, OsType, Space, TICK_MS, keys,
+    Actor, ElapsedTime, Mono, Now, Op, OsFault, OsId, OsMessage, OsType, Principal, Requester, Space,
+    TICK_MS, keys,
 };
 use serde_json::json;
 
 use crate::interface::effect::Effect;
-use crate::interface::input::{By, CapabilityId, CommitToken, ConnId, NotStored};
+use crate::interface::input::{CapabilityId, CommitToken, ConnId, NotStored};
 use crate::interface::note::{Audience, Cause, Note};
 use crate::router::Router;
-use crate::routing::pending::Requester;
+use crate::routing::pending::OutcomeTo;
 use crate::sabotage::Sabotage;
-use crate::timing::builtin::{Ask, text_member};
+use crate::timing::builtin::{BuiltinCall, text_member};
 use crate::timing::template::{self, BehalfRow, SetTimer, TimerRow, When};
 use crate::timing::timer_queue::{Armed, TimerQueue};
 
@@ -56,8 +57,8 @@ pub(crate) struct Timer {
     pub(crate) owed: usize,
     /// The timer has fired, and `Sys.TimerFired` was emitted.
     pub(crate) announced: bool,
-    /// The principal it acts as, once the shell has trusted for it ([`crate::Input::SenderChecked`]).
-    pub(crate) by: By,
+    /// The agent that set the timer, once the shell has confirmed its rights ([`crate::Input::SenderChecked`]).
+    pub(crate) checked: Option<Arc<Principal>>,
     /// When the timer is given up as lost; set once its message found no subscriber, or one that answered 503.
     pub(crate) give_up_at: Option<Mono>,
 }
@@ -103,7 +104,7 @@ impl Timer {
             sent,
             owed: 0,
             announced: false,
-            by: None,
+            checked: None,
             give_up_at: None,
         }
     }
@@ -112,6 +113,14 @@ impl Timer {
         match which {
             TimerMessage::Fired => &mut self.fired,
             TimerMessage::Sent => &mut self.sent,
+        }
+    }
+
+    /// On whose behalf the timer acts. `None` while the rights of the agent that set it are not confirmed.
+    pub(crate) fn requester(&self) -> Option<Requester> {
+        match self.row.by {
+            None => Some(Requester::Trusted),
+            Some(_) => self.checked.clone().map(Requester::Agent),
         }
     }
 
@@ -134,12 +143,12 @@ pub(crate) enum TimerCommit {
     Set {
         timer: u64,
         armed: Armed,
-        ask: Ask,
+        ask: BuiltinCall,
     },
     Cancel {
         timer: u64,
         armed: Armed,
-        ask: Ask,
+        ask: BuiltinCall,
     },
     Forget {
         timer: Arc<str>,
@@ -188,8 +197,8 @@ impl Timers {
 
     /// Whether the agent has set half of the `max` timers that all may set together. Administrators, and callers
     /// without a token, have no share to fill.
-    fn fills_share(&self, by: &By, max: usize) -> bool {
-        let sharer = by.as_deref().filter(|by| !by.is_administrator());
+    fn fills_share(&self, by: &Requester, max: usize) -> bool {
+        let sharer = by.principal().filter(|by| !by.is_administrator());
         let held = sharer.and_then(|by| self.by_agent.get(&by.agent)).copied();
         held.is_some_and(|held| held >= max / 2)
     }
@@ -247,32 +256,32 @@ impl Router {
     pub(crate) fn set_timer(
         &mut self,
         now: Now,
-        requester: Requester,
-        by: &By,
-        ask: Ask,
+        requester: OutcomeTo,
+        by: &Requester,
+        ask: BuiltinCall,
         message: &OsMessage,
     ) {
         let set = match template::parse(&message.data) {
             Ok(set) => set,
             Err(why) => {
                 let fault = OsFault::new(422, format!("Schema validation failed: {why}"));
-                return self.finish_own(now, &ask, Err(fault));
+                return self.finish_builtin(now, &ask, Err(fault));
             }
         };
         let owner = match requester {
-            Requester::Client(conn) => Owner::Client(conn),
-            Requester::Gone => Owner::Before,
-            Requester::Actor { .. } => Owner::Actor,
+            OutcomeTo::Client(conn) => Owner::Client(conn),
+            OutcomeTo::Gone => Owner::Before,
+            OutcomeTo::Actor { .. } => Owner::Actor,
             // A timer set by a timer belongs to the owner of the first one.
-            Requester::Timer(timer) => self.timers.owner(timer),
+            OutcomeTo::Timer(timer) => self.timers.owner(timer),
         };
         if let Err(fault) = self.timer_room(owner, by) {
-            return self.finish_own(now, &ask, Err(fault));
+            return self.finish_builtin(now, &ask, Err(fault));
         }
         self.counters.timers_set += 1;
         let when = set.when;
         let durable = set.durable && self.limits.durable_timers;
-        let setter = Setter { actor: self.setting_actor(requester), by: by.as_deref().map(BehalfRow::of) };
+        let setter = Setter { actor: self.setting_actor(requester), by: by.principal().map(BehalfRow::of) };
         let number = self.add_timer(now, owner, durable, setter, set, message);
         let armed = match when {
             When::After { ms } if self.sabotaged(Sabotage::FireEarly) => {
@@ -296,7 +305,7 @@ impl Router {
         }
     }
 
-    fn timer_room(&mut self, owner: Owner, by: &By) -> Result<(), OsFault> {
+    fn timer_room(&mut self, owner: Owner, by: &Requester) -> Result<(), OsFault> {
         let fault = if self.timers.len() >= self.limits.timers_max {
             "Too many timers are set: try again later"
         } else if self.timers.fills_share(by, self.limits.timers_max) {
@@ -384,19 +393,19 @@ impl Router {
         Some(timer)
     }
 
-    fn timer_is_set(&mut self, now: Now, number: u64, armed: Armed, ask: &Ask) {
+    fn timer_is_set(&mut self, now: Now, number: u64, armed: Armed, ask: &BuiltinCall) {
         self.timers.arm(number, armed);
         let Some(name) = self.timers.all.get(&number).map(|one| one.name.to_string()) else { return };
-        self.finish_own(now, ask, Ok(&json!({ "timerId": name })));
+        self.finish_builtin(now, ask, Ok(&json!({ "timerId": name })));
         self.tell(Note::TimerSet { timer: name }, Some(ask.cause()));
     }
 
     pub(crate) fn cancel_timer(
         &mut self,
         now: Now,
-        requester: Requester,
-        by: &By,
-        ask: Ask,
+        requester: OutcomeTo,
+        by: &Requester,
+        ask: BuiltinCall,
         message: &OsMessage,
     ) {
         let name = text_member(&message.data, "timerId").unwrap_or_default();
@@ -408,7 +417,7 @@ impl Router {
         let disarmed = number.and_then(|number| Some((number, self.timers.disarm(number)?)));
         let Some((number, armed)) = disarmed else {
             // Unknown, fired, being sent, or another owner's (about which nothing is revealed): not an error.
-            return self.finish_own(now, &ask, Ok(&json!({ "cancelled": false })));
+            return self.finish_builtin(now, &ask, Ok(&json!({ "cancelled": false })));
         };
         if self.timers.all.get(&number).is_some_and(|one| one.durable) {
             let key = format!("{TIMER_PREFIX}{name}");
@@ -422,31 +431,31 @@ impl Router {
     /// Only the agent that set a timer may cancel it. Agents are compared by name, not by connection, so this holds
     /// across reconnects and restarts. Callers without access control count as one and may cancel every client's timer;
     /// but a timer that a capability set only that capability may cancel.
-    fn may_cancel(&self, requester: Requester, by: &By, timer: u64) -> bool {
+    fn may_cancel(&self, requester: OutcomeTo, by: &Requester, timer: u64) -> bool {
         let Some(row) = self.timers.all.get(&timer).map(|one| &one.row) else { return false };
         let same_agent = match (&row.by, by) {
-            (_, None) => true,
-            (None, Some(_)) => false,
-            (Some(setter), Some(by)) => setter.is(by),
+            (_, Requester::Trusted) => true,
+            (None, Requester::Agent(_)) => false,
+            (Some(setter), Requester::Agent(by)) => setter.is(by),
         };
         same_agent && row.actor == self.setting_actor(requester)
     }
 
     /// The capability that makes this request, or that set the timer which makes it.
-    fn setting_actor(&self, requester: Requester) -> Option<String> {
+    fn setting_actor(&self, requester: OutcomeTo) -> Option<String> {
         match requester {
-            Requester::Actor { capability, .. } => Some(self.table.name_of(capability).to_string()),
-            Requester::Timer(timer) => self.timers.all.get(&timer)?.row.actor.clone(),
-            Requester::Client(_) | Requester::Gone => None,
+            OutcomeTo::Actor { capability, .. } => Some(self.table.name_of(capability).to_string()),
+            OutcomeTo::Timer(timer) => self.timers.all.get(&timer)?.row.actor.clone(),
+            OutcomeTo::Client(_) | OutcomeTo::Gone => None,
         }
     }
 
-    fn timer_is_cancelled(&mut self, now: Now, number: u64, ask: &Ask) {
+    fn timer_is_cancelled(&mut self, now: Now, number: u64, ask: &BuiltinCall) {
         self.counters.timers_cancelled += 1;
         if let Some(timer) = self.drop_timer(number) {
             self.tell(Note::TimerCancelled { timer: timer.name.to_string() }, Some(ask.cause()));
         }
-        self.finish_own(now, ask, Ok(&json!({ "cancelled": true })));
+        self.finish_builtin(now, ask, Ok(&json!({ "cancelled": true })));
     }
 
     pub(crate) fn timer_committed(&mut self, now: Now, token: CommitToken, result: Result<(), NotStored>) {
@@ -457,14 +466,14 @@ impl Router {
             }
             (Some(TimerCommit::Set { timer, ask, .. }), Err(why)) => {
                 self.drop_timer(timer);
-                self.finish_own(now, &ask, Err(failed(&why)));
+                self.finish_builtin(now, &ask, Err(failed(&why)));
             }
             (Some(TimerCommit::Cancel { timer, ask, .. }), Ok(())) => {
                 self.timer_is_cancelled(now, timer, &ask)
             }
             (Some(TimerCommit::Cancel { timer, armed, ask }), Err(why)) => {
                 self.timers.arm(timer, armed);
-                self.finish_own(now, &ask, Err(failed(&why)));
+                self.finish_builtin(now, &ask, Err(failed(&why)));
             }
             (Some(TimerCommit::Forget { timer, cause }), Err(why)) => {
                 let reason = format!("it fired but its row could not be removed, it may fire again: {why}");

@@ -23,7 +23,7 @@ pub(crate) struct Harness {
     pub(crate) posted: Vec<(CapabilityId, DeliveryId, OsMessage)>,
     pub(crate) commits: Vec<(CommitToken, Vec<Op>)>,
     /// The identity on whose behalf the last message was posted.
-    pub(crate) by: millrace_router::By,
+    pub(crate) by: millrace_model::Requester,
     /// If set, every timer of an agent is refused with this reason.
     pub(crate) refuses: Option<NotTrusted>,
     checks: usize,
@@ -82,7 +82,7 @@ impl Harness {
             ids,
             posted,
             commits,
-            by: None,
+            by: millrace_model::Requester::Trusted,
             refuses: None,
             checks: 0,
             notes: Vec::new(),
@@ -104,7 +104,7 @@ impl Harness {
     }
 
     pub(crate) fn open(&mut self, conn: u64) {
-        self.give(Input::Open { conn: ConnId(conn), by: None });
+        self.give(Input::Open { conn: ConnId(conn), by: millrace_model::Requester::Trusted });
     }
 
     pub(crate) fn give(&mut self, input: Input) {

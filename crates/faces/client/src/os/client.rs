@@ -1,10 +1,11 @@
 //! The handle of a client of the CQRS loop.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_model::{EventId, JsonText, OsId, OsKind, OsMessage, OsMetadata, Timestamp};
 use millrace_wire::os::encode;
+use parking_lot::Mutex;
 use serde::Serialize;
 use tokio::net::UnixStream;
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
@@ -159,9 +160,8 @@ impl OsClient {
         lines.send(outgoing).await.map_err(|_| self.shared.pending.ended())
     }
 
-    /// Nothing that panics happens while the lock is held.
     fn lines_mut<T>(&self, with: impl FnOnce(&mut Option<mpsc::Sender<Outgoing>>) -> T) -> T {
-        with(&mut self.shared.lines.lock().unwrap_or_else(PoisonError::into_inner))
+        with(&mut self.shared.lines.lock())
     }
 }
 

@@ -1,9 +1,9 @@
 //! Requests that wait for their outcome.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_model::{OsFault, OsId, OsKind, OsMessage};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::os::error::OsClientError;
@@ -24,7 +24,7 @@ struct OsRequestTable {
 
 impl OsRequests {
     pub(super) fn add(&self, id: &OsId) -> Result<oneshot::Receiver<Outcome>, OsClientError> {
-        let mut table = self.table();
+        let mut table = self.table.lock();
         if let Some(error) = &table.ended {
             return Err(error.clone());
         }
@@ -34,13 +34,13 @@ impl OsRequests {
     }
 
     pub(super) fn forget(&self, id: &OsId) {
-        self.table().waiting.remove(id);
+        self.table.lock().waiting.remove(id);
     }
 
     /// Passes an outcome to the request that waits for it; returns the message if no request does.
     pub(super) fn settle(&self, message: OsMessage) -> Option<OsMessage> {
         let waiting = match &message.metadata.causation {
-            Some(causation) if message.kind.is_outcome() => self.table().waiting.remove(causation),
+            Some(causation) if message.kind.is_outcome() => self.table.lock().waiting.remove(causation),
             _ => None,
         };
         let Some(waiting) = waiting else { return Some(message) };
@@ -55,12 +55,12 @@ impl OsRequests {
 
     /// Refuses new requests; those that wait may still get their outcomes.
     pub(super) fn refuse_more(&self, error: OsClientError) {
-        self.table().ended = Some(error);
+        self.table.lock().ended = Some(error);
     }
 
     pub(super) fn close(&self, error: &OsClientError) {
         let waiting = {
-            let mut table = self.table();
+            let mut table = self.table.lock();
             table.ended = Some(error.clone());
             std::mem::take(&mut table.waiting)
         };
@@ -70,12 +70,7 @@ impl OsRequests {
     }
 
     pub(super) fn ended(&self) -> OsClientError {
-        self.table().ended.clone().unwrap_or(OsClientError::Closed)
-    }
-
-    /// Locks the table. A poisoned lock is ignored: no code panics with the table half changed.
-    fn table(&self) -> MutexGuard<'_, OsRequestTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().ended.clone().unwrap_or(OsClientError::Closed)
     }
 }
 

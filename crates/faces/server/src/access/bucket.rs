@@ -3,8 +3,9 @@
 //! A request that costs more than the bucket holds needs a full bucket and leaves it in debt. So it passes after a
 //! wait, and the rate holds in the long run.
 
-use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
+
+use parking_lot::Mutex;
 
 /// How many per second in the long run, and how many at once after a pause. Zero per second means no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -100,12 +101,12 @@ impl Meter {
     pub(crate) fn spend_more(&self, paid: u64, cost: u64) -> Result<(), TooSoon> {
         let Some(bucket) = &self.bucket else { return Ok(()) };
         let now_ms = u64::try_from(self.since.elapsed().as_millis()).unwrap_or(u64::MAX);
-        bucket.lock().unwrap_or_else(PoisonError::into_inner).spend_more(now_ms, paid, cost)
+        bucket.lock().spend_more(now_ms, paid, cost)
     }
 
     pub(crate) fn give_back(&self, cost: u64) {
         if let Some(bucket) = &self.bucket {
-            bucket.lock().unwrap_or_else(PoisonError::into_inner).give_back(cost);
+            bucket.lock().give_back(cost);
         }
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
-use millrace_bus::By;
+use millrace_model::Requester;
 use millrace_wire::ErrorCode;
 
 use crate::access::{Grant, Meter, PresentedNames, Rate, Scope, TooSoon};
@@ -54,14 +54,20 @@ impl Caller {
     }
 
     /// The identity for the engine, which checks it against the topic's access lists.
-    pub(crate) fn by(&self) -> By {
-        self.grant.as_deref().map(|grant| grant.principal.clone())
+    pub(crate) fn by(&self) -> Requester {
+        match self.grant.as_deref() {
+            Some(grant) => Requester::Agent(grant.principal.clone()),
+            None => Requester::Trusted,
+        }
     }
 
-    /// The same, but `None` for an administrator: used to look after topics, which access lists do not hide from those
+    /// The same, but trusted for an administrator: used to look after topics, which access lists do not hide from those
     /// who write the lists.
-    pub(crate) fn by_unless_admin(&self) -> By {
-        self.by().filter(|_| !self.grant.as_deref().is_some_and(|grant| grant.has(Scope::Admin)))
+    pub(crate) fn by_unless_admin(&self) -> Requester {
+        match self.grant.as_deref() {
+            Some(grant) if grant.has(Scope::Admin) => Requester::Trusted,
+            _ => self.by(),
+        }
     }
 
     pub(crate) fn charge_connection(&self, cost: u64) -> Result<(), TooSoon> {

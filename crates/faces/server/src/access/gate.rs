@@ -51,8 +51,8 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
     }
 }
 
-/// Waits for a place among the HTTP connections (`fairness/places.rs`). Probes and upgrades need none: they are answered
-/// at once.
+/// Waits for a place among the HTTP connections (`fairness/places.rs`). Probes and upgrades need none: they are
+/// answered at once.
 async fn place(app: &App, caller: &Caller, has_body: bool) -> Result<(), Refusal> {
     let limit = Duration::from_millis(app.settings.request_read_ms_max);
     let key = caller.key();

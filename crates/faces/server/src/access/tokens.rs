@@ -2,13 +2,14 @@
 //! digests of tokens are kept.
 
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, PoisonError, RwLock};
 
 use millrace_broker::SystemClock;
 use millrace_kernel::Rights;
 use millrace_model::{Actor, Namespace, Namespaces, OsMessage, Principal, Timestamp};
 use millrace_router::NotTrusted;
+use parking_lot::RwLock;
 use sha2::{Digest, Sha256};
 use subtle::{Choice, ConditionallySelectable, ConstantTimeEq};
 
@@ -273,7 +274,7 @@ impl Tokens {
     /// Replaces all tokens. A token with unchanged settings keeps its grant, and with it what is left of its rate; all
     /// other grants are revoked. Returns how many were revoked.
     pub(crate) fn replace(&self, settings: &[TokenSettings]) -> usize {
-        let mut list = self.list.write().unwrap_or_else(PoisonError::into_inner);
+        let mut list = self.list.write();
         let entry = |token: &TokenSettings| {
             let kept = list.iter().find(|entry| entry.settings == *token).map(|entry| entry.grant.clone());
             TokenEntry {
@@ -289,7 +290,7 @@ impl Tokens {
     }
 
     fn list(&self) -> Arc<[TokenEntry]> {
-        self.list.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.list.read().clone()
     }
 }
 

@@ -5,9 +5,10 @@
 //! connection with its oldest frame. Nobody waits: a peer that sends its frames whole never notices.
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio_tungstenite::tungstenite::Message;
 
@@ -66,10 +67,6 @@ impl Frames {
         let (bytes, id) = (AtomicUsize::new(0), Mutex::new(None));
         Arc::new(FrameMeter { frames: self.clone(), caller, bytes, id, told: Arc::default() })
     }
-
-    fn lock(&self) -> MutexGuard<'_, FrameTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 /// Counts the bytes that one connection has sent of a frame that is not complete.
@@ -93,8 +90,8 @@ impl FrameMeter {
     }
 
     fn account(&self, held: usize) {
-        let mut id = self.id();
-        let mut table = self.frames.lock();
+        let mut id = self.id.lock();
+        let mut table = self.frames.table.lock();
         let number = *id.get_or_insert_with(|| {
             table.last += 1;
             table.last
@@ -144,13 +141,9 @@ impl FrameMeter {
     }
 
     fn forget(&self) {
-        if let Some(id) = self.id().take() {
-            self.frames.lock().incomplete.remove(&id);
+        if let Some(id) = self.id.lock().take() {
+            self.frames.table.lock().incomplete.remove(&id);
         }
-    }
-
-    fn id(&self) -> MutexGuard<'_, Option<u64>> {
-        self.id.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -188,9 +181,9 @@ mod tests {
             [true, true, false, false, false]
         );
         assert!(!is_told(&alone));
-        assert!(frames.lock().bytes() <= 4 * MIB);
+        assert!(frames.table.lock().bytes() <= 4 * MIB);
         drop((alone, crowd));
-        assert_eq!(frames.lock().incomplete.len(), 0);
+        assert_eq!(frames.table.lock().incomplete.len(), 0);
     }
 
     #[test]
@@ -204,7 +197,7 @@ mod tests {
         let many: Vec<_> = (0..100).map(|_| frames.meter(caller(2))).collect();
         many.iter().for_each(|meter| meter.came(FREE_BYTES));
         assert!(
-            frames.lock().incomplete.is_empty()
+            frames.table.lock().incomplete.is_empty()
                 && !is_told(&meter)
                 && !many.iter().any(|meter| is_told(meter))
         );

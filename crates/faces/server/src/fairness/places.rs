@@ -5,8 +5,9 @@
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::fairness::place::{BodyPace, ConnectionPlace, PlaceSignals};
@@ -168,7 +169,7 @@ impl Places {
 
     /// Registers a connection that was just accepted.
     pub(crate) fn arrive(self: &Arc<Places>, caller: CallerKey) -> Arc<ConnectionPlace> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let victim = if table.counted < self.bounds.max {
             None
         } else if let Some(victim) = table.victim(&Newcomer::Unknown, &self.bounds) {
@@ -193,7 +194,7 @@ impl Places {
     /// Takes a place for a request of `caller`, whose connection goes on in `phase`. Returns false if there is none:
     /// then the request waits.
     pub(super) fn count(&self, id: u64, caller: &CallerKey, phase: Phase) -> bool {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let Some(entry) = table.entries.get_mut(&id) else { return false };
         entry.caller = caller.clone();
         let mut evicted = None;
@@ -217,7 +218,7 @@ impl Places {
 
     /// Begins a phase.
     pub(super) fn enter(&self, id: u64, phase: Phase) {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         table.turn += 1;
         let turn = table.turn;
         if let Some(entry) = table.entries.get_mut(&id)
@@ -229,11 +230,11 @@ impl Places {
     }
 
     pub(super) fn phase(&self, id: u64) -> Option<Phase> {
-        self.lock().entries.get(&id).map(|entry| entry.phase)
+        self.table.lock().entries.get(&id).map(|entry| entry.phase)
     }
 
     pub(super) fn is_slow(&self, id: u64) -> bool {
-        self.lock().entries.get(&id).is_some_and(PlaceEntry::is_slow)
+        self.table.lock().entries.get(&id).is_some_and(PlaceEntry::is_slow)
     }
 
     /// Whether closing the connection would interrupt the server's own work.
@@ -242,18 +243,18 @@ impl Places {
     }
 
     pub(super) fn send_away(&self, id: u64) {
-        let evicted = self.lock().remove(id);
+        let evicted = self.table.lock().remove(id);
         self.tell(evicted);
     }
 
     pub(super) fn leave(&self, id: u64) {
-        if self.lock().remove(id).is_some() {
+        if self.table.lock().remove(id).is_some() {
             self.freed.notify_waiters();
         }
     }
 
     pub(super) fn timed_out(&self, id: u64) {
-        let caller = self.lock().entries.get(&id).map(|entry| entry.caller.clone());
+        let caller = self.table.lock().entries.get(&id).map(|entry| entry.caller.clone());
         if let Some(caller) = caller {
             self.evictions.count(EvictionReason::AnswerTimeout, &caller);
         }
@@ -265,10 +266,6 @@ impl Places {
             self.evictions.count(entry.reason(), &entry.caller);
             self.freed.notify_waiters();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, PlaceTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::pin::pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::fairness::{CallerKey, ConnectionPlace};
@@ -115,7 +116,7 @@ impl Room {
         bytes: usize,
     ) -> RoomShare {
         let share = {
-            let mut table = self.lock();
+            let mut table = self.table.lock();
             table.last += 1;
             let id = table.last;
             table.holds.insert(id, Hold { caller, place, reserved: 0, used: 0, waits: false });
@@ -125,14 +126,10 @@ impl Room {
         share
     }
 
-    fn lock(&self) -> MutexGuard<'_, RoomTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Reserves `bytes` for hold `id` if they fit now. If they do not, evicts a connection, if there is one to evict,
     /// and returns false.
     fn try_grow(&self, id: u64, bytes: usize) -> bool {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let bytes = bytes.min(self.caller_max);
         for is_last in [false, true] {
             let Some(hold) = table.holds.get(&id) else { return true };
@@ -187,7 +184,7 @@ impl RoomShare {
     /// Records that `bytes` are in memory now. Waits if the reservation was taken back meanwhile.
     pub(crate) async fn fill(&self, bytes: usize) {
         let is_reserved = {
-            let mut table = self.room.lock();
+            let mut table = self.room.table.lock();
             let caller_max = self.room.caller_max;
             table.holds.get_mut(&self.id).is_none_or(|hold| {
                 hold.used = bytes.min(caller_max).min(hold.reserved.max(hold.used));
@@ -196,7 +193,7 @@ impl RoomShare {
         };
         if !is_reserved {
             self.grow(bytes).await;
-            if let Some(hold) = self.room.lock().holds.get_mut(&self.id) {
+            if let Some(hold) = self.room.table.lock().holds.get_mut(&self.id) {
                 hold.used = hold.reserved;
             }
         }
@@ -204,7 +201,7 @@ impl RoomShare {
 
     /// Gives back what is above `bytes`: the body or page has its final size.
     pub(crate) fn settle(&self, bytes: usize) {
-        if let Some(hold) = self.room.lock().holds.get_mut(&self.id) {
+        if let Some(hold) = self.room.table.lock().holds.get_mut(&self.id) {
             hold.reserved = hold.reserved.min(bytes);
             hold.used = hold.reserved;
         }
@@ -214,7 +211,7 @@ impl RoomShare {
 
 impl Drop for RoomShare {
     fn drop(&mut self) {
-        self.room.lock().holds.remove(&self.id);
+        self.room.table.lock().holds.remove(&self.id);
         self.room.freed.notify_waiters();
     }
 }
@@ -252,7 +249,7 @@ mod tests {
         second.settle(20);
         let third = now(room.reserve(caller(3), None, 30)).unwrap();
         drop((first, second, third));
-        assert_eq!(room.lock().holds.len(), 0);
+        assert_eq!(room.table.lock().holds.len(), 0);
     }
 
     #[tokio::test]
@@ -267,7 +264,7 @@ mod tests {
         assert!(now(slow.fill(40)).is_none());
         drop(other);
         now(slow.fill(40)).unwrap();
-        assert_eq!(room.lock().held(None), 40);
+        assert_eq!(room.table.lock().held(None), 40);
     }
 
     #[tokio::test]

@@ -1,8 +1,9 @@
 //! The seats of WebSockets, in two pools: one for connections that have not authenticated yet, one for all others.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
 use crate::fairness::{CallerKey, EvictionReason, Evictions};
@@ -74,12 +75,12 @@ impl Seats {
     }
 
     pub(crate) fn taken(&self) -> usize {
-        self.lock().taken.len()
+        self.table.lock().taken.len()
     }
 
     /// Takes a seat, if need be that of another connection. Returns `None` if there is none for this caller.
     pub(crate) fn claim(self: &Arc<Seats>, caller: CallerKey) -> Option<Seat> {
-        let mut table = self.lock();
+        let mut table = self.table.lock();
         let mut evicted = None;
         if table.taken.len() >= self.max {
             let victim = table.victim(&caller, self.rule)?;
@@ -99,7 +100,7 @@ impl Seats {
 
     /// Whether the evicted connections that have not closed yet outnumber the seats.
     fn is_overrun(&self) -> bool {
-        let taken = self.lock().taken.len();
+        let taken = self.table.lock().taken.len();
         self.alive.borrow().saturating_sub(taken) > self.max
     }
 
@@ -107,10 +108,6 @@ impl Seats {
     pub(crate) async fn all_left(&self) {
         // The sender is `self`, so this cannot fail.
         let _ = self.alive.subscribe().wait_for(|alive| *alive == 0).await;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, SeatTable> {
-        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -136,7 +133,7 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.seats.lock().taken.remove(&self.id);
+        self.seats.table.lock().taken.remove(&self.id);
         self.seats.alive.send_modify(|alive| *alive = alive.saturating_sub(1));
     }
 }

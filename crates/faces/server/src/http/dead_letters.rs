@@ -159,8 +159,8 @@ impl ReplayScope<'_> {
     }
 }
 
-/// Publishes the dead letters, and counts them in `done`. If one does not match the topic's present schema, those before it
-/// are published and counted, and the refusal names it, so that a replay can go on behind it.
+/// Publishes the dead letters, and counts them in `done`. If one does not match the topic's present schema, those
+/// before it are published and counted, and the refusal names it, so that a replay can go on behind it.
 async fn publish(
     app: &App,
     caller: &Caller,

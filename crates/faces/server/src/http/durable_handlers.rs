@@ -2,17 +2,17 @@
 //! letters are in the store, which those processes share with the server.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{Admin, AdminError, HandlerView, LetterQuery};
-use millrace_bus::By;
-use millrace_model::{DeadLetterRow, Namespace, Timestamp, TopicKey, TopicName};
-use millrace_store::{ReadLimit, Store, StoreError};
+use millrace_model::{DeadLetterRow, Namespace, Requester, Timestamp, TopicKey, TopicName};
+use millrace_store::{FailureCause, ReadLimit, Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{HandlerLetter, HandlerLetters, HandlerLettersPage};
+use parking_lot::Mutex;
 
 use crate::access::Caller;
 use crate::app::App;
@@ -44,13 +44,9 @@ pub(crate) struct HandlerFigures {
 }
 
 impl Figures {
-    fn lock(&self) -> MutexGuard<'_, FiguresCache> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns the known figures as `Err` if they are fresh or being read, otherwise the right to read them.
     fn begin(&self) -> Result<ReadTurn, Arc<Vec<HandlerFigures>>> {
-        let mut cache = self.lock();
+        let mut cache = self.0.lock();
         let fresh = cache.at.is_some_and(|at| at.elapsed() < Duration::from_millis(FIGURES_MS));
         if fresh || cache.busy {
             return Err(cache.found.clone());
@@ -65,14 +61,14 @@ struct ReadTurn(Figures);
 
 impl ReadTurn {
     fn done(self, found: Vec<HandlerFigures>) {
-        let mut cache = self.0.lock();
+        let mut cache = self.0.0.lock();
         (cache.at, cache.found) = (Some(Instant::now()), Arc::new(found));
     }
 }
 
 impl Drop for ReadTurn {
     fn drop(&mut self) {
-        self.0.lock().busy = false;
+        self.0.0.lock().busy = false;
     }
 }
 
@@ -94,7 +90,7 @@ impl App {
         });
         // A failed read has been logged; the figures known before are still the best answer.
         let _ = read.await;
-        self.handlers.lock().found.clone()
+        self.handlers.0.lock().found.clone()
     }
 }
 
@@ -188,16 +184,16 @@ fn letter(row: DeadLetterRow) -> Option<HandlerLetter> {
     })
 }
 
-/// Which topics of a namespace somebody may read. Each topic is cache up once.
+/// Which topics of a namespace somebody may read. Each topic is looked up once.
 struct Readers<'a> {
     store: &'a dyn Store,
     namespace: &'a Namespace,
-    by: By,
+    by: Requester,
     known: BTreeMap<String, bool>,
 }
 
 impl<'a> Readers<'a> {
-    fn new(store: &'a dyn Store, namespace: &'a Namespace, by: By) -> Readers<'a> {
+    fn new(store: &'a dyn Store, namespace: &'a Namespace, by: Requester) -> Readers<'a> {
         Readers { store, namespace, by, known: BTreeMap::new() }
     }
 
@@ -206,9 +202,7 @@ impl<'a> Readers<'a> {
             return Ok(*known);
         }
         let may = match TopicName::new(topic) {
-            Ok(name) => {
-                page::may_read(self.store, self.by.as_deref(), &TopicKey::new(self.namespace, &name))?
-            }
+            Ok(name) => page::may_read(self.store, &self.by, &TopicKey::new(self.namespace, &name))?,
             Err(_) => false,
         };
         self.known.insert(topic.to_owned(), may);
@@ -219,6 +213,6 @@ impl<'a> Readers<'a> {
 fn unreadable(error: AdminError) -> StoreError {
     match error {
         AdminError::Store(error) => error,
-        other => StoreError::Unreadable(other.to_string()),
+        other => StoreError::Unreadable(FailureCause::of(other)),
     }
 }

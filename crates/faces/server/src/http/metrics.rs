@@ -12,6 +12,7 @@ use millrace_admin::HandlerView;
 use millrace_broker::{Health, ShellView};
 use millrace_bus::{GroupGauges, Reply, Request, Stats, TopicCounters};
 use millrace_kernel::KernelView;
+use millrace_model::Requester;
 
 use crate::access::{Caller, NamespaceRule};
 use crate::app::{App, SharedApp};
@@ -28,8 +29,11 @@ const ENGINE_WAIT_MS: u64 = 1000;
 
 pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Response {
     let mut page = Page::default();
-    let asked =
-        tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.request(None, Request::Stats)).await;
+    let asked = tokio::time::timeout(
+        Duration::from_millis(ENGINE_WAIT_MS),
+        app.request(Requester::Trusted, Request::Stats),
+    )
+    .await;
     // A token that may read metrics must not learn the names of other tenants' topics.
     let namespaces = caller.grant.as_deref().map(|grant| &grant.namespaces);
     let may_see = |namespace: &str| namespaces.is_none_or(|rule: &NamespaceRule| rule.allows(namespace));

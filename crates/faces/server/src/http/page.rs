@@ -9,12 +9,12 @@ use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use millrace_bus::{BusError, By};
+use millrace_bus::BusError;
 use millrace_model::{
-    Action, Event, Offset, Partition, Principal, Space, Stream, Timestamp, TopicAccess, TopicConfig,
+    Action, Event, Offset, Partition, Requester, Space, Stream, Timestamp, TopicAccess, TopicConfig,
     TopicKey, TopicRow, keys,
 };
-use millrace_store::{KeyRange, Page, ReadLimit, Store, StoreError};
+use millrace_store::{FailureCause, KeyRange, Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, Shown, write_cloud_event, write_envelope};
 
@@ -88,27 +88,28 @@ pub(crate) struct Fetched {
 }
 
 /// Reads a page of a topic that exists and that `by` may read. Waits for its share of the memory.
-pub(crate) async fn fetch(app: &App, by: By, topic: TopicKey, query: PageQuery) -> Result<Fetched, Refusal> {
-    fetch_checked(app, topic, query, move |store, topic| {
-        check_topic(store, by.as_deref(), topic, query.partition)
-    })
-    .await
+pub(crate) async fn fetch(
+    app: &App,
+    by: Requester,
+    topic: TopicKey,
+    query: PageQuery,
+) -> Result<Fetched, Refusal> {
+    fetch_checked(app, topic, query, move |store, topic| check_topic(store, &by, topic, query.partition))
+        .await
 }
 
 /// The same for a dead-letter topic. That topic need not exist: before the first event has failed there are no dead
 /// letters.
 pub(crate) async fn fetch_letters(
     app: &App,
-    by: By,
+    by: Requester,
     dlq: TopicKey,
     query: PageQuery,
 ) -> Result<Fetched, Refusal> {
     fetch_checked(app, dlq, query, move |store, dlq| {
-        let checked = check_topic(store, by.as_deref(), dlq, query.partition)?;
+        let checked = check_topic(store, &by, dlq, query.partition)?;
         match (checked, dlq.dead_letters_of()) {
-            (Err(BusError::UnknownTopic(_)), Some(of)) => {
-                check_topic(store, by.as_deref(), &of, query.partition)
-            }
+            (Err(BusError::UnknownTopic(_)), Some(of)) => check_topic(store, &by, &of, query.partition),
             (checked, _) => Ok(checked),
         }
     })
@@ -192,12 +193,8 @@ fn read_over_gaps(
 }
 
 /// Whether `by` may read a topic. Only administrators may read what is left of a deleted topic.
-pub(crate) fn may_read(
-    store: &dyn Store,
-    by: Option<&Principal>,
-    topic: &TopicKey,
-) -> Result<bool, StoreError> {
-    Ok(match (by, topic_config(store, topic)?) {
+pub(crate) fn may_read(store: &dyn Store, by: &Requester, topic: &TopicKey) -> Result<bool, StoreError> {
+    Ok(match (by.principal(), topic_config(store, topic)?) {
         (None, _) => true,
         (Some(who), None) => who.is_administrator(),
         (Some(_), Some(_)) => check_topic(store, by, topic, Partition(0))?.is_ok(),
@@ -250,14 +247,14 @@ impl HeldText {
 /// history never wait for publishers.
 fn check_topic(
     store: &dyn Store,
-    by: Option<&Principal>,
+    by: &Requester,
     topic: &TopicKey,
     partition: Partition,
 ) -> Result<Result<(), BusError>, StoreError> {
     let Some(config) = topic_config(store, topic)? else {
         return Ok(Err(BusError::UnknownTopic(topic.clone())));
     };
-    if let Some(who) = by {
+    if let Some(who) = by.principal() {
         let letters_of = match topic.dead_letters_of() {
             Some(of) => topic_config(store, &of)?,
             None => None,
@@ -284,7 +281,7 @@ fn topic_config(store: &dyn Store, topic: &TopicKey) -> Result<Option<TopicConfi
     let rows = store.scan(Space::Topics, &KeyRange { to: Some(format!("{key}\0")), from: key }, 1)?;
     let Some(row) = rows.first() else { return Ok(None) };
     let row = TopicRow::decode(&row.key, &row.value);
-    row.map(|row| Some(row.config)).map_err(|error| StoreError::Unreadable(error.to_string()))
+    row.map(|row| Some(row.config)).map_err(|error| StoreError::Unreadable(FailureCause::of(error)))
 }
 
 impl Fetched {

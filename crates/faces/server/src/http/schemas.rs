@@ -29,11 +29,11 @@ pub(crate) async fn list(
         other => return Err(Refusal::unexpected(&other)),
     };
     let topic = to_wire::topic_name(&at.topic).map_err(|error| damaged_name(&error))?;
-    let SchemaView { made, version: current, .. } = match view.schema {
+    let SchemaView { incarnation, version: current, .. } = match view.schema {
         Some(schema) => schema,
-        None => SchemaView { made: 0, version: None, checked: Compared::default() },
+        None => SchemaView { incarnation: 0, version: None, checked: Compared::default() },
     };
-    let range = KeyRange::prefix(&keys::schema_versions(&at.topic, made));
+    let range = KeyRange::prefix(&keys::schema_versions(&at.topic, incarnation));
     let rows = app.read(move |store| {
         let mut rows = Vec::new();
         each_row(store, Space::Kv, range, |row| rows.push(row))?;

@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millrace_broker::{Health, Stall};
 use millrace_bus::{BusError, Reply, Request};
+use millrace_model::Requester;
 use millrace_wire::ErrorCode;
 
 use crate::access::Caller;
@@ -23,7 +24,7 @@ pub(crate) async fn stats(
     // Without a namespace: `default`, or the first namespace of a token that is not valid for `default`.
     let home = caller.grant.as_deref().and_then(|grant| grant.namespaces.home()).filter(|_| !given);
     let namespace = home.map_or_else(|| params.namespace(), |home| Ok(home.clone()))?;
-    match app.request(None, Request::Stats).await? {
+    match app.request(Requester::Trusted, Request::Stats).await? {
         Reply::Stats(stats) => {
             let uptime_ms = app.broker.metrics().uptime_ms;
             Ok(document(StatusCode::OK, &to_wire::stats(&stats, uptime_ms, &namespace)))

@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_broker::BrokerHandle;
 use millrace_bus::{NotedPlace, PublishBatch, Reply, Request};
-use millrace_model::{AUDIT_TOPIC, EventBody, JsonText, NewEvent, SYSTEM_PREFIX, TopicKey};
+use millrace_model::{AUDIT_TOPIC, EventBody, JsonText, NewEvent, Requester, SYSTEM_PREFIX, TopicKey};
 use millrace_wire::http::AuditDoc;
 use tokio::sync::mpsc;
 
@@ -98,7 +98,7 @@ impl AuditWriter {
             let events: Vec<NewEvent> = docs.drain(..).filter_map(|doc| event(&doc)).collect();
             let count = events.len() as u64;
             let request = Request::Record(PublishBatch { topic: topic.clone(), events });
-            match handle.call(request).await {
+            match handle.call(Requester::Trusted, request).await {
                 Ok(Reply::PublishedBatch { .. }) => {
                     self.counts.failing.store(false, Relaxed);
                     self.counts.written.fetch_add(count, Relaxed);

@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_broker::{BrokerHandle, Ended};
 use millrace_bus::{PublishBatch, Reply, Request, Stats};
 use millrace_model::{
-    EventBody, JsonText, METRICS_TOPIC, Namespace, NewEvent, SYSTEM_TOPICS, TopicKey, TopicName,
+    EventBody, JsonText, METRICS_TOPIC, Namespace, NewEvent, Requester, SYSTEM_TOPICS, TopicKey, TopicName,
 };
 use millrace_wire::http::MetricsDoc;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
@@ -23,7 +23,10 @@ pub(crate) async fn make_topics(handle: &BrokerHandle) {
         let handle = handle.clone();
         async move {
             let Ok(topic) = topic else { return };
-            match handle.call(Request::Record(PublishBatch { topic, events: Vec::new() })).await {
+            match handle
+                .call(Requester::Trusted, Request::Record(PublishBatch { topic, events: Vec::new() }))
+                .await
+            {
                 Ok(Reply::Topic { .. }) | Err(Ended) => {}
                 Ok(other) => tracing::warn!(answer = ?other, "a topic of the server could not be made"),
             }
@@ -72,7 +75,7 @@ async fn publish_metrics(app: SharedApp) {
 
 /// Publishes the metrics once. Returns the reason if that failed.
 async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, Ended> {
-    let stats = match app.broker.call(Request::Stats).await? {
+    let stats = match app.broker.call(Requester::Trusted, Request::Stats).await? {
         Reply::Stats(stats) => stats,
         other => return Ok(Some(format!("{other:?}"))),
     };
@@ -81,7 +84,11 @@ async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, End
         Err(error) => return Ok(Some(error.to_string())),
     };
     let events = vec![NewEvent { id: None, body: Arc::new(EventBody::of(payload)) }];
-    match app.broker.call(Request::Record(PublishBatch { topic: topic.clone(), events })).await? {
+    match app
+        .broker
+        .call(Requester::Trusted, Request::Record(PublishBatch { topic: topic.clone(), events }))
+        .await?
+    {
         Reply::PublishedBatch { .. } => Ok(None),
         Reply::Refused(error) => Ok(Some(error.to_string())),
         other => Ok(Some(format!("{other:?}"))),

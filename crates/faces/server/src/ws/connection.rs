@@ -17,7 +17,7 @@ use crate::to_wire;
 use crate::to_wire::Waiting;
 use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, last_words};
 use crate::ws::grant::CurrentGrant;
-use crate::ws::keepalive::Pulse;
+use crate::ws::keepalive::Keepalive;
 use crate::ws::unanswered::Unanswered;
 use crate::ws::upgrade::Socket;
 use crate::ws::{read, write};
@@ -30,7 +30,7 @@ pub(super) struct Connection<'a> {
     pub(super) app: &'a App,
     pub(super) link: BusConnection,
     pub(super) unanswered: Unanswered,
-    pub(super) pulse: Pulse,
+    pub(super) keepalive: Keepalive,
     pub(super) frames: Arc<FrameMeter>,
     pub(super) namespace: Namespace,
     /// Whether deliveries carry the digest of their payload, as the upgrade asked.
@@ -109,7 +109,7 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
         app,
         link,
         unanswered: Unanswered::new(app.settings.unanswered_max.max(1)),
-        pulse: Pulse::default(),
+        keepalive: Keepalive::default(),
         frames: socket.get_ref().meter().clone(),
         grant: CurrentGrant::new(caller.grant.clone()),
         agent: OnceLock::new(),

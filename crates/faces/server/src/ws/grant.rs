@@ -1,8 +1,9 @@
 //! The present grant of a connection, and its end: a token that is removed or expires ends its connections.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::access::{Grant, GrantEnd};
@@ -25,13 +26,13 @@ impl CurrentGrant {
     }
 
     pub(super) fn set(&self, grant: Arc<Grant>) {
-        *self.grant.lock().unwrap_or_else(PoisonError::into_inner) = Some(grant);
+        *self.grant.lock() = Some(grant);
         self.changed.notify_one();
     }
 
     /// Whether the grant has ended, and if not, when to check again at the latest.
     fn check(&self) -> (Option<GrantEnd>, Option<Duration>) {
-        let grant = self.grant.lock().unwrap_or_else(PoisonError::into_inner);
+        let grant = self.grant.lock();
         let Some(grant) = grant.as_deref() else { return (None, None) };
         (grant.ended(), grant.left_ms().map(|left| Duration::from_millis(left.clamp(1, LOOK_MS_MAX))))
     }

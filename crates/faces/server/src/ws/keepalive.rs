@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 #[derive(Debug, Default)]
-pub(super) struct Pulse {
+pub(super) struct Keepalive {
     heard: AtomicBool,
     /// The reader is not reading at the moment, so silence proves nothing.
     deaf: AtomicBool,
@@ -18,7 +18,7 @@ pub(super) enum KeepaliveStep {
     Gone,
 }
 
-impl Pulse {
+impl Keepalive {
     pub(super) fn beat(&self) {
         self.heard.store(true, Relaxed);
     }
@@ -47,17 +47,17 @@ mod tests {
 
     #[test]
     fn silence_is_asked_about_and_then_believed() {
-        let (pulse, mut missed) = (Pulse::default(), 0);
-        let mut checks = |pulse: &Pulse| pulse.check(&mut missed, 2);
-        pulse.beat();
-        assert_eq!([checks(&pulse), checks(&pulse)], [KeepaliveStep::Fine, KeepaliveStep::Ping]);
-        pulse.beat();
-        let rest: Vec<_> = (0..4).map(|_| checks(&pulse)).collect();
+        let (keepalive, mut missed) = (Keepalive::default(), 0);
+        let mut checks = |keepalive: &Keepalive| keepalive.check(&mut missed, 2);
+        keepalive.beat();
+        assert_eq!([checks(&keepalive), checks(&keepalive)], [KeepaliveStep::Fine, KeepaliveStep::Ping]);
+        keepalive.beat();
+        let rest: Vec<_> = (0..4).map(|_| checks(&keepalive)).collect();
         assert_eq!(
             rest,
             [KeepaliveStep::Fine, KeepaliveStep::Ping, KeepaliveStep::Ping, KeepaliveStep::Gone]
         );
-        pulse.listen(false);
-        assert_eq!(checks(&pulse), KeepaliveStep::Fine);
+        keepalive.listen(false);
+        assert_eq!(checks(&keepalive), KeepaliveStep::Fine);
     }
 }

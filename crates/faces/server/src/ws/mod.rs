@@ -1,7 +1,7 @@
 //! The WebSocket edge: one task per connection, reading and writing side by side.
 //!
 //! ```text
-//! socket -> read: parse many frames -> BusConnection::send_as   (pauses: outbox full, too much unanswered, owner busy)
+//! socket -> read: parse many frames -> BusConnection::send (pauses: outbox full, too much unanswered, owner busy)
 //! socket <- write: feed many frames, flush once <- BusConnection::receive, and what the reader answers itself
 //! ```
 

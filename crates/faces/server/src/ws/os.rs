@@ -27,7 +27,7 @@ use crate::ws::Entrance;
 use crate::ws::authenticate::{SmallSink, SmallStream, authenticate};
 use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, last_words};
 use crate::ws::grant::CurrentGrant;
-use crate::ws::keepalive::{KeepaliveStep, Pulse};
+use crate::ws::keepalive::{Keepalive, KeepaliveStep};
 use crate::ws::upgrade::{Socket, Upgrade};
 
 /// Messages written together before they are flushed.
@@ -91,10 +91,10 @@ async fn talk(
     first: Option<OsMessage>,
 ) -> WsEnd {
     let Ok((sender, receiver)) = app.kernel.open(caller.by()).await else { return WsEnd::Stopping };
-    let pulse = Pulse::default();
+    let keepalive = Keepalive::default();
     let grant = CurrentGrant::new(caller.grant.clone());
-    let mut writing = pin!(write(app, sink, receiver, &pulse));
-    let reader = OsReader { app, caller, sender, grant: &grant, pulse: &pulse, frames };
+    let mut writing = pin!(write(app, sink, receiver, &keepalive));
+    let reader = OsReader { app, caller, sender, grant: &grant, keepalive: &keepalive, frames };
     let end = tokio::select! {
         end = reader.run(stream, first) => end,
         end = &mut writing => return end,
@@ -211,7 +211,7 @@ struct OsReader<'a> {
     sender: OsSender,
     /// Watched for tokens that are removed or expire.
     grant: &'a CurrentGrant,
-    pulse: &'a Pulse,
+    keepalive: &'a Keepalive,
     frames: &'a FrameMeter,
 }
 
@@ -223,11 +223,11 @@ impl OsReader<'_> {
             return end;
         }
         loop {
-            self.pulse.listen(false);
+            self.keepalive.listen(false);
             self.sender.room().await;
-            self.pulse.listen(true);
+            self.keepalive.listen(true);
             let arrived = stream.next().await;
-            self.pulse.beat();
+            self.keepalive.beat();
             if let Some(Ok(message)) = &arrived {
                 self.frames.read(message);
             }
@@ -278,7 +278,7 @@ impl OsReader<'_> {
     async fn identify(&mut self, message: &OsMessage) -> Result<(), TokenError> {
         let Some(token) = shown_token(message).filter(|_| !self.app.tokens.is_open()) else { return Ok(()) };
         let grant = self.app.os_grant(&token)?;
-        TokenError::check_change(self.caller.by().as_deref(), &grant.principal)?;
+        TokenError::check_change(self.caller.by().principal(), &grant.principal)?;
         self.grant.set(grant.clone());
         self.caller.grant = Some(grant);
         // If the loop has ended, sending the next message fails as well.
@@ -316,7 +316,7 @@ async fn write(
     app: &App,
     sink: &mut SplitSink<Socket, Message>,
     mut receiver: OsReceiver,
-    pulse: &Pulse,
+    keepalive: &Keepalive,
 ) -> WsEnd {
     let settings = &app.settings;
     let every = Duration::from_millis(settings.ping_ms.max(1));
@@ -329,7 +329,7 @@ async fn write(
                 Some(line) => within(app, answers(sink, &mut receiver, line)).await,
                 None => return WsEnd::Stopping,
             },
-            _ = ticks.tick() => match pulse.check(&mut missed, settings.pings_missed_max) {
+            _ = ticks.tick() => match keepalive.check(&mut missed, settings.pings_missed_max) {
                 KeepaliveStep::Fine => Ok(()),
                 KeepaliveStep::Ping => within(app, sink.send(Message::Ping(bytes::Bytes::new()))).await,
                 KeepaliveStep::Gone => return WsEnd::Dropped("it gave no sign of life"),

@@ -41,10 +41,10 @@ pub(super) async fn run(
     };
     let mut requests = Vec::new();
     loop {
-        connection.pulse.listen(false);
+        connection.keepalive.listen(false);
         connection.link.relieved().await;
         connection.unanswered.room().await;
-        connection.pulse.listen(true);
+        connection.keepalive.listen(true);
         let mut next = stream.next().await;
         let mut bytes = 0;
         let end = loop {
@@ -61,9 +61,9 @@ pub(super) async fn run(
                 None => break None,
             }
         };
-        connection.pulse.listen(false);
+        connection.keepalive.listen(false);
         // Also at the end: requests that were sent before a closing frame count.
-        if connection.link.send_as(&reader.gate.caller.by(), &mut requests).await.is_err() {
+        if connection.link.send(&reader.gate.caller.by(), &mut requests).await.is_err() {
             return WsEnd::Stopping;
         }
         if let Some(end) = end {
@@ -92,7 +92,7 @@ impl FrameReader<'_> {
             Some(Err(error)) => return Err(WsEnd::of(&error, bytes_max)),
             None => return Err(WsEnd::Gone),
         };
-        self.connection.pulse.beat();
+        self.connection.keepalive.beat();
         let bytes = self.connection.frames.read(&message);
         let taken = match message {
             Message::Text(text) => self.frame(&text),

@@ -1,8 +1,8 @@
 //! Requests of a connection that wait for an answer: maps our request numbers to the client's request ids.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::to_wire::Waiting;
@@ -30,7 +30,7 @@ impl Unanswered {
     }
 
     pub(super) fn add(&self, waiting: Waiting) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.last += 1;
         let number = state.last;
         state.waiting.insert(number, waiting);
@@ -41,7 +41,7 @@ impl Unanswered {
         if number == NO_ANSWER {
             return None;
         }
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let waiting = state.waiting.remove(&number);
         let has_room_again = state.waiting.len() + 1 == self.max;
         drop(state);
@@ -52,7 +52,7 @@ impl Unanswered {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.lock().waiting.len() >= self.max
+        self.state.lock().waiting.len() >= self.max
     }
 
     /// Waits until another request may be read. For one reader.
@@ -60,10 +60,5 @@ impl Unanswered {
         while self.is_full() {
             self.answered.notified().await;
         }
-    }
-
-    /// A poisoned lock is harmless: the table is consistent after every statement.
-    fn lock(&self) -> MutexGuard<'_, UnansweredState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

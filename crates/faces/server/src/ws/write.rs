@@ -54,7 +54,7 @@ impl FrameWriter<'_> {
             tokio::select! {
                 taken = link.receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) => self.items(taken).await?,
                 Some(text) = own_answers.recv() => self.answers(text, own_answers).await?,
-                _ = ticks.tick() => match self.connection.pulse.check(&mut missed, settings.pings_missed_max) {
+                _ = ticks.tick() => match self.connection.keepalive.check(&mut missed, settings.pings_missed_max) {
                     KeepaliveStep::Fine => {}
                     KeepaliveStep::Ping => self.send(Message::Ping(bytes::Bytes::new())).await?,
                     KeepaliveStep::Gone => return Err(WsEnd::Dropped("it gave no sign of life")),

@@ -1,7 +1,8 @@
 //! Standard input and output for programs of generation B: the streams that the embedding program provides.
 
 use std::io::{self, BufRead, BufReader, IsTerminal, Read, Write};
-use std::sync::{Mutex, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Bytes of one line or one read. A longer line is given in parts, as if it had ended after each.
 pub const INPUT_BYTES_MAX: usize = 1 << 20;
@@ -35,7 +36,7 @@ impl Input {
     /// which takes three bytes; the text has at most `bytes_max` bytes all the same. Blocks.
     pub fn read_line(&self, bytes_max: usize) -> io::Result<Option<String>> {
         let mut line = Vec::new();
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         let InputReader { stream, held } = &mut *reader;
         let limit = bytes_max.min(INPUT_BYTES_MAX);
         let before = std::mem::take(held);
@@ -62,7 +63,7 @@ impl Input {
         if bytes_max == 0 {
             return Ok(Some(Vec::new()));
         }
-        let mut reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut reader = self.reader.lock();
         let InputReader { stream, held } = &mut *reader;
         if !held.is_empty() {
             let count = held.len().min(bytes_max);
@@ -152,11 +153,11 @@ impl Output {
     }
 
     pub fn write(&self, target: OutputStream, bytes: &[u8]) -> io::Result<()> {
-        self.stream(target).lock().unwrap_or_else(PoisonError::into_inner).write_all(bytes)
+        self.stream(target).lock().write_all(bytes)
     }
 
     pub fn flush(&self, target: OutputStream) -> io::Result<()> {
-        self.stream(target).lock().unwrap_or_else(PoisonError::into_inner).flush()
+        self.stream(target).lock().flush()
     }
 
     fn stream(&self, target: OutputStream) -> &Mutex<Box<dyn Write + Send>> {

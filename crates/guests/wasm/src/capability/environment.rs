@@ -2,7 +2,8 @@
 //! program that sets one changes the copy, never the process.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 /// Variables in one copy: setting one more is refused.
 pub const VARIABLES_MAX: usize = 1024;
@@ -50,7 +51,7 @@ impl Environment {
     }
 
     pub fn get(&self, name: &str) -> Option<String> {
-        self.lock().get(name).cloned()
+        self.variables.lock().get(name).cloned()
     }
 
     pub fn set(&self, name: &str, value: &str) -> Result<(), EnvError> {
@@ -63,7 +64,7 @@ impl Environment {
         if name.len() + value.len() > VARIABLE_BYTES_MAX {
             return Err(EnvError::TooLong);
         }
-        let mut variables = self.lock();
+        let mut variables = self.variables.lock();
         if variables.len() >= VARIABLES_MAX && !variables.contains_key(name) {
             return Err(EnvError::TooMany);
         }
@@ -71,15 +72,10 @@ impl Environment {
         Ok(())
     }
 
-    /// The map is consistent after every statement, so a panic elsewhere does not corrupt it.
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
-        self.variables.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Returns whether to log that this variable does not fit: once for each variable, and for [`TOLD_MAX`] of them at
     /// most, so that no program can flood the log.
     pub(super) fn is_news(&self, name: &str) -> bool {
-        let mut told = self.too_long.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = self.too_long.lock();
         told.len() < TOLD_MAX && told.insert(name.to_owned())
     }
 }

@@ -18,7 +18,8 @@ use crate::host::outcome::RunNumber;
 /// ```
 /// use millrace_wasm::capability::{Environment, Grants, RandomSource};
 ///
-/// let grants = Grants::none().time().random(RandomSource::seeded(7)).env(Environment::of_process(|name| name == "LANG"));
+/// let grants = Grants::none().time().random(RandomSource::seeded(7)).env(Environment::of_process(|name| name ==
+/// "LANG"));
 /// ```
 #[derive(Clone, Default)]
 pub struct Grants {

@@ -1,7 +1,6 @@
 //! Random numbers for programs: from the system, or from a seed so that a run can be repeated.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
+use parking_lot::Mutex;
 use rand::rngs::StdRng;
 use rand::{RngCore, SeedableRng};
 
@@ -24,17 +23,13 @@ impl RandomSource {
     }
 
     pub fn next_i64(&self) -> i64 {
-        self.lock().next_u64().cast_signed()
+        self.0.lock().next_u64().cast_signed()
     }
 
     pub fn bytes(&self, count: usize) -> Vec<u8> {
         let mut bytes = vec![0; count.min(FILL_BYTES_MAX)];
-        self.lock().fill_bytes(&mut bytes);
+        self.0.lock().fill_bytes(&mut bytes);
         bytes
-    }
-
-    fn lock(&self) -> MutexGuard<'_, StdRng> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The commands to the host's thread, and their queue.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::HostStopped;
@@ -14,7 +15,7 @@ use crate::handlers::HandlerSlot;
 use crate::instance::InstanceState;
 
 /// A command for the host's thread.
-pub(crate) enum Command {
+pub(crate) enum HostCommand {
     Add {
         id: InstanceId,
         state: Box<InstanceState>,
@@ -37,10 +38,10 @@ pub(crate) enum Command {
     Stop,
 }
 
-impl Command {
+impl HostCommand {
     /// Whether the steps of a tick end when this command arrives.
     fn is_urgent(&self) -> bool {
-        matches!(self, Command::Cancel { .. } | Command::Stop)
+        matches!(self, HostCommand::Cancel { .. } | HostCommand::Stop)
     }
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct CommandInbox {
 
 #[derive(Default)]
 struct CommandInboxState {
-    commands: VecDeque<Command>,
+    commands: VecDeque<HostCommand>,
     last_run: u64,
     last_instance: u64,
     active_runs: usize,
@@ -79,13 +80,13 @@ impl CommandInbox {
     }
 
     pub(crate) fn next_instance(&self) -> u64 {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.last_instance += 1;
         state.last_instance
     }
 
-    pub(crate) fn push(&self, command: Command) -> Result<(), HostStopped> {
-        let mut state = self.lock();
+    pub(crate) fn push(&self, command: HostCommand) -> Result<(), HostStopped> {
+        let mut state = self.state.lock();
         if state.stopped {
             return Err(HostStopped);
         }
@@ -100,12 +101,12 @@ impl CommandInbox {
 
     /// Queues a notice for the observer that a cancellation came too late.
     pub(crate) fn push_refused_cancel(&self, run: RunNumber) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.stopped || state.refused_cancels >= REFUSED_CANCELS_MAX {
             return;
         }
         state.refused_cancels += 1;
-        state.commands.push_back(Command::CancelRefused { run });
+        state.commands.push_back(HostCommand::CancelRefused { run });
         drop(state);
         self.wake.notify_one();
     }
@@ -113,7 +114,7 @@ impl CommandInbox {
     /// Numbers the runs and queues them. Numbers are given in the order in which the scheduler starts the runs, so they
     /// equal the scheduler's own.
     pub(crate) fn push_starts(&self, mut launches: Vec<Launch>) -> Result<Vec<RunNumber>, RunStartError> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.stopped {
             return Err(HostStopped.into());
         }
@@ -126,14 +127,14 @@ impl CommandInbox {
             launch.number = RunNumber(state.last_run);
         }
         let numbers = launches.iter().map(|launch| launch.number).collect();
-        state.commands.push_back(Command::Start(launches));
+        state.commands.push_back(HostCommand::Start(launches));
         drop(state);
         self.wake.notify_one();
         Ok(numbers)
     }
 
-    pub(crate) fn drain(&self) -> VecDeque<Command> {
-        let mut state = self.lock();
+    pub(crate) fn drain(&self) -> VecDeque<HostCommand> {
+        let mut state = self.state.lock();
         state.refused_cancels = 0;
         self.urgent.store(false, SeqCst);
         std::mem::take(&mut state.commands)
@@ -145,22 +146,17 @@ impl CommandInbox {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.lock().commands.is_empty()
+        self.state.lock().commands.is_empty()
     }
 
     pub(crate) fn run_ended(&self) {
-        self.lock().active_runs -= 1;
+        self.state.lock().active_runs -= 1;
     }
 
     /// Refuses everything from now on. Returns the commands that nobody will carry out.
-    pub(crate) fn stop(&self) -> VecDeque<Command> {
-        let mut state = self.lock();
+    pub(crate) fn stop(&self) -> VecDeque<HostCommand> {
+        let mut state = self.state.lock();
         state.stopped = true;
         std::mem::take(&mut state.commands)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CommandInboxState> {
-        // Nothing between the lock and its release can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

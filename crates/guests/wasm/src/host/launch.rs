@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use wasmtime::ExternType;
 
-use super::inbox::Command;
+use super::inbox::HostCommand;
 use super::outcome::{EffectOutcome, OutcomeCell, RunNumber};
 use super::{HostState, HostStopped};
 use crate::codec::ProtocolError;
@@ -168,7 +168,7 @@ impl Instance {
 impl Drop for InstanceHandle {
     fn drop(&mut self) {
         // A host that has stopped has no instances.
-        let _ = self.host.inbox.push(Command::Remove { id: self.id });
+        let _ = self.host.inbox.push(HostCommand::Remove { id: self.id });
     }
 }
 
@@ -209,7 +209,7 @@ impl RunHandle {
         let accepted = self.cell.decide(EffectOutcome::Cancelled { reason });
         if accepted {
             // A host that has stopped runs nothing.
-            let _ = self.host.inbox.push(Command::Cancel { run: self.id });
+            let _ = self.host.inbox.push(HostCommand::Cancel { run: self.id });
         } else {
             self.host.inbox.push_refused_cancel(self.id);
         }

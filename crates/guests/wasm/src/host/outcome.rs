@@ -1,9 +1,10 @@
 //! Outcomes of runs, and where callers wait for them.
 
 use std::fmt;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_runs::RunId;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 
 use crate::fault::RunFailure;
@@ -85,7 +86,7 @@ struct CellState {
 impl OutcomeCell {
     /// Decides the outcome unless it was decided before. Returns whether it was this call.
     pub(crate) fn decide(&self, outcome: EffectOutcome) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_first = state.decided.is_none();
         if is_first {
             state.decided = Some(outcome);
@@ -95,24 +96,24 @@ impl OutcomeCell {
 
     /// Returns the decision, whether or not it was published.
     pub(crate) fn decided(&self) -> Option<EffectOutcome> {
-        self.lock().decided.clone()
+        self.state.lock().decided.clone()
     }
 
     /// Whether the outcome is decided, published or not.
     pub(crate) fn is_decided(&self) -> bool {
-        self.lock().decided.is_some()
+        self.state.lock().decided.is_some()
     }
 
     /// Makes the decided outcome visible to everybody.
     pub(crate) fn publish(&self) {
-        self.lock().is_published = true;
+        self.state.lock().is_published = true;
         self.blocked.notify_all();
         self.waiting.notify_waiters();
     }
 
     /// Returns the outcome once it is published.
     pub(crate) fn get(&self) -> Option<EffectOutcome> {
-        self.lock().published()
+        self.state.lock().published()
     }
 
     pub(crate) async fn wait(&self) -> EffectOutcome {
@@ -128,18 +129,13 @@ impl OutcomeCell {
     }
 
     pub(crate) fn wait_blocking(&self) -> EffectOutcome {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if let Some(outcome) = state.published() {
                 return outcome;
             }
-            state = self.blocked.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.blocked.wait(&mut state);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, CellState> {
-        // Nothing between the lock and its release can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

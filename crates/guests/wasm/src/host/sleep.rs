@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use millrace_model::Mono;
 use millrace_runs::{CallId, HandlerError};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The sleeps of a host. Bounded by the scheduler's limits on timers, which refuse further ones.
@@ -50,7 +51,7 @@ impl Sleeps {
     }
 
     pub(crate) fn sleep(&self, call: CallId, at: Mono) -> Sleep {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let token = state.next_token;
         state.next_token += 1;
         state.requests.push(SleepRequest { call, at, token });
@@ -62,12 +63,12 @@ impl Sleeps {
 
     /// Takes the sleeps that the scheduler does not know yet, in the order in which they were asked for.
     pub(crate) fn take_requests(&self) -> Vec<SleepRequest> {
-        std::mem::take(&mut self.lock().requests)
+        std::mem::take(&mut self.state.lock().requests)
     }
 
     /// Ends a sleep. Returns false if nobody waits for it any more.
     pub(crate) fn finish(&self, token: u64, result: Result<(), HandlerError>) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Some(waiting) = state.waiting.get_mut(&token) else { return false };
         waiting.result = Some(result);
         let waker = waiting.waker.take();
@@ -77,18 +78,13 @@ impl Sleeps {
         }
         true
     }
-
-    fn lock(&self) -> MutexGuard<'_, SleepState> {
-        // Nothing between the lock and its release can panic.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Future for Sleep {
     type Output = Result<(), HandlerError>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let mut state = self.sleeps.lock();
+        let mut state = self.sleeps.state.lock();
         // A sleep that was already awaited to its end is over.
         let Some(waiting) = state.waiting.get_mut(&self.token) else { return Poll::Ready(Ok(())) };
         match waiting.result.take() {
@@ -106,7 +102,7 @@ impl Future for Sleep {
 
 impl Drop for Sleep {
     fn drop(&mut self) {
-        self.sleeps.lock().waiting.remove(&self.token);
+        self.sleeps.state.lock().waiting.remove(&self.token);
     }
 }
 

@@ -1,9 +1,9 @@
 //! The part of a handle of `file/aio` that it shares with worker threads.
 
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_reactor::zcl1::{FrameClass, FrameQueue, Header};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::AioLimits;
 use super::completion::Completion;
@@ -72,8 +72,7 @@ impl SharedHandle {
     }
 
     pub(super) fn state(&self) -> MutexGuard<'_, SharedState> {
-        // No code under this lock panics.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 
     /// Executes the first waiting job and queues its completion. Returns whether more jobs wait; if not, the handle is
@@ -83,7 +82,7 @@ impl SharedHandle {
         let QueuedJob { op, rid, job } = queued;
         let reserved = job.completion_bytes_max();
         let result = {
-            let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut files = self.files.lock();
             job.execute(&mut files, &self.root)
         };
         let has_more = self.state().complete(reserved, &Completion { op, rid, result });

@@ -1,8 +1,10 @@
 //! The worker threads of one process: few, started when they are needed, joined when the process ends.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::shared::SharedHandle;
 
@@ -31,7 +33,7 @@ impl WorkerPool {
 
     /// Queues a handle, whose jobs a worker then executes. Returns false if there is no thread and none can be started.
     pub(super) fn schedule(self: &Arc<WorkerPool>, handle: &Arc<SharedHandle>) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.is_stopping {
             return false;
         }
@@ -54,7 +56,7 @@ impl WorkerPool {
     /// Ends the threads, each after the job that it is executing.
     pub(crate) fn stop(&self) {
         let threads = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             state.is_stopping = true;
             state.ready.clear();
             std::mem::take(&mut state.threads)
@@ -70,7 +72,7 @@ impl WorkerPool {
     fn work(&self) {
         while let Some(handle) = self.next_handle() {
             if handle.run_one() {
-                let mut state = self.state();
+                let mut state = self.state.lock();
                 if !state.is_stopping {
                     state.ready.push_back(handle);
                 }
@@ -79,7 +81,7 @@ impl WorkerPool {
     }
 
     fn next_handle(&self) -> Option<Arc<SharedHandle>> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         loop {
             if state.is_stopping {
                 return None;
@@ -88,12 +90,8 @@ impl WorkerPool {
                 return Some(handle);
             }
             state.idle += 1;
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.wake.wait(&mut state);
             state.idle -= 1;
         }
-    }
-
-    fn state(&self) -> MutexGuard<'_, PoolState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

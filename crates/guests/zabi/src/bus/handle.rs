@@ -1,10 +1,11 @@
 //! An open handle of `event/bus`.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_reactor::zcl1::{FrameClass, FrameQueue, HEADER_BYTES, Header, QueueFull};
 use millrace_reactor::{Readiness, ZabiError};
+use parking_lot::Mutex;
 
 use super::BusHandleLimits;
 use super::messages::{BusRequest, BusRequestError, OP_EVENT, encode_event};
@@ -84,7 +85,7 @@ impl BusHandle {
             BusRequest::Subscribe { topic } => self.subscribe(topic),
             // Only subscriptions of this handle can be ended: those of other handles are unknown here.
             BusRequest::Unsubscribe { id } => {
-                let is_known = self.inbox.state().remove(id);
+                let is_known = self.inbox.state.lock().remove(id);
                 if is_known {
                     self.bus.unsubscribe(id);
                 }
@@ -97,12 +98,12 @@ impl BusHandle {
     }
 
     fn subscribe(&self, topic: &[u8]) -> Result<u32, BusRequestError> {
-        if self.inbox.state().subscriptions.len() >= self.subscriptions_max {
+        if self.inbox.state.lock().subscriptions.len() >= self.subscriptions_max {
             return Err(BusError::TooManySubscriptions.into());
         }
         let id = self.bus.next_subscription()?;
         {
-            let mut state = self.inbox.state();
+            let mut state = self.inbox.state.lock();
             if !state.share.grow(topic.len()) {
                 return Err(BusError::TooManySubscriptions.into());
             }
@@ -113,7 +114,7 @@ impl BusHandle {
         let subscriber = Arc::clone(&self.inbox) as Arc<dyn BusSubscriber>;
         let subscribed = self.bus.subscribe(id, topic, subscriber, &self.waiter);
         if let Err(error) = subscribed {
-            self.inbox.state().remove(id);
+            self.inbox.state.lock().remove(id);
             return Err(error.into());
         }
         Ok(id.0)
@@ -126,7 +127,7 @@ impl BusHandle {
                 (Header::error(op, rid), error_payload(trace, cut(&message)))
             }
         };
-        let queued = self.inbox.state().push(header, &payload, None);
+        let queued = self.inbox.state.lock().push(header, &payload, None);
         debug_assert!(queued.is_ok(), "events leave room for one reply: {queued:?}");
     }
 }
@@ -137,7 +138,7 @@ impl OpenHandle for BusHandle {
     }
 
     fn read(&mut self, to: &mut [u8], _handles: &mut Handles) -> Result<usize, ZabiError> {
-        let mut state = self.inbox.state();
+        let mut state = self.inbox.state.lock();
         let count =
             state.output.read(to).ok_or(if state.is_lost { ZabiError::Closed } else { ZabiError::Again })?;
         state.settle();
@@ -159,7 +160,7 @@ impl OpenHandle for BusHandle {
         _handles: &mut Handles,
     ) -> Result<usize, ZabiError> {
         let frame = one_frame(from)?;
-        if self.inbox.state().output.room() < ANSWER_BYTES_MAX {
+        if self.inbox.state.lock().output.room() < ANSWER_BYTES_MAX {
             return Err(ZabiError::Again);
         }
         let Header { op, rid, .. } = frame.header;
@@ -175,7 +176,7 @@ impl OpenHandle for BusHandle {
     }
 
     fn watch_source(&self) -> Option<WatchSource> {
-        let state = self.inbox.state();
+        let state = self.inbox.state.lock();
         let mut ready = Readiness::WRITABLE;
         if !state.output.is_empty() {
             ready = ready | Readiness::READABLE;
@@ -189,19 +190,15 @@ impl OpenHandle for BusHandle {
 
 impl Drop for BusHandle {
     fn drop(&mut self) {
-        let subscriptions = std::mem::take(&mut self.inbox.state().subscriptions);
+        let subscriptions = std::mem::take(&mut self.inbox.state.lock().subscriptions);
         subscriptions.into_keys().for_each(|id| self.bus.unsubscribe(id));
     }
 }
 
 impl BusInbox {
-    fn state(&self) -> MutexGuard<'_, BusInboxState> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Call it when the reply to SUBSCRIBE is queued. Returns whether an event was refused before that.
     fn end_joining(&self) -> bool {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.joining.take().is_some() && std::mem::take(&mut state.had_no_room)
     }
 }
@@ -247,7 +244,7 @@ impl BusSubscriber for BusInbox {
     ) -> Offered {
         let payload = encode_event(subscription, event);
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if !state.subscriptions.contains_key(&subscription) {
                 return Offered::Unknown;
             }
@@ -267,7 +264,7 @@ impl BusSubscriber for BusInbox {
 
     fn lost(&self, subscription: SubscriptionId) {
         {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             if !state.remove(subscription) {
                 return;
             }

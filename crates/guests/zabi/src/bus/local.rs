@@ -1,7 +1,9 @@
 //! A bus inside this program: guests that share it receive one another's events, and their own.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 use super::port::{BusError, BusEvent, BusPort, BusSubscriber, Offered, SubscriptionId};
 use crate::wait::Waiter;
@@ -30,7 +32,7 @@ impl LocalBus {
     /// Delivers in the order of the subscriptions. Returns the number of subscribers that received the event. The lock
     /// is not held meanwhile: a slow subscriber delays only this publisher.
     pub fn publish(&self, event: &BusEvent<'_>) -> u32 {
-        let subscribers: Vec<_> = match self.state().topics.get(event.topic) {
+        let subscribers: Vec<_> = match self.state.lock().topics.get(event.topic) {
             Some(subscribers) => subscribers.iter().map(|(id, to)| (*id, Arc::clone(to))).collect(),
             None => Vec::new(),
         };
@@ -44,11 +46,6 @@ impl LocalBus {
         };
         u32::try_from(subscribers.iter().filter(takes).count()).unwrap_or(u32::MAX)
     }
-
-    fn state(&self) -> MutexGuard<'_, LocalState> {
-        // No code under this lock panics.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Default for LocalBus {
@@ -59,7 +56,7 @@ impl Default for LocalBus {
 
 impl BusPort for LocalBus {
     fn next_subscription(&self) -> Result<SubscriptionId, BusError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.last_id = state.last_id.checked_add(1).ok_or(BusError::TooManySubscriptions)?;
         Ok(SubscriptionId(state.last_id))
     }
@@ -71,7 +68,7 @@ impl BusPort for LocalBus {
         subscriber: Arc<dyn BusSubscriber>,
         _: &Waiter,
     ) -> Result<(), BusError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         if state.topic_of.len() >= self.subscriptions_max {
             return Err(BusError::TooManySubscriptions);
         }
@@ -81,7 +78,7 @@ impl BusPort for LocalBus {
     }
 
     fn unsubscribe(&self, subscription: SubscriptionId) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let Some(topic) = state.topic_of.remove(&subscription) else { return };
         if let Some(subscribers) = state.topics.get_mut(&topic) {
             subscribers.remove(&subscription);

@@ -2,11 +2,12 @@
 //! wait for the guest.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_reactor::ZabiError;
 use millrace_reactor::zcl1::{FrameClass, FrameQueue, HEADER_BYTES, Header};
+use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::HttpLimits;
@@ -117,7 +118,7 @@ impl Exchange {
     ) -> Option<WaitingRequest> {
         let (send, response) = oneshot::channel();
         let rid = {
-            let mut state = self.state();
+            let mut state = self.state.lock();
             let bytes = HEADER_BYTES + payload.len() + STREAM_FIELD_BYTES;
             let needed = bytes + REPLY_BYTES_MAX + state.stream_event_bytes();
             // Events of clients that are gone may still be queued.
@@ -146,14 +147,14 @@ impl Exchange {
     }
 
     pub(super) fn respond(&self, rid: u32, response: GuestResponse) -> Result<(), RespondError> {
-        let waiting = self.state().waiting.remove(&rid).ok_or(RespondError::Unknown)?;
+        let waiting = self.state.lock().waiting.remove(&rid).ok_or(RespondError::Unknown)?;
         // There are as many permits as connections, and a connection has one request.
         let on_its_way = Arc::clone(&self.responses).try_acquire_owned().ok();
         waiting.send(AcceptedResponse { response, on_its_way }).map_err(|_| RespondError::Gone)
     }
 
     pub(super) fn read(&self, to: &mut [u8], handles: &mut Handles) -> Result<usize, ZabiError> {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.open_streams(handles);
         let count = state.output.read(to).ok_or(ZabiError::Again);
         let bytes = state.output.len_bytes() + state.stream_event_bytes();
@@ -162,12 +163,12 @@ impl Exchange {
     }
 
     pub(super) fn is_readable(&self) -> bool {
-        let state = self.state();
+        let state = self.state.lock();
         !state.output.is_empty() || !state.with_streams.is_empty()
     }
 
     pub(super) fn has_room_for_reply(&self) -> bool {
-        self.state().output.room() >= ANSWER_BYTES_MAX
+        self.state.lock().output.room() >= ANSWER_BYTES_MAX
     }
 
     pub(super) fn reply(&self, op: u16, rid: u32, result: Result<Vec<u8>, HttpError>) {
@@ -178,21 +179,16 @@ impl Exchange {
                 (Header::error(op, rid), error_payload(trace, message))
             }
         };
-        let queued = self.state().output.push(FrameClass::Reply, header, &payload);
+        let queued = self.state.lock().output.push(FrameClass::Reply, header, &payload);
         debug_assert!(queued.is_ok(), "the room was checked before: {queued:?}");
     }
 
     /// The handle has ended: the host answers the requests that wait.
     pub(super) fn close(&self) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.is_closed = true;
         state.waiting.clear();
         state.with_streams.clear();
-    }
-
-    fn state(&self) -> MutexGuard<'_, ExchangeState> {
-        // No code under this lock panics.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -237,6 +233,6 @@ impl WaitingRequest {
 
 impl Drop for WaitingRequest {
     fn drop(&mut self) {
-        self.exchange.state().waiting.remove(&self.rid);
+        self.exchange.state.lock().waiting.remove(&self.rid);
     }
 }

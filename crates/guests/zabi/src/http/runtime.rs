@@ -2,10 +2,11 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::AbortHandle;
@@ -48,7 +49,7 @@ impl HttpRuntime {
         &self,
         make: impl FnOnce() -> F,
     ) -> io::Result<AbortHandle> {
-        let mut running = self.running();
+        let mut running = self.running.lock();
         let current = match running.take() {
             Some(current) => current,
             None => self.start()?,
@@ -63,16 +64,12 @@ impl HttpRuntime {
 
     /// Ends the thread and everything that runs on it, after the responses that are on their way.
     pub(crate) fn stop(&self) {
-        let Some(RunningRuntime { stop, thread, .. }) = self.running().take() else { return };
+        let Some(RunningRuntime { stop, thread, .. }) = self.running.lock().take() else { return };
         // The thread waits for this message, or for the sender to be dropped.
         let _ = stop.send(());
         if thread.join().is_err() {
             tracing::error!("the HTTP thread of a guest has panicked");
         }
-    }
-
-    fn running(&self) -> MutexGuard<'_, Option<RunningRuntime>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn start(&self) -> io::Result<RunningRuntime> {

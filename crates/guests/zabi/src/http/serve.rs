@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::Incoming;
@@ -12,6 +12,7 @@ use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use millrace_reactor::zcl1::{FRAME_BYTES_MAX, HEADER_BYTES};
+use parking_lot::Mutex;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{sleep, timeout};
@@ -88,7 +89,7 @@ async fn answer(
     let is_head = request.method() == Method::HEAD;
     let response = match offer(request, peer, listener, exchange).await {
         Ok(AcceptedResponse { response: GuestResponse { head, body }, on_its_way: permit }) => {
-            *on_its_way.lock().unwrap_or_else(PoisonError::into_inner) = permit;
+            *on_its_way.lock() = permit;
             let mut response = Response::new(body);
             *response.status_mut() = head.status;
             *response.headers_mut() = head.headers;

@@ -1,7 +1,7 @@
 //! Records which group has finished which event: one bit per event and group, kept outside the server so that its
 //! claims can be checked.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::{GROUPS, PARTITIONS, TOPICS, group, topic};
 use crate::bus::server::BenchServer;
@@ -144,9 +144,8 @@ pub(crate) fn left(server: &BenchServer) -> Result<(u64, u64), BenchError> {
     Ok((lag, inflight))
 }
 
-/// A panic ends the run anyway, and the marks set before it are still valid: poisoning can be ignored.
 fn lock(marks: &Mutex<Marks>) -> MutexGuard<'_, Marks> {
-    marks.lock().unwrap_or_else(PoisonError::into_inner)
+    marks.lock()
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ impl World {
         let mut ops = Vec::new();
         if known.is_none() {
             let config = TopicConfig { partitions: 1, ..TopicConfig::default() };
-            let row = TopicRow { config, made: self.dice.draw(), ..TopicRow::default() };
+            let row = TopicRow { config, incarnation: self.dice.draw(), ..TopicRow::default() };
             ops.push(Op::Put { space: Space::Topics, key: keys::topic(topic), value: row.encode() });
         }
         for _ in 0..self.dice.between(1, 3) {

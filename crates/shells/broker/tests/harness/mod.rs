@@ -60,10 +60,10 @@ impl Store for Disk {
         drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
         assert!(!self.panics.load(SeqCst), "a bug in the store");
         if self.fails.load(SeqCst) {
-            return Err(StoreError::Poisoned("disk full".to_owned()));
+            return Err(StoreError::Poisoned("disk full".into()));
         }
         if self.full.load(SeqCst) {
-            return Err(StoreError::NoSpace("just now".to_owned()));
+            return Err(StoreError::NoSpace("just now".into()));
         }
         let max = self.bytes_max.load(SeqCst);
         if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
@@ -78,7 +78,7 @@ impl Store for Disk {
     fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
         let fails = self.unreadable.fetch_update(SeqCst, SeqCst, |left| left.checked_sub(1));
         match fails {
-            Ok(_) => Err(StoreError::Unreadable("just now".to_owned())),
+            Ok(_) => Err(StoreError::Unreadable("just now".into())),
             Err(_) => self.store.read(stream, from, limit),
         }
     }

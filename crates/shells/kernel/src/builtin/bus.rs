@@ -98,7 +98,7 @@ async fn hand_over(port: &Port, feeds: &Feeds, delivery: &Delivery) -> Handed {
         Request::Publish(publish) if feeds.is_watched() => TraceId::of(publish.event.body.headers.as_ref()),
         _ => None,
     };
-    let call = feeds.bus().hand_over(ctx.by().clone(), request).await;
+    let call = feeds.bus().hand_over(ctx.requester().clone(), request).await;
     Some(call.map(|call| (call, trace)).map_err(faults::of_ended))
 }
 
@@ -164,7 +164,7 @@ async fn published(
 ) -> Result<JsonText, OsFault> {
     let reply = call.reply().await;
     if let Ok(reply) = &reply {
-        feeds.seen(&AuditEvent::Bus { by: ctx.by(), what: PUBLISH, reply, trace: trace.as_ref() });
+        feeds.seen(&AuditEvent::Bus { by: ctx.principal(), what: PUBLISH, reply, trace: trace.as_ref() });
     }
     match reply {
         Ok(Reply::Published { topic, id, at, due, durability }) => {
@@ -234,7 +234,7 @@ async fn subscribe(feeds: &Feeds, ctx: &Context) -> Result<JsonText, OsFault> {
         },
     };
     let reply = feeds.subscribe(ctx.kernel(), plan).await?;
-    feeds.seen(&AuditEvent::Bus { by: ctx.by(), what: "Bus.Subscribe", reply: &reply, trace: None });
+    feeds.seen(&AuditEvent::Bus { by: ctx.principal(), what: "Bus.Subscribe", reply: &reply, trace: None });
     match reply {
         Reply::Subscribed { topic, group, partitions } => {
             let partitions: Vec<Value> = partitions

@@ -16,7 +16,7 @@ use millrace_broker::{BrokerHandle, BusConnection, Ended, Item, Received};
 use millrace_bus::{Ack, From, GiveBack, Nack, Reply, Request, Subscribe};
 use millrace_model::{
     AckMode, Event, Filter, JsonText, Namespace, Offset, OsFault, OsId, OsKind, OsMessage, OsMetadata,
-    OsType, Partition, TopicKey,
+    OsType, Partition, Requester, TopicKey,
 };
 use millrace_router::{BusTopic, CapabilityId, Settled, Takes};
 use tokio::sync::{oneshot, watch};
@@ -301,14 +301,14 @@ struct FeedRequests<'a> {
 
 impl FeedRequests<'_> {
     async fn request(&self, request: Request) -> Result<(), Ended> {
-        self.link.send(&mut vec![(ANY, request)]).await
+        self.link.send(&Requester::Trusted, &mut vec![(ANY, request)]).await
     }
 
     /// Asks for no more deliveries; the first reason given is kept. Events that the capability has are still settled.
     async fn stop_flow(&self, ending: &mut Option<FeedEnd>, end: FeedEnd) -> Result<(), Ended> {
         if ending.is_none() {
             *ending = Some(end);
-            self.link.send(&mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
+            self.link.send(&Requester::Trusted, &mut vec![(LAST_FLOW, Request::Flow { credits: 0 })]).await?;
         }
         Ok(())
     }

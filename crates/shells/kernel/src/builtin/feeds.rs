@@ -2,12 +2,13 @@
 //! `Bus.Subscribe` until the capability is removed.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_broker::BrokerHandle;
 use millrace_bus::Reply;
 use millrace_model::{Group, Namespace, OsFault, TopicKey};
 use millrace_router::{BusTopic, CapabilityId, Manifest};
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::builtin::feed::{Feed, FeedPlan, Placed};
@@ -95,7 +96,7 @@ impl Feeds {
             kernel.with_router(|router| router.directory().map(|(id, _)| id).collect::<BTreeSet<_>>()).await;
         let live = live.map_err(|ended| OsFault::new(503, ended.to_string()))?;
         {
-            let mut asked = self.asked();
+            let mut asked = self.asked.lock();
             asked.retain(|id, _| live.contains(id));
             let feeds = asked.entry(to).or_default();
             // The same subscription again replaces the old one: a capability that was restarted cannot know what it
@@ -110,7 +111,7 @@ impl Feeds {
         }
         let answer = is_placed.await.unwrap_or_else(|_| Err(OsFault::new(503, "the bus has ended")));
         if answer.is_err() {
-            let mut asked = self.asked();
+            let mut asked = self.asked.lock();
             asked.entry(to).or_default().retain(|(topic, of, _)| (topic, of) != (&key, &group));
         }
         answer
@@ -132,10 +133,5 @@ impl Feeds {
 
     pub(super) fn bus(&self) -> &BrokerHandle {
         &self.bus
-    }
-
-    fn asked(&self) -> MutexGuard<'_, HostRequest> {
-        // Nothing panics while it holds this lock, so poisoning can be ignored.
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -125,7 +125,7 @@ enum MemoryStep {
 /// capabilities that name none belong to `default`.
 fn namespace(delivery: &Delivery) -> Result<Namespace, OsFault> {
     match namespace_of(&delivery.message.data)? {
-        None => Ok(delivery.by.as_deref().map(Principal::home).unwrap_or_default()),
+        None => Ok(delivery.by.principal().map(Principal::home).unwrap_or_default()),
         Some(named) => Namespace::new(&named)
             .map_err(|error| OsFault::new(422, format!("Schema validation failed: {error}"))),
     }
@@ -133,7 +133,7 @@ fn namespace(delivery: &Delivery) -> Result<Namespace, OsFault> {
 
 fn begin(values_cache: &mut ValueCache, at: &Namespace, delivery: &Delivery) -> Result<MemoryStep, OsFault> {
     let message = &delivery.message;
-    let share = match delivery.by.as_deref() {
+    let share = match delivery.by.principal() {
         Some(by) if !by.is_administrator() => Share::Half(&by.namespaces),
         _ => Share::Whole,
     };

@@ -4,8 +4,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_model::{JsonText, OsFault, OsKind, OsMessage, OsMetadata, OsType, Principal};
-use millrace_router::{By, CapabilityId, DeliveryId, Input};
+use millrace_model::{JsonText, OsFault, OsKind, OsMessage, OsMetadata, OsType, Principal, Requester};
+use millrace_router::{CapabilityId, DeliveryId, Input};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::oneshot;
@@ -23,7 +23,7 @@ struct ContextInner {
     capability: CapabilityId,
     delivery: DeliveryId,
     message: Arc<OsMessage>,
-    by: By,
+    by: Requester,
     kernel: KernelSender,
 }
 
@@ -32,7 +32,7 @@ impl Context {
         capability: CapabilityId,
         delivery: DeliveryId,
         message: Arc<OsMessage>,
-        by: By,
+        by: Requester,
         kernel: KernelSender,
     ) -> Context {
         Context { inner: Arc::new(ContextInner { capability, delivery, message, by, kernel }) }
@@ -42,12 +42,13 @@ impl Context {
         &self.inner.message
     }
 
-    /// The identity the client has proved; `None` where access control does not apply.
-    pub fn caller(&self) -> Option<&Principal> {
-        self.inner.by.as_deref()
+    /// Returns the principal whose rights apply to the message; `None` for a trusted requester.
+    pub fn principal(&self) -> Option<&Principal> {
+        self.inner.by.principal()
     }
 
-    pub fn by(&self) -> &By {
+    /// On whose behalf the message was sent.
+    pub fn requester(&self) -> &Requester {
         &self.inner.by
     }
 

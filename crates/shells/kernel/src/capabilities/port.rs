@@ -9,8 +9,8 @@ use std::fmt;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use millrace_model::{OsFault, OsKind, OsMessage};
-use millrace_router::{By, CapabilityId, DeliveryId, Input, Takes};
+use millrace_model::{OsFault, OsKind, OsMessage, Requester};
+use millrace_router::{CapabilityId, DeliveryId, Input, Takes};
 use tokio::sync::Notify;
 
 use crate::builtin::BUS_MESSAGE;
@@ -24,7 +24,7 @@ pub struct Delivery {
     pub id: DeliveryId,
     pub message: Arc<OsMessage>,
     /// The identity of the client, for a client's request.
-    pub by: By,
+    pub by: Requester,
     /// An event of a durable timer, whose row stays until [`Port::done`]. After that, an unfinished event is lost if
     /// this process ends.
     pub owed: bool,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use millrace_model::{OsId, OsMessage, Timestamp};
-use millrace_router::{By, ConnId, Input};
+use millrace_model::{OsId, OsMessage, Requester, Timestamp};
+use millrace_router::{ConnId, Input};
 use tokio::sync::mpsc;
 
 use crate::clients::conns::{Account, Line};
@@ -58,7 +58,7 @@ impl OsSender {
     }
 
     /// Sets the identity of this connection from now on.
-    pub async fn identify(&self, by: By) -> Result<(), KernelEnded> {
+    pub async fn identify(&self, by: Requester) -> Result<(), KernelEnded> {
         self.kernel.send(KernelCommand::Input(Input::Identify { conn: self.conn, by })).await
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use millrace_model::{EventId, OsId, OsMessage, Timestamp};
-use millrace_router::{By, CapabilityId, ConnId, DeliveryId, Input, Router, Settled};
+use millrace_model::{EventId, OsId, OsMessage, Requester, Timestamp};
+use millrace_router::{CapabilityId, ConnId, DeliveryId, Input, Router, Settled};
 use millrace_shell::SystemClock;
 use tokio::sync::{mpsc, oneshot};
 
@@ -38,7 +38,7 @@ pub(crate) enum KernelCommand {
     /// A new connection that another thread serves.
     Open {
         conn: ConnId,
-        by: By,
+        by: Requester,
         lines: mpsc::UnboundedSender<Line>,
         account: Arc<Account>,
     },

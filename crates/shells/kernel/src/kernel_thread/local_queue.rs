@@ -1,5 +1,5 @@
-//! The queue of inputs to the loop from tasks on its own thread (`LocalQueue`), which needs no locks, and the signals between
-//! them: wake the loop, make actors wait.
+//! The queue of inputs to the loop from tasks on its own thread (`LocalQueue`), which needs no locks, and the signals
+//! between them: wake the loop, make actors wait.
 //!
 //! Only the loop's task touches the engine: other tasks put their inputs into this queue. So no two borrows of the
 //! engine can meet, and the effects of an input never run inside the task that sent it.

@@ -11,8 +11,8 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::capabilities::change::Actors;
 use crate::capabilities::port::Delivery;
-use crate::clients::behalf::Behalf;
 use crate::clients::conns::{Conns, Out, Remote};
+use crate::clients::sender_check::SenderCheck;
 use crate::kernel_thread::commits::Commits;
 use crate::kernel_thread::counts::AtomicCounts;
 use crate::kernel_thread::inbox::KernelCommand;
@@ -30,7 +30,7 @@ pub(crate) struct Shell {
     pub(crate) counts: Arc<AtomicCounts>,
     /// Where records of the trace are sent.
     records: Option<mpsc::Sender<(Namespace, JsonText)>>,
-    pub(crate) behalf: Behalf,
+    pub(crate) sender_check: SenderCheck,
     /// Handlers that wait for the outcome of a request they made, by its id.
     waits: HashMap<(CapabilityId, OsId), oneshot::Sender<Arc<OsMessage>>>,
     settles: HashMap<Receipt, oneshot::Sender<Settled>>,
@@ -61,7 +61,7 @@ impl Shell {
             commits,
             counts,
             records,
-            behalf: Behalf::default(),
+            sender_check: SenderCheck::default(),
             waits: HashMap::new(),
             settles: HashMap::new(),
             receipts: 0,
@@ -145,7 +145,7 @@ impl Shell {
                 }
             }
             Effect::CheckSender { timer, by, message } => {
-                let trusted = self.behalf.answer(timer, by, &message);
+                let trusted = self.sender_check.answer(timer, by, &message);
                 self.router.handle(now, trusted);
             }
             Effect::Retired { capability } => self.actors.retired(capability),

@@ -6,8 +6,8 @@ use std::time::Duration;
 use std::{io, thread};
 
 use bytes::Bytes;
-use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace};
-use millrace_router::{By, CapabilityId, ConnId, Counters, Gauges, Router};
+use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace, Requester};
+use millrace_router::{CapabilityId, ConnId, Counters, Gauges, Router};
 use millrace_shell::{RowWriter, SystemClock};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -16,10 +16,10 @@ use tokio::task::{LocalSet, spawn_local};
 use crate::capabilities::capability::Capability;
 use crate::capabilities::change::{Actors, BusFeed, ChangeError};
 use crate::clients::audit_hook::AuditHook;
-use crate::clients::behalf::Behalf;
 use crate::clients::conns::{Account, Conns};
 use crate::clients::credentials::{CheckSender, CheckToken};
 use crate::clients::remote::{OsReceiver, OsSender};
+use crate::clients::sender_check::SenderCheck;
 use crate::kernel_thread::commits::Commits;
 use crate::kernel_thread::counts::{AtomicCounts, ShellCounts};
 use crate::kernel_thread::inbox::{KernelCommand, KernelEnded, KernelSender, Mint};
@@ -118,8 +118,8 @@ pub enum KernelError {
     Thread(io::Error),
 }
 
-/// A handle to the loop for other threads. Cheap to clone. The loop ends by [`KernelHandle::stop`], or as in a crash when
-/// the last handle is dropped.
+/// A handle to the loop for other threads. Cheap to clone. The loop ends by [`KernelHandle::stop`], or as in a crash
+/// when the last handle is dropped.
 #[derive(Clone, Debug)]
 pub struct KernelHandle {
     sender: KernelSender,
@@ -195,7 +195,7 @@ impl KernelHandle {
     }
 
     /// Opens a new connection.
-    pub async fn open(&self, by: By) -> Result<(OsSender, OsReceiver), KernelEnded> {
+    pub async fn open(&self, by: Requester) -> Result<(OsSender, OsReceiver), KernelEnded> {
         let conn = ConnId(self.shared.conns.fetch_add(1, Ordering::Relaxed));
         let (lines_in, lines) = mpsc::unbounded_channel();
         let account = Arc::new(Account {
@@ -324,7 +324,7 @@ impl Boot {
         );
         let timers = Some(parts.timers);
         let mut shell = Shell::new(settings, router, actors, conns, commits, counts, parts.records);
-        shell.behalf = Behalf { check_sender: parts.check_sender, audit_hook: parts.audit_hook };
+        shell.sender_check = SenderCheck { check_sender: parts.check_sender, audit_hook: parts.audit_hook };
         let (accepting, stop_now_at, alarm) = (None, None, Alarm::new());
         let run = KernelThread {
             shell,

@@ -4,9 +4,9 @@ use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 
-use millrace_model::OsMessage;
 use millrace_model::Principal;
-use millrace_router::{By, ConnId};
+use millrace_model::{OsMessage, Requester};
+use millrace_router::ConnId;
 use millrace_wire::os::{OsRefusal, encode};
 
 use crate::clients::audit_hook::{AuditEvent, AuditHook};
@@ -47,7 +47,7 @@ impl std::ops::Deref for Edge {
 
 /// The identity and rights of a connection.
 pub(super) struct Admitted {
-    pub(super) by: By,
+    pub(super) by: Requester,
     pub(super) rights: Rights,
     /// Whether the token it came in with is still valid; `None` without a token.
     valid: Option<Arc<dyn Fn() -> bool + Send + Sync>>,
@@ -56,7 +56,7 @@ pub(super) struct Admitted {
 impl Admitted {
     /// For a connection without a token: only the owner may open the socket's file.
     pub(super) fn owner() -> Admitted {
-        Admitted { by: None, rights: Rights::ALL, valid: None }
+        Admitted { by: Requester::Trusted, rights: Rights::ALL, valid: None }
     }
 
     /// Whether the token is still valid: it may be revoked while its connection is open.
@@ -127,12 +127,18 @@ impl EdgeParts {
         let (token, check) = credentials::shown_token(message).zip(self.check_token.as_ref())?;
         Some(check(&token).and_then(|known| {
             TokenError::check_change(now, &known.by)?;
-            Ok(Admitted { by: Some(known.by), rights: known.rights, valid: Some(known.valid) })
+            Ok(Admitted { by: Requester::Agent(known.by), rights: known.rights, valid: Some(known.valid) })
         }))
     }
 
     /// Answers a line that is not passed to the loop. `by` sent it.
-    pub(super) fn refuse(&self, writer: &Rc<LineWriter>, conn: ConnId, by: &By, refusal: OsRefusal) {
+    pub(super) fn refuse(
+        &self,
+        writer: &Rc<LineWriter>,
+        conn: ConnId,
+        by: Option<&Principal>,
+        refusal: OsRefusal,
+    ) {
         // A refused permission is worth a line in the log, a mistyped line is not.
         match (refusal.code, &self.audit_hook) {
             (code @ (401 | 403), Some(hook)) => {

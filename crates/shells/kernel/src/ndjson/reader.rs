@@ -6,8 +6,8 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use millrace_model::OsMessage;
-use millrace_router::{By, ConnId, Input};
+use millrace_model::{OsMessage, Principal};
+use millrace_router::{ConnId, Input};
 use millrace_wire::os::{Lenient, Line, LineSplitter, OsRefusal, parse};
 use tokio::io::AsyncReadExt;
 use tokio::net::unix::OwnedReadHalf;
@@ -119,7 +119,7 @@ impl LineReader {
             return self.send_away(OsRefusal::new(401, credentials::REVOKED).about(&message)).await;
         }
         let must_prove = self.edge.settings.require_auth && self.admitted.is_none();
-        match self.edge.shown(self.by().as_deref(), &message) {
+        match self.edge.shown(self.principal(), &message) {
             Some(Ok(admitted)) => self.turn_into(admitted),
             Some(Err(TokenError::Unknown)) | None if must_prove => {
                 return self.send_away(OsRefusal::new(401, credentials::REQUIRED).about(&message)).await;
@@ -141,8 +141,9 @@ impl LineReader {
         self.edge.local_queue.push(Input::Client { conn: self.conn, message });
     }
 
-    fn by(&self) -> By {
-        self.admitted.as_ref().and_then(|admitted| admitted.by.clone())
+    /// The identity that the client has proved, if any.
+    fn principal(&self) -> Option<&Principal> {
+        self.admitted.as_ref()?.by.principal()
     }
 
     /// Admits a connection without a token, where none is required.
@@ -163,14 +164,14 @@ impl LineReader {
 
     /// Refuses the message and reads no more; the writing side closes the connection.
     async fn send_away(&self, refusal: OsRefusal) {
-        self.edge.refuse(&self.writer, self.conn, &self.by(), refusal);
+        self.edge.refuse(&self.writer, self.conn, self.principal(), refusal);
         self.writer.finish();
         pending::<()>().await;
     }
 
     async fn refuse(&self, refusal: OsRefusal) {
         self.writer.room().await;
-        self.edge.refuse(&self.writer, self.conn, &self.by(), refusal);
+        self.edge.refuse(&self.writer, self.conn, self.principal(), refusal);
     }
 }
 

@@ -55,7 +55,7 @@ async fn page(ctx: &Context, page_bytes: usize) -> Result<millrace_model::JsonTe
     };
     let after = asks.after.unwrap_or(0);
     // Capabilities, and clients that access control does not apply to, see records of all namespaces.
-    let from = ctx.caller().and_then(|caller| caller.namespaces.clone());
+    let from = ctx.principal().and_then(|by| by.namespaces.clone());
     let read =
         move |router: &millrace_router::Router| router.trace(&query, after, PAGE_RECORDS_MAX + 1, &from);
     let found = ctx.kernel().with_router(read).await.map_err(|ended| OsFault::new(503, ended.to_string()))?;

@@ -11,7 +11,7 @@ use millrace_bus::{BusLimits, Reply, Request};
 use millrace_kernel::{
     Capability, FeedLimits, Feeds, KernelHandle, KernelParts, KernelSettings, OsReceiver, OsSender, bus,
 };
-use millrace_model::{OsMessage, TopicKey};
+use millrace_model::{OsMessage, Requester, TopicKey};
 use millrace_store::{MemoryStore, Store};
 use serde_json::{Value, json};
 use tokio::runtime::Handle;
@@ -57,14 +57,20 @@ impl Harness {
     }
 
     pub(crate) async fn client(&self) -> Client {
-        let (sender, receiver) = self.handle.open(None).await.expect("the loop runs");
+        let (sender, receiver) = self.handle.open(Requester::Trusted).await.expect("the loop runs");
         Client { sender, receiver, next: 0 }
     }
 
     /// The group's commit in the topic's only partition.
     pub(crate) async fn committed(&self, topic: &str, group: &str) -> u64 {
         let topic = TopicKey::parse(&format!("default/{topic}")).expect("a topic");
-        match self.runtime.handle().call(Request::Offsets { topic }).await.expect("the bus runs") {
+        match self
+            .runtime
+            .handle()
+            .call(Requester::Trusted, Request::Offsets { topic })
+            .await
+            .expect("the bus runs")
+        {
             Reply::Offsets(view) => {
                 let group = millrace_model::Group::new(group).expect("a group");
                 view.partitions[0].1.get(&group).map_or(0, |view| view.committed.0)
@@ -145,7 +151,8 @@ pub(crate) async fn until_members(harness: &Harness, topic: &str, members: usize
     let topic = TopicKey::parse(&format!("default/{topic}")).expect("a topic");
     loop {
         let request = Request::ListGroups { topic: topic.clone() };
-        if let Reply::Groups(view) = harness.runtime.handle().call(request).await.expect("the bus runs")
+        if let Reply::Groups(view) =
+            harness.runtime.handle().call(Requester::Trusted, request).await.expect("the bus runs")
             && view.groups.first().is_some_and(|group| group.members == members)
         {
             return;

@@ -122,7 +122,7 @@ impl Drop for Committer {
 }
 
 fn ended() -> StoreError {
-    StoreError::Poisoned("the thread that writes has ended".to_owned())
+    StoreError::Poisoned("the thread that writes has ended".into())
 }
 
 impl Sender {
@@ -193,7 +193,9 @@ impl CommitReceiver for Receiver {
 
     fn refuses(&self, sender: &Sender, batch: &Batch) -> Option<StoreError> {
         match sender {
-            Sender::Caller(_) if adds(batch) => self.0.low.lock().clone().map(StoreError::NoSpace),
+            Sender::Caller(_) if adds(batch) => {
+                self.0.low.lock().clone().map(|low| StoreError::NoSpace(low.into()))
+            }
             _ => None,
         }
     }

@@ -3,7 +3,9 @@
 //! A single thread per process listens, from the first `run` on. While no session runs, a signal ends the process as it
 //! would have without that thread.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::{Mutex, MutexGuard};
 
 use super::threads::StopHandle;
 use crate::error::{Result, SessionError};
@@ -33,13 +35,13 @@ impl Drop for Listening {
 }
 
 fn lock(runs: &Shared) -> MutexGuard<'_, Runs> {
-    runs.lock().unwrap_or_else(PoisonError::into_inner)
+    runs.lock()
 }
 
 pub(super) fn listen(stop: &StopHandle) -> Result<Listening> {
     static RUNS: OnceLock<Shared> = OnceLock::new();
     static STARTING: Mutex<()> = Mutex::new(());
-    let starting = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
+    let starting = STARTING.lock();
     let runs = match RUNS.get() {
         Some(runs) => runs.clone(),
         None => {

@@ -2,7 +2,8 @@
 //! `users::Created` are both `created`) would decode each other's events, or dead-letter them.
 
 use std::collections::BTreeMap;
-use std::sync::{PoisonError, RwLock};
+
+use parking_lot::RwLock;
 
 use super::event::Event;
 use super::outgoing::EventError;
@@ -30,7 +31,7 @@ pub(crate) struct EventNames(RwLock<BTreeMap<&'static str, EventName>>);
 
 impl EventNames {
     pub(crate) fn know(&self, name: EventName) -> Result<(), EventError> {
-        let known = self.0.read().unwrap_or_else(PoisonError::into_inner).get(name.event_type).copied();
+        let known = self.0.read().get(name.event_type).copied();
         match known {
             Some(known) if known.rust_type == name.rust_type || name.given => return Ok(()),
             Some(known) if !known.given => {
@@ -40,7 +41,7 @@ impl EventNames {
             _ => {}
         }
         // Another thread may insert another type at the same time: then the later one is refused with its next event.
-        self.0.write().unwrap_or_else(PoisonError::into_inner).insert(name.event_type, name);
+        self.0.write().insert(name.event_type, name);
         Ok(())
     }
 }

@@ -6,21 +6,21 @@ use millrace_model::Findings;
 use rusqlite::Connection;
 
 use super::RESTORE;
-use super::streams::Rows;
-use crate::codec;
+use super::streams::StreamRows;
 use crate::error::Attempt;
-use crate::index::Run;
+use crate::reading::index::StoredRun;
+use crate::rows::codec;
 
 /// The unfolded events, as `commits` lists them.
 #[derive(Debug, Default)]
 pub(super) struct Logged {
     /// By stream id, in order of their commits.
-    pub(super) runs: BTreeMap<i64, Vec<Run>>,
+    pub(super) runs: BTreeMap<i64, Vec<StoredRun>>,
     /// The seq that the next event will get.
     pub(super) next_seq: u64,
 }
 
-pub(super) fn read(conn: &Connection, streams: &Rows, findings: &mut Findings) -> Attempt<Logged> {
+pub(super) fn read(conn: &Connection, streams: &StreamRows, findings: &mut Findings) -> Attempt<Logged> {
     let mut logged = Logged { next_seq: 1, ..Logged::default() };
     let mut select = conn.prepare("SELECT c, seq, runs FROM commits ORDER BY c")?;
     let mut rows = select.query([])?;

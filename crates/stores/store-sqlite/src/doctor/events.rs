@@ -8,11 +8,11 @@ use rusqlite::{Connection, params};
 
 use super::RESTORE;
 use super::commits::Logged;
-use super::streams::Rows;
-use crate::error::{Attempt, Fault};
-use crate::index::{Piece, Run, StreamRow};
-use crate::loc::Loc;
-use crate::row;
+use super::streams::StreamRows;
+use crate::error::{Attempt, SqliteFault};
+use crate::reading::index::{Piece, StoredRun, StreamRow};
+use crate::rows::loc::Loc;
+use crate::rows::row;
 
 /// Rows read by one statement; also how many rows are then read one by one when a page is damaged.
 const ROWS_PER_SELECT: u64 = 1024;
@@ -26,11 +26,11 @@ pub(super) struct Walked {
 }
 
 /// Stream id and offset of the events that readers have recorded as damaged.
-type Known = BTreeSet<(i64, u64)>;
+type KnownDamage = BTreeSet<(i64, u64)>;
 
 pub(super) fn walk(
     conn: &Connection,
-    streams: &Rows,
+    streams: &StreamRows,
     logged: &Logged,
     findings: &mut Findings,
 ) -> Attempt<Walked> {
@@ -38,10 +38,10 @@ pub(super) fn walk(
     let mut walked = Walked::default();
     let mut seen = 0;
     for row in streams.values() {
-        let mut walk = Walk::new(conn, row, &known, findings);
+        let mut walk = StreamWalk::new(conn, row, &known, findings);
         walk.folded()?;
         walk.unfolded(logged.runs.get(&row.id).map_or(&[], Vec::as_slice))?;
-        walk.tell();
+        walk.report_bad();
         seen += walk.seen;
         walked.whole += walk.whole;
         if !row.dropped {
@@ -52,7 +52,7 @@ pub(super) fn walk(
     Ok(walked)
 }
 
-fn known(conn: &Connection) -> Attempt<Known> {
+fn known(conn: &Connection) -> Attempt<KnownDamage> {
     let mut select = conn.prepare("SELECT stream, offset FROM quarantine")?;
     let rows = select.query_map([], |row| Ok((row.get(0)?, row.get::<_, i64>(1)? as u64)))?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
@@ -82,10 +82,10 @@ struct Bad {
     recorded: bool,
 }
 
-struct Walk<'a> {
+struct StreamWalk<'a> {
     conn: &'a Connection,
     row: &'a StreamRow,
-    known: &'a Known,
+    known: &'a KnownDamage,
     findings: &'a mut Findings,
     /// The next offset to be accounted for.
     at: u64,
@@ -97,15 +97,27 @@ struct Walk<'a> {
     scratch: Vec<u8>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> StreamWalk<'a> {
     fn new(
         conn: &'a Connection,
         row: &'a StreamRow,
-        known: &'a Known,
+        known: &'a KnownDamage,
         findings: &'a mut Findings,
-    ) -> Walk<'a> {
+    ) -> StreamWalk<'a> {
         let (at, scratch) = (row.reclaimed, Vec::new());
-        Walk { conn, row, known, findings, at, last_ts: 0, seen: 0, whole: 0, bytes: 0, bad: None, scratch }
+        StreamWalk {
+            conn,
+            row,
+            known,
+            findings,
+            at,
+            last_ts: 0,
+            seen: 0,
+            whole: 0,
+            bytes: 0,
+            bad: None,
+            scratch,
+        }
     }
 
     fn bounds(&self) -> StreamBounds {
@@ -123,7 +135,7 @@ impl<'a> Walk<'a> {
         let (id, to) = (self.row.id, self.row.folded);
         while self.at < to {
             let found = match Loc::at_or_after(self.conn, id, self.at) {
-                Err(Fault::Malformed(table, key)) => {
+                Err(SqliteFault::Malformed(table, key)) => {
                     let place = format!("table {table}, {} from offset {key}", self.row.stream);
                     self.findings.problem(place, "fails its checksum", RESTORE);
                     self.hole(self.first_after()?.unwrap_or(to).min(to));
@@ -156,7 +168,7 @@ impl<'a> Walk<'a> {
     }
 
     /// Checks the unfolded events, which only `commits` leads to.
-    fn unfolded(&mut self, runs: &[Run]) -> Attempt<()> {
+    fn unfolded(&mut self, runs: &[StoredRun]) -> Attempt<()> {
         for run in runs.iter().filter(|run| run.offset >= self.row.folded) {
             self.hole(run.offset);
             let piece = Piece { offset: run.offset, seq: run.seq, count: run.count };
@@ -185,7 +197,7 @@ impl<'a> Walk<'a> {
         while let Some(part) = piece.clip(from, from.saturating_add(ROWS_PER_SELECT)) {
             from = part.end();
             match self.rows(part) {
-                Err(Fault::Sqlite(error)) if Fault::is_damage(&error) => self.one_by_one(part)?,
+                Err(SqliteFault::Sqlite(error)) if SqliteFault::is_damage(&error) => self.one_by_one(part)?,
                 done => done?,
             }
             self.bad_until(part.end(), MISSING);
@@ -197,7 +209,7 @@ impl<'a> Walk<'a> {
     fn one_by_one(&mut self, part: Piece) -> Attempt<()> {
         while let Some(one) = part.clip(self.at, self.at.saturating_add(1)) {
             match self.rows(one) {
-                Err(Fault::Sqlite(error)) if Fault::is_damage(&error) => {
+                Err(SqliteFault::Sqlite(error)) if SqliteFault::is_damage(&error) => {
                     self.bad_until(one.end(), "its page is damaged");
                 }
                 done => {
@@ -253,13 +265,13 @@ impl<'a> Walk<'a> {
         match &mut self.bad {
             Some(bad) if bad.to == from && bad.reason == reason && bad.recorded == recorded => bad.to = to,
             _ => {
-                self.tell();
+                self.report_bad();
                 self.bad = Some(Bad { from, to, reason, recorded });
             }
         }
     }
 
-    fn tell(&mut self) {
+    fn report_bad(&mut self) {
         let Some(bad) = self.bad.take() else { return };
         let stream = &self.row.stream;
         let place = match bad.to - bad.from {

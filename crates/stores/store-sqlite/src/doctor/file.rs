@@ -8,22 +8,24 @@ use millrace_model::{Findings, Space};
 use rusqlite::Connection;
 
 use super::RESTORE;
-use crate::dedupe_load;
-use crate::error::{Attempt, Fault};
-use crate::locks;
-use crate::private;
-use crate::restore::{REPLACED, RESTORING};
-use crate::schema::{self, MIGRATIONS, Refused};
-use crate::tables;
+use crate::dedupe::saved_ids;
+use crate::error::{Attempt, SqliteFault};
+use crate::files::private;
+use crate::locks::lock_folder;
+use crate::offline::restore::{REPLACED, RESTORING};
+use crate::rows::schema::{self, MIGRATIONS, Refused};
+use crate::rows::tables;
 
 /// How many problems SQLite lists before it stops its integrity check.
 const INTEGRITY_LINES_MAX: u32 = 100;
 
 /// Reports whether the store has stopped writing, and which process serves it.
 pub(super) fn locks(path: &Path, findings: &mut Findings) {
-    let folder = locks::folder(path);
+    let folder = lock_folder::folder(path);
     // Without a lock folder no process has opened this file yet, as is usual for a backup.
-    if let Some(reason) = File::open(folder.join("poison")).ok().and_then(|file| locks::raised_text(&file)) {
+    if let Some(reason) =
+        File::open(folder.join("poison")).ok().and_then(|file| lock_folder::raised_text(&file))
+    {
         findings.problem(
             folder.join("poison").display().to_string(),
             format!("a write failed and nothing is written any more: {reason}"),
@@ -44,7 +46,7 @@ pub(super) fn beside(path: &Path, findings: &mut Findings) {
         let what = format!("can be opened by others on this machine (mode {mode:04o})");
         findings.note(path.display().to_string(), what, "it holds every event: `chmod 600` it and its -wal");
     }
-    let folder = locks::folder(path);
+    let folder = lock_folder::folder(path);
     if let Some(mode) = private::open_to_others(&folder) {
         let what = format!("can be entered by others (mode {mode:04o}), who could stop every commit");
         findings.note(
@@ -53,7 +55,7 @@ pub(super) fn beside(path: &Path, findings: &mut Findings) {
             "`chmod 700` it: a server refuses it if others can write there",
         );
     }
-    for name in [REPLACED, RESTORING].map(|more| locks::beside(path, more)) {
+    for name in [REPLACED, RESTORING].map(|more| lock_folder::beside(path, more)) {
         if name.symlink_metadata().is_ok() {
             let what = "is what a restore that was cut short left: the store does not need it";
             findings.note(name.display().to_string(), what, "remove it, or restore again");
@@ -81,7 +83,7 @@ pub(super) fn version(conn: &Connection, findings: &mut Findings) -> Option<usiz
             format!("has schema version {found}, this build knows up to {newest}"),
             "use the Millrace that wrote it or a newer one",
         ),
-        Err(Refused::Failed(error)) if Fault::needs_rollback(&error) => (
+        Err(Refused::Failed(error)) if SqliteFault::needs_rollback(&error) => (
             "cannot be read before a change of the file that was cut short is undone".to_owned(),
             "start a server on it once, which undoes it, then look again",
         ),
@@ -105,8 +107,8 @@ pub(super) fn integrity(conn: &Connection, findings: &mut Findings) -> Attempt<(
 
 /// Checks the key of the hashes of remembered ids.
 pub(super) fn hash_key(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
-    match dedupe_load::stored_key(conn) {
-        Err(Fault::DamagedRow(table, row)) => {
+    match saved_ids::stored_key(conn) {
+        Err(SqliteFault::DamagedRow(table, row)) => {
             let what = "its checksum does not match, or it is gone: remembered ids cannot be told";
             findings.problem(format!("table {table}, row {row:?}"), what, RESTORE);
             Ok(())

@@ -11,7 +11,7 @@ use rusqlite::Connection;
 
 use super::RESTORE;
 use super::file::small_table;
-use super::streams::Rows;
+use super::streams::StreamRows;
 use crate::error::Attempt;
 
 const RUNS_AGAIN: &str =
@@ -19,7 +19,7 @@ const RUNS_AGAIN: &str =
 
 pub(super) fn check(
     conn: &Connection,
-    rows: &Rows,
+    rows: &StreamRows,
     bounds: &[StreamBounds],
     findings: &mut Findings,
 ) -> Attempt<()> {
@@ -122,7 +122,7 @@ fn lanes(conn: &Connection, bounds: &Bounds<'_>, findings: &mut Findings) -> Att
 
 /// Compares the rows of `off_priority` with the events. A row without an event is legal where events may be gone.
 /// Events without a row are older than this table.
-fn off_priority(conn: &Connection, rows: &Rows, findings: &mut Findings) -> Attempt<()> {
+fn off_priority(conn: &Connection, rows: &StreamRows, findings: &mut Findings) -> Attempt<()> {
     const EVENTS: &str = "SELECT s.topic || '/' || s.partition || '/' || printf('%016x', s.id) || '/' || \
         printf('%04x', 65535 - min(max(e.priority, 0), 1000)) || '/' || printf('%016x', e.offset) \
         FROM events e JOIN streams s ON s.id = e.stream WHERE e.priority <> 100 AND NOT s.dropped AND e.offset >= s.start";
@@ -130,11 +130,12 @@ fn off_priority(conn: &Connection, rows: &Rows, findings: &mut Findings) -> Atte
     let mut strays = select.query([])?;
     while let Some(row) = strays.next()? {
         let key: String = row.get(0)?;
-        let made = key.split('/').nth(3).and_then(|made| i64::from_str_radix(made, 16).ok());
+        let incarnation =
+            key.split('/').nth(3).and_then(|incarnation| i64::from_str_radix(incarnation, 16).ok());
         let place = keys::off_priority_place(&key);
-        let legal = match (made.and_then(|id| rows.get(&id)), place) {
+        let legal = match (incarnation.and_then(|id| rows.get(&id)), place) {
             // The stream was dropped, and maintenance has not deleted the row yet.
-            (None, Some(_)) => made.is_some(),
+            (None, Some(_)) => incarnation.is_some(),
             (Some(stream), Some((_, offset))) => {
                 stream.dropped || offset.0 < stream.start || offset.0 < stream.compacted_to
             }
@@ -187,7 +188,7 @@ fn heads(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
 
 /// Checks that no commit of state has a number above the counter, which would be given again.
 fn state_commits(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
-    let counter = crate::tables::get(conn, Space::Kv, keys::STATE_COMMITS)?;
+    let counter = crate::rows::tables::get(conn, Space::Kv, keys::STATE_COMMITS)?;
     let counted =
         counter.as_ref().map_or(Some(0), |value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
     let place = format!("table kv, row {:?}", keys::STATE_COMMITS);

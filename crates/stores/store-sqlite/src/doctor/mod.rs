@@ -17,7 +17,7 @@ use millrace_store::StreamBounds;
 use rusqlite::Connection;
 
 use crate::error::Attempt;
-use crate::look::{self, LookError};
+use crate::opening::read_only::{self, ReadOnlyError};
 
 pub(crate) const RESTORE: &str = "stop the server and restore a backup (`millrace restore`)";
 
@@ -42,10 +42,10 @@ pub struct Examined {
 }
 
 impl Doctor {
-    /// Opens the store for examination. Never creates anything: a missing store is [`LookError::NoStore`].
-    pub fn open(path: &Path) -> Result<Doctor, LookError> {
-        let path = look::find_store(path)?;
-        Ok(Doctor { conn: look::open_found(&path)?, path })
+    /// Opens the store for examination. Never creates anything: a missing store is [`ReadOnlyError::NoStore`].
+    pub fn open(path: &Path) -> Result<Doctor, ReadOnlyError> {
+        let path = read_only::find_store(path)?;
+        Ok(Doctor { conn: read_only::open_found(&path)?, path })
     }
 
     /// Runs all checks of the store level. Takes as long as reading the whole file. All checks, and

@@ -6,24 +6,24 @@ use millrace_model::Findings;
 use rusqlite::Connection;
 
 use super::RESTORE;
-use crate::codec;
-use crate::error::{Attempt, Fault};
-use crate::index::StreamRow;
-use crate::load;
-use crate::tombstones;
+use crate::dedupe::tombstones;
+use crate::error::{Attempt, SqliteFault};
+use crate::opening::load;
+use crate::reading::index::StreamRow;
+use crate::rows::codec;
 
 /// The readable rows of `streams`, by id.
-pub(super) type Rows = BTreeMap<i64, StreamRow>;
+pub(super) type StreamRows = BTreeMap<i64, StreamRow>;
 
-pub(super) fn read(conn: &Connection, findings: &mut Findings) -> Attempt<Rows> {
-    let mut rows = Rows::new();
+pub(super) fn read(conn: &Connection, findings: &mut Findings) -> Attempt<StreamRows> {
+    let mut rows = StreamRows::new();
     for row in load::stream_rows(conn)? {
         match row {
             Ok(row) => {
                 bounds(&row, findings);
                 rows.insert(row.id, row);
             }
-            Err(Fault::Malformed(_, id)) => {
+            Err(SqliteFault::Malformed(_, id)) => {
                 findings.problem(
                     format!("table streams, row {id}"),
                     "fails its checksum, or names no topic and partition",
@@ -50,7 +50,7 @@ fn bounds(row: &StreamRow, findings: &mut Findings) {
     }
 }
 
-fn twins(rows: &Rows, findings: &mut Findings) {
+fn twins(rows: &StreamRows, findings: &mut Findings) {
     let mut seen = BTreeMap::new();
     for row in rows.values().filter(|row| !row.dropped) {
         if let Some(other) = seen.insert(&row.stream, row.id) {

@@ -11,7 +11,7 @@ use std::path::Path;
 
 use millrace_model::Findings;
 
-use crate::locks;
+use crate::locks::lock_folder;
 
 const HEAD_BYTES: usize = 32;
 const FRAME_HEAD_BYTES: usize = 24;
@@ -23,7 +23,7 @@ const COMMITS_MIN: u64 = 2;
 
 /// Checks the log, but only while no process has the store open: frames that are being written look broken.
 pub(super) fn check(path: &Path, findings: &mut Findings) {
-    let wal = locks::beside(path, "-wal");
+    let wal = lock_folder::beside(path, "-wal");
     let Ok(Some(_alone)) = alone(path) else { return };
     // Without a log there is nothing to check; SQLite reports an unreadable one better.
     let Ok(file) = File::open(&wal) else { return };
@@ -42,7 +42,7 @@ pub(super) fn check(path: &Path, findings: &mut Findings) {
 /// Takes both locks and returns them if no process has the store open; the gate must be dropped last. A store without
 /// lock files was never opened by a server.
 fn alone(path: &Path) -> io::Result<Option<Vec<File>>> {
-    let folder = locks::folder(path);
+    let folder = lock_folder::folder(path);
     if !fs::exists(&folder)? {
         return Ok(Some(Vec::new()));
     }

@@ -9,14 +9,14 @@ use millrace_model::{
     Space, Stream, TakenId, Timestamp, TopicKey, TopicRow, keys, lane_of,
 };
 
-use super::State;
-use super::feed::{self, Told};
-use super::log::Log;
-use super::look::Looking;
-use crate::port::{Run, StreamBounds};
+use super::MemoryState;
+use super::feed::{self, StreamChanges};
+use super::log::StreamLog;
+use super::tx_view::MemoryTxView;
+use crate::port::{StreamBounds, StreamRun};
 use millrace_resolve as resolve;
 
-impl State {
+impl MemoryState {
     pub(super) fn commit(&mut self, batches: &[Batch]) -> Vec<Outcome> {
         let mut runs = Vec::new();
         let (mut streams_changed, mut delayed) = (false, false);
@@ -34,7 +34,7 @@ impl State {
             .collect();
         if streams_changed || delayed {
             let trimmed = self.trimmed_by(batches, &outcomes);
-            self.feed.push(Told { runs, trimmed, delayed });
+            self.feed.push(StreamChanges { runs, trimmed, delayed });
         }
         outcomes
     }
@@ -70,16 +70,16 @@ impl State {
                 Check::IdTaken(TakenId { topic, id, dedupe_window_ms }) => {
                     (None, self.taken(batch.now, topic, id, *dedupe_window_ms).is_some())
                 }
-                Check::Incarnation { topic, made } => {
+                Check::Incarnation { topic, incarnation } => {
                     let found = self.tables.get(Space::Topics, &keys::topic(topic));
-                    (found, found.and_then(|row| TopicRow::made_of(row)) == Some(*made))
+                    (found, found.and_then(|row| TopicRow::incarnation_of(row)) == Some(*incarnation))
                 }
             };
             (!holds).then(|| Refusal { check: at, found: found.cloned() })
         })
     }
 
-    fn apply(&mut self, batch: &Batch, runs: &mut Vec<Run>) -> Done {
+    fn apply(&mut self, batch: &Batch, runs: &mut Vec<StreamRun>) -> Done {
         let mut done = Done::default();
         for op in &batch.ops {
             match op {
@@ -96,13 +96,13 @@ impl State {
                 }
                 Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => self.write(op),
                 Op::Claim(claim) => {
-                    let Ok(taken) = resolve::claim(&mut Looking { state: self, runs }, batch.now, claim);
+                    let Ok(taken) = resolve::claim(&mut MemoryTxView { state: self, runs }, batch.now, claim);
                     taken.ops.iter().for_each(|op| self.write(op));
                     done.claimed.extend(taken.claimed);
                     done.more |= taken.more;
                 }
                 Op::Reconcile(reconcile) => {
-                    let look = &mut Looking { state: self, runs };
+                    let look = &mut MemoryTxView { state: self, runs };
                     let Ok(reconciled) = resolve::reconcile(look, batch.now, reconcile);
                     reconciled.ops.iter().for_each(|op| self.write(op));
                     done.state = reconciled.commit.or(done.state);
@@ -127,16 +127,22 @@ impl State {
         }
     }
 
-    fn append(&mut self, batch: &Batch, append: &Append, ordinal: u32, runs: &mut Vec<Run>) -> Appended {
+    fn append(
+        &mut self,
+        batch: &Batch,
+        append: &Append,
+        ordinal: u32,
+        runs: &mut Vec<StreamRun>,
+    ) -> Appended {
         if let Some(id) = &append.event.id
             && let Some(first) = self.taken(batch.now, &append.stream.topic, id, append.dedupe_window_ms)
         {
             return first;
         }
-        let made = &mut self.made;
+        let created = &mut self.streams_created;
         let log = self.logs.entry(append.stream.clone()).or_insert_with(|| {
-            *made += 1;
-            Log::new(*made)
+            *created += 1;
+            StreamLog::new(*created)
         });
         let ts = batch.now.max(log.last_ts());
         let id = append.event.id.clone().unwrap_or_else(|| EventId::mint(ts, batch.nonce, ordinal));
@@ -152,7 +158,7 @@ impl State {
             self.ids.remember(&append.stream.topic, &id, (append.stream.partition, offset, ts));
         }
         if let Some(lane) = lane_of(append.event.body.priority) {
-            let key = keys::off_priority(&append.stream, log.made(), lane, offset);
+            let key = keys::off_priority(&append.stream, log.incarnation(), lane, offset);
             self.tables.put(Space::OffPriority, &key, Bytes::from(ts.0.to_string()));
         }
         feed::extend(runs, append, offset);
@@ -164,13 +170,13 @@ impl State {
         if let Some(first) = self.taken(now, topic, id, *dedupe_window_ms) {
             return first;
         }
-        resolve::delay(delay, self.made_of(topic)).iter().for_each(|op| self.write(op));
+        resolve::delay(delay, self.incarnation_of(topic)).iter().for_each(|op| self.write(op));
         resolve::waiting(id, now, *due, false)
     }
 
     /// Returns the incarnation of the topic that exists now.
-    fn made_of(&self, topic: &TopicKey) -> Option<u64> {
-        TopicRow::made_of(self.tables.get(Space::Topics, &keys::topic(topic))?)
+    fn incarnation_of(&self, topic: &TopicKey) -> Option<u64> {
+        TopicRow::incarnation_of(self.tables.get(Space::Topics, &keys::topic(topic))?)
     }
 
     /// Returns the answer for the event that has this id already: a stored event, or a delayed one that still waits.
@@ -179,7 +185,8 @@ impl State {
             return None;
         }
         self.duplicate_of(now, topic, id, window_ms).or_else(|| {
-            let row = self.tables.get(Space::DueIds, &keys::due_id(topic, self.made_of(topic)?, id))?;
+            let row =
+                self.tables.get(Space::DueIds, &keys::due_id(topic, self.incarnation_of(topic)?, id))?;
             let (due, key) = resolve::holder(row)?;
             let waits = key.is_none_or(|key| self.tables.get(Space::Due, key).is_some());
             waits.then(|| resolve::waiting(id, now, due, true))
@@ -221,17 +228,17 @@ impl State {
     }
 
     fn forget_lanes(&mut self, stream: &Stream, events: &[Arc<Event>]) {
-        let Some(made) = self.logs.get(stream).map(Log::made) else { return };
+        let Some(incarnation) = self.logs.get(stream).map(StreamLog::incarnation) else { return };
         for event in events {
             if let Some(lane) = lane_of(event.body.priority) {
-                let key = keys::off_priority(stream, made, lane, event.offset);
+                let key = keys::off_priority(stream, incarnation, lane, event.offset);
                 self.tables.remove(Space::OffPriority, &key);
             }
         }
     }
 
-    fn drop_topic(&mut self, topic: &TopicKey, runs: &mut Vec<Run>) {
-        let Ok(ops) = resolve::forget_topic(&mut Looking { state: self, runs }, topic);
+    fn drop_topic(&mut self, topic: &TopicKey, runs: &mut Vec<StreamRun>) {
+        let Ok(ops) = resolve::forget_topic(&mut MemoryTxView { state: self, runs }, topic);
         ops.iter().for_each(|op| self.write(op));
         self.tables.remove_range(Space::Finished, &KeyRange::prefix(&format!("{topic}/")));
         self.tables.remove_range(Space::OffPriority, &KeyRange::prefix(&format!("{topic}/")));

@@ -9,9 +9,9 @@ use crate::port::{Retention, StreamBounds};
 
 /// `events` holds the offsets from `start` up to, not including, `next`, in order and without those that were removed.
 #[derive(Clone)]
-pub(super) struct Log {
+pub(super) struct StreamLog {
     /// The number of this stream among all that were ever made: tells it from an earlier stream of the same name.
-    made: u64,
+    incarnation: u64,
     start: Offset,
     next: Offset,
     last_ts: Timestamp,
@@ -26,10 +26,10 @@ fn content_bytes(body: &EventBody) -> u64 {
     (body.payload.bytes().len() + key + headers) as u64
 }
 
-impl Log {
-    pub(super) fn new(made: u64) -> Log {
-        Log {
-            made,
+impl StreamLog {
+    pub(super) fn new(incarnation: u64) -> StreamLog {
+        StreamLog {
+            incarnation,
             start: Offset::FIRST,
             next: Offset::FIRST,
             last_ts: Timestamp::default(),
@@ -38,8 +38,8 @@ impl Log {
         }
     }
 
-    pub(super) fn made(&self) -> u64 {
-        self.made
+    pub(super) fn incarnation(&self) -> u64 {
+        self.incarnation
     }
 
     pub(super) fn next(&self) -> Offset {

@@ -7,20 +7,20 @@ mod apply;
 mod feed;
 mod ids;
 mod log;
-mod look;
 mod tables;
+mod tx_view;
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use millrace_model::{
     BATCH_BYTES_MAX, Batch, KeyRange, Offset, Outcome, Page, ReadLimit, Row, Space, Stream, Timestamp,
 };
+use parking_lot::Mutex;
 
-use self::feed::Feed;
-use self::ids::Ids;
-use self::log::Log;
+use self::feed::CommitFeed;
+use self::ids::RecentIds;
+use self::log::StreamLog;
 use self::tables::Tables;
 use crate::error::StoreError;
 use crate::port::{Changes, CommitNumber, Maintained, Retention, Store, StreamBounds};
@@ -30,17 +30,17 @@ const DEDUPE_IDS_MAX: usize = 1_000_000;
 
 /// A single mutex guards everything: critical sections are short, and a reference should be simple.
 pub struct MemoryStore {
-    state: Mutex<State>,
+    state: Mutex<MemoryState>,
 }
 
 #[derive(Clone)]
-pub(crate) struct State {
-    logs: BTreeMap<Stream, Log>,
+pub(crate) struct MemoryState {
+    logs: BTreeMap<Stream, StreamLog>,
     /// How many streams were ever made.
-    made: u64,
+    streams_created: u64,
     tables: Tables,
-    ids: Ids,
-    feed: Feed,
+    ids: RecentIds,
+    feed: CommitFeed,
 }
 
 impl MemoryStore {
@@ -49,24 +49,19 @@ impl MemoryStore {
     }
 
     pub fn with_dedupe_ids_max(dedupe_ids_max: usize) -> MemoryStore {
-        let state = State {
+        let state = MemoryState {
             logs: BTreeMap::new(),
-            made: 0,
+            streams_created: 0,
             tables: Tables::default(),
-            ids: Ids::new(dedupe_ids_max),
-            feed: Feed::default(),
+            ids: RecentIds::new(dedupe_ids_max),
+            feed: CommitFeed::default(),
         };
         MemoryStore { state: Mutex::new(state) }
     }
 
     /// Returns an independent store that begins with the present content. Events are shared, everything else is copied.
     pub fn snapshot(&self) -> MemoryStore {
-        MemoryStore { state: Mutex::new(self.state().clone()) }
-    }
-
-    /// Locks the state. A poisoned mutex does no harm: no critical section leaves the state half changed.
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        MemoryStore { state: Mutex::new(self.state.lock().clone()) }
     }
 }
 
@@ -84,7 +79,7 @@ impl Clone for MemoryStore {
 
 impl fmt::Debug for MemoryStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = self.state();
+        let state = self.state.lock();
         f.debug_struct("MemoryStore")
             .field("streams", &state.logs.len())
             .field("rows", &state.tables.len())
@@ -101,31 +96,31 @@ impl Store for MemoryStore {
                 return Err(StoreError::TooLarge { bytes, max: BATCH_BYTES_MAX });
             }
         }
-        Ok(self.state().commit(batches))
+        Ok(self.state.lock().commit(batches))
     }
 
     fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
-        Ok(self.state().logs.get(stream).map_or_else(Page::default, |log| log.read(from, limit)))
+        Ok(self.state.lock().logs.get(stream).map_or_else(Page::default, |log| log.read(from, limit)))
     }
 
     fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
-        Ok(self.state().logs.get(stream).map_or(Offset::FIRST, |log| log.seek(ts)))
+        Ok(self.state.lock().logs.get(stream).map_or(Offset::FIRST, |log| log.seek(ts)))
     }
 
     fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
-        Ok(self.state().logs.get(stream).map_or(Offset::FIRST, |log| log.retention_start(rule)))
+        Ok(self.state.lock().logs.get(stream).map_or(Offset::FIRST, |log| log.retention_start(rule)))
     }
 
     fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        Ok(self.state().tables.rows(space, range, rows_max))
+        Ok(self.state.lock().tables.rows(space, range, rows_max))
     }
 
     fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
-        Ok(self.state().logs.iter().map(|(stream, log)| log.bounds(stream)).collect())
+        Ok(self.state.lock().logs.iter().map(|(stream, log)| log.bounds(stream)).collect())
     }
 
     fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
-        Ok(self.state().feed.after(after, commits_max))
+        Ok(self.state.lock().feed.after(after, commits_max))
     }
 
     fn maintain(&self, _rows_max: usize) -> Result<Maintained, StoreError> {

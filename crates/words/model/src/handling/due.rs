@@ -68,7 +68,7 @@ impl DueEvent {
     /// Returns a check that holds until the topic that the event was published to is deleted. A later topic of that
     /// name does not count.
     pub fn topic_stands(&self) -> Check {
-        Check::Incarnation { topic: self.topic.clone(), made: self.row.made }
+        Check::Incarnation { topic: self.topic.clone(), incarnation: self.row.incarnation }
     }
 
     /// Returns the operations that remove the row and free its id.
@@ -76,7 +76,7 @@ impl DueEvent {
         let mut ops = vec![Op::Delete { space: Space::Due, key: self.key.clone() }];
         ops.extend(self.row.id.as_ref().map(|id| Op::Delete {
             space: Space::DueIds,
-            key: keys::due_id(&self.topic, self.row.made, id),
+            key: keys::due_id(&self.topic, self.row.incarnation, id),
         }));
         ops
     }

@@ -61,18 +61,18 @@ pub fn claims_end(namespace: &str, handler: &HandlerId, now: Timestamp) -> Strin
     [namespace, "/", handler.as_str(), "/", &hex(now.0, 12), "0"].concat()
 }
 
-/// `namespace/topic/partition/made/lane/offset` for an event that does not have the default priority; the urgent come
-/// first. `made` is a number of the store: it distinguishes the stream from earlier ones of its name, whose rows may
-/// still be there.
-pub fn off_priority(stream: &Stream, made: u64, lane: u32, offset: Offset) -> String {
-    let (partition, made) = (decimal(stream.partition.0), hex(made, 16));
+/// `namespace/topic/partition/incarnation/lane/offset` for an event that does not have the default priority; the urgent
+/// come first. `incarnation` is a number of the store: it distinguishes the stream from earlier ones of its name, whose
+/// rows may still be there.
+pub fn off_priority(stream: &Stream, incarnation: u64, lane: u32, offset: Offset) -> String {
+    let (partition, incarnation) = (decimal(stream.partition.0), hex(incarnation, 16));
     let (lane, offset) = (inverted(lane), hex(offset.0, 16));
-    [stream.topic.as_str(), "/", &partition, "/", &made, "/", &lane, "/", &offset].concat()
+    [stream.topic.as_str(), "/", &partition, "/", &incarnation, "/", &lane, "/", &offset].concat()
 }
 
 /// Prefix of the keys of all events of the stream outside the plain lane.
-pub fn off_priorities_of(stream: &Stream, made: u64) -> String {
-    [stream.topic.as_str(), "/", &decimal(stream.partition.0), "/", &hex(made, 16), "/"].concat()
+pub fn off_priorities_of(stream: &Stream, incarnation: u64) -> String {
+    [stream.topic.as_str(), "/", &decimal(stream.partition.0), "/", &hex(incarnation, 16), "/"].concat()
 }
 
 /// Returns lane and offset of a key made by [`off_priority`].

@@ -73,11 +73,11 @@ pub enum Check {
     },
     /// The id is taken: an append with it would be a duplicate and store nothing.
     IdTaken(TakenId),
-    /// The topic exists and has this incarnation number (see [`crate::TopicRow::made`]). Once this does not hold, it
-    /// never holds again.
+    /// The topic exists and has this incarnation number (see [`crate::TopicRow::incarnation`]). Once this does not
+    /// hold, it never holds again.
     Incarnation {
         topic: TopicKey,
-        made: u64,
+        incarnation: u64,
     },
 }
 
@@ -160,7 +160,7 @@ pub struct Delay {
     pub due: Timestamp,
     /// The row's key in [`Space::Due`].
     pub key: String,
-    /// [`DueRow::made`] is filled in by the commit.
+    /// [`DueRow::incarnation`] is filled in by the commit.
     pub row: Box<DueRow>,
 }
 

@@ -95,20 +95,20 @@ pub mod keys {
         u64::from_str_radix(time, 16).ok().map(Timestamp)
     }
 
-    /// Prefix of the rows of a topic's schema versions in [`crate::Space::Kv`]: `schema/namespace/topic/made/`. The
-    /// successor of a deleted topic has another `made`, so it starts without versions.
-    pub fn schema_versions(topic: &TopicKey, made: u64) -> String {
-        format!("schema/{topic}/{made:016x}/")
+    /// Prefix of the rows of a topic's schema versions in [`crate::Space::Kv`]: `schema/namespace/topic/incarnation/`.
+    /// The successor of a deleted topic has another `incarnation`, so it starts without versions.
+    pub fn schema_versions(topic: &TopicKey, incarnation: u64) -> String {
+        format!("schema/{topic}/{incarnation:016x}/")
     }
 
     /// The key of a schema version: the version in hex, so that order by key is order by version.
-    pub fn schema_version(topic: &TopicKey, made: u64, version: u32) -> String {
-        format!("{}{version:08x}", schema_versions(topic, made))
+    pub fn schema_version(topic: &TopicKey, incarnation: u64, version: u32) -> String {
+        format!("{}{version:08x}", schema_versions(topic, incarnation))
     }
 
-    /// `namespace/topic/made/id`: with `made`, ids of a deleted topic do not block its successor.
-    pub fn due_id(topic: &TopicKey, made: u64, id: &EventId) -> String {
-        format!("{topic}/{made:016x}/{id}")
+    /// `namespace/topic/incarnation/id`: with `incarnation`, ids of a deleted topic do not block its successor.
+    pub fn due_id(topic: &TopicKey, incarnation: u64, id: &EventId) -> String {
+        format!("{topic}/{incarnation:016x}/{id}")
     }
 }
 
@@ -152,8 +152,8 @@ pub struct TopicRow {
     pub config: TopicConfig,
     /// The incarnation: a random number drawn when the topic was created. Delayed events carry it, so that no event of
     /// a deleted topic reaches its successor.
-    #[serde(default)]
-    pub made: u64,
+    #[serde(rename = "made", default)]
+    pub incarnation: u64,
     /// How many schemas the topic has had; the last of them is in force if [`TopicConfig::schema`] is set.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub schema_version: u32,
@@ -167,14 +167,15 @@ pub struct TopicRow {
 }
 
 impl TopicRow {
-    /// Returns [`TopicRow::made`] of an encoded row without decoding the rest; `None` for a row that cannot be decoded.
-    pub fn made_of(value: &[u8]) -> Option<u64> {
+    /// Returns [`TopicRow::incarnation`] of an encoded row without decoding the rest; `None` for a row that cannot be
+    /// decoded.
+    pub fn incarnation_of(value: &[u8]) -> Option<u64> {
         #[derive(Deserialize)]
-        struct Made {
-            #[serde(default)]
-            made: u64,
+        struct Incarnation {
+            #[serde(rename = "made", default)]
+            incarnation: u64,
         }
-        serde_json::from_slice::<Made>(value).ok().map(|row| row.made)
+        serde_json::from_slice::<Incarnation>(value).ok().map(|row| row.incarnation)
     }
 }
 
@@ -260,8 +261,9 @@ pub struct AgesRow {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DueRow {
     pub topic: String,
-    /// [`TopicRow::made`] of the topic it was published to.
-    pub made: u64,
+    /// [`TopicRow::incarnation`] of the topic it was published to.
+    #[serde(rename = "made")]
+    pub incarnation: u64,
     pub partition: u32,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<EventId>,
@@ -288,7 +290,7 @@ impl DueRow {
     ) -> DueRow {
         DueRow {
             topic: stream.topic.as_str().to_owned(),
-            made: 0,
+            incarnation: 0,
             partition: stream.partition.0,
             id: Some(id),
             key: body.key.as_deref().map(str::to_owned),

@@ -1,5 +1,5 @@
-//! The rule by which a topic's access lists admit somebody: the engine asks it, and so do readers of history, who do not pass
-//! the engine.
+//! The rule by which a topic's access lists admit somebody: the engine asks it, and so do readers of history, who do
+//! not pass the engine.
 
 use crate::log::stream::TopicKey;
 use crate::topics::access::{AccessList, Action, Principal};
@@ -11,8 +11,8 @@ pub struct TopicAccess<'a> {
     pub topic: &'a TopicKey,
     /// `None` if the topic does not exist.
     pub config: Option<&'a TopicConfig>,
-    /// Settings of the topic whose dead letters this topic holds. Dead letters are copies of its events, so its lists hold
-    /// where this topic has none of its own.
+    /// Settings of the topic whose dead letters this topic holds. Dead letters are copies of its events, so its lists
+    /// hold where this topic has none of its own.
     pub letters_of: Option<&'a TopicConfig>,
 }
 

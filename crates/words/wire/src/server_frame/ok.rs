@@ -32,7 +32,8 @@ pub struct Subscribed {
 impl OkFrame {
     pub(super) fn read(fields: &FrameFields<'_>) -> Result<OkFrame, FrameError> {
         let op = needed(Field::Op, fields.text(Field::Op)?)?.into_owned();
-        // Answers to other frames may have a member of this name one day; members that a frame does not have are ignored.
+        // Answers to other frames may have a member of this name one day; members that a frame does not have are
+        // ignored.
         let subscribed = match fields.get(Field::Partitions).filter(|_| op == SUBSCRIBE) {
             None => None,
             Some(raw) => Some(Subscribed {

@@ -28,8 +28,8 @@ const DIALECT: &str = "https://json-schema.org/draft/2020-12/schema";
 /// Identifies a schema: the topic's incarnation and the version. A stamp is never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SchemaStamp {
-    /// The topic's incarnation: see [`millrace_model::TopicRow::made`].
-    pub made: u64,
+    /// The topic's incarnation: see [`millrace_model::TopicRow::incarnation`].
+    pub incarnation: u64,
     pub version: u32,
     /// Whether an event with a key and the payload `null` is a tombstone, which no schema concerns.
     pub tombstones: bool,

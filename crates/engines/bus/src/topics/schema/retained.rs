@@ -34,8 +34,8 @@ pub struct RetainedCheck {
 #[derive(Clone, Debug)]
 pub struct DelayedCheck {
     pub topic: TopicKey,
-    /// See [`millrace_model::TopicRow::made`].
-    pub made: u64,
+    /// See [`millrace_model::TopicRow::incarnation`].
+    pub incarnation: u64,
     pub events_max: u64,
     pub bytes_max: usize,
     /// Most rows, of all topics, that are read.
@@ -149,7 +149,8 @@ impl RetainedCheck {
             for (key, value) in &rows {
                 // A row that cannot be read is set aside when it is due, and joins no topic.
                 let row = DueRow::decode(key, value).ok();
-                let Some(row) = row.filter(|row| row.topic == of.topic.as_str() && row.made == of.made)
+                let Some(row) =
+                    row.filter(|row| row.topic == of.topic.as_str() && row.incarnation == of.incarnation)
                 else {
                     continue;
                 };

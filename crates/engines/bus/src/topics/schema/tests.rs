@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::*;
 
-const STAMP: SchemaStamp = SchemaStamp { made: 1, version: 1, tombstones: false };
+const STAMP: SchemaStamp = SchemaStamp { incarnation: 1, version: 1, tombstones: false };
 const WORK: WorkMax = WorkMax { event: 512 << 20, request: 2 << 30 };
 
 fn schema(document: &Value) -> TopicSchema {

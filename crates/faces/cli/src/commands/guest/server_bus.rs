@@ -5,12 +5,13 @@ mod event_data;
 mod topic_link;
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_client::{AckMode, Client, ClientError, ErrorCode, SubscribeOptions};
 use millrace_model::{EventId, Group, TopicName};
 use millrace_zabi::{BusError, BusEvent, BusPort, BusSubscriber, SubscriptionId, WaitAnswer, Waiter};
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
 use ureq::http::Method;
@@ -65,7 +66,7 @@ impl ServerBus {
 
     /// Leaves all groups, after acknowledging what the guest has read.
     pub(super) async fn close(&self) {
-        let mut links = std::mem::take(&mut *self.shared.links());
+        let mut links = std::mem::take(&mut *self.shared.links.lock());
         links.by_topic.into_values().for_each(|link| link.leave_all());
         while let Some(ended) = links.tasks.join_next().await {
             if let Err(error) = ended {
@@ -98,14 +99,14 @@ impl BusPort for ServerBus {
     }
 
     fn unsubscribe(&self, subscription: SubscriptionId) {
-        let link = self.shared.links().by_subscription.remove(&subscription);
+        let link = self.shared.links.lock().by_subscription.remove(&subscription);
         if let Some(link) = link {
             link.leave(subscription);
         }
     }
 
     fn has_room_again(&self) {
-        self.shared.links().by_topic.values().for_each(|link| link.look_again());
+        self.shared.links.lock().by_topic.values().for_each(|link| link.look_again());
     }
 
     fn publish(&self, event: &BusEvent<'_>, waiter: &Waiter) -> Result<u32, BusError> {
@@ -137,14 +138,14 @@ impl ServerBusState {
         let opening = self.opening.lock().await;
         let opened = self.link(&topic).await.map_err(|error| bus_error(&error));
         if let Ok(link) = &opened {
-            self.links().by_subscription.insert(subscription, Arc::clone(link));
+            self.links.lock().by_subscription.insert(subscription, Arc::clone(link));
             link.join(subscription, subscriber);
         }
         drop(opening);
         let link = opened.as_ref().ok().cloned();
         if !answer.send(opened.map(drop)) {
             // The guest has already been told that there was no answer, so the subscription is undone.
-            self.links().by_subscription.remove(&subscription);
+            self.links.lock().by_subscription.remove(&subscription);
             if let Some(link) = link {
                 link.leave(subscription);
             }
@@ -153,7 +154,7 @@ impl ServerBusState {
 
     /// Returns the link of a topic, and opens one if there is none.
     async fn link(self: &Arc<ServerBusState>, topic: &TopicName) -> Result<Arc<TopicLink>, ClientError> {
-        if let Some(link) = self.links().by_topic.get(topic) {
+        if let Some(link) = self.links.lock().by_topic.get(topic) {
             return Ok(Arc::clone(link));
         }
         let own_group = format!("guest-{}", EventId::mint(now(), rand::random(), 0));
@@ -167,7 +168,7 @@ impl ServerBusState {
         let group = options.group.clone();
         let subscription = self.client.subscribe(options).await?;
         let link = Arc::new(TopicLink::new(topic.clone(), group));
-        let mut links = self.links();
+        let mut links = self.links.lock();
         // Remove the tasks that have ended.
         while links.tasks.try_join_next().is_some() {}
         links.tasks.spawn(Arc::clone(&link).run(Arc::clone(self), subscription));
@@ -177,7 +178,7 @@ impl ServerBusState {
 
     /// Removes a link that has ended.
     fn forget(&self, link: &Arc<TopicLink>) {
-        let mut links = self.links();
+        let mut links = self.links.lock();
         if links.by_topic.get(link.topic()).is_some_and(|other| Arc::ptr_eq(other, link)) {
             links.by_topic.remove(link.topic());
         }
@@ -197,11 +198,6 @@ impl ServerBusState {
             Err(error) => error.to_string(),
         };
         tracing::warn!(%topic, %group, reason, "the guest's group was not deleted: `millrace topics delete-group` does it");
-    }
-
-    fn links(&self) -> MutexGuard<'_, Links> {
-        // No code panics while holding this lock.
-        self.links.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -4,11 +4,12 @@
 //! runs wait: no event is lost, and a program cannot fill the memory with events.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use millrace_wasm::TrapReport;
 use millrace_wasm::replay::ReplayEnd;
 use millrace_wasm::trace::TraceEvent;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 
 /// The most events that wait to be written; the host waits before it adds another.
 const QUEUE_EVENTS_MAX: usize = 1_024;
@@ -90,12 +91,13 @@ impl EventQueue {
         &self,
         condition: impl FnMut(&mut EventQueueState) -> bool,
     ) -> MutexGuard<'_, EventQueueState> {
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        self.changed.wait_while(state, condition).unwrap_or_else(PoisonError::into_inner)
+        let mut state = self.state.lock();
+        self.changed.wait_while(&mut state, condition);
+        state
     }
 
     fn close(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_closed = true;
+        self.state.lock().is_closed = true;
         self.changed.notify_all();
     }
 }
@@ -135,7 +137,7 @@ mod tests {
             // Wait until the sender has finished or waits for room.
             let mut before = usize::MAX;
             loop {
-                let waiting = receiver.0.state.lock().unwrap().waiting.len();
+                let waiting = receiver.0.state.lock().waiting.len();
                 if sending.is_finished() || (waiting > 0 && waiting == before) {
                     break;
                 }

@@ -7,7 +7,7 @@ use super::futures::{Finished, Polled};
 use super::{Driver, Hosted, POLLS_PER_TURN_MAX, RunEntry};
 use crate::guest::InstanceId;
 use crate::host::clock::HostClock;
-use crate::host::inbox::Command;
+use crate::host::inbox::HostCommand;
 use crate::host::launch::Launch;
 use crate::host::observe::RunEvent;
 use crate::host::outcome::{EffectOutcome, RunNumber};
@@ -61,19 +61,19 @@ impl Driver {
     }
 
     /// Carries out a command. Returns false if the host is to stop.
-    fn obey(&mut self, command: Command) -> bool {
+    fn obey(&mut self, command: HostCommand) -> bool {
         match command {
-            Command::Add { id, state, handlers } => {
+            HostCommand::Add { id, state, handlers } => {
                 self.instances.insert(id, *state);
                 self.hosted.insert(id, Hosted { handlers, active_runs: 0, unused: false });
             }
-            Command::Remove { id } => {
+            HostCommand::Remove { id } => {
                 if let Some(hosted) = self.hosted.get_mut(&id) {
                     hosted.unused = true;
                 }
                 self.free_if_unused(id);
             }
-            Command::Start(launches) => {
+            HostCommand::Start(launches) => {
                 for launch in &launches {
                     if let Some(hosted) = self.hosted.get_mut(&launch.guest.instance) {
                         hosted.active_runs += 1;
@@ -82,9 +82,9 @@ impl Driver {
                 self.waiting_starts.extend(launches);
                 self.start_waiting();
             }
-            Command::Cancel { run } => self.cancel(run),
-            Command::CancelRefused { run } => self.observe(RunEvent::Cancel { run, accepted: false }),
-            Command::Stop => return false,
+            HostCommand::Cancel { run } => self.cancel(run),
+            HostCommand::CancelRefused { run } => self.observe(RunEvent::Cancel { run, accepted: false }),
+            HostCommand::Stop => return false,
         }
         true
     }

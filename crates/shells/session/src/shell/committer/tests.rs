@@ -72,6 +72,9 @@ fn below_the_mark_a_caller_may_add_nothing() {
     let committer =
         start(folder.path(), StoreOptions { disk_free_bytes_min: u64::MAX, ..StoreOptions::default() });
     let refused = committer.commit(event(0));
-    assert!(matches!(&refused, Err(StoreError::NoSpace(why)) if why.contains("bytes free")), "{refused:?}");
+    assert!(
+        matches!(&refused, Err(StoreError::NoSpace(why)) if why.text().contains("bytes free")),
+        "{refused:?}"
+    );
     committer.commit(batch(0, vec![put(Space::Kv, "k", "v")])).unwrap();
 }

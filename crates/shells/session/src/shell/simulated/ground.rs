@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use millrace_model::{Batch, Mono, Op, Outcome, TopicKey};
 use millrace_store::{MemoryStore, Store, StoreError};
+use parking_lot::{Mutex, MutexGuard};
 
 use super::actor::ActorId;
 use crate::shell::clock::VirtualClock;
@@ -34,7 +35,7 @@ impl Ground {
     }
 
     pub(super) fn touched(&self) -> MutexGuard<'_, Option<Mono>> {
-        self.touched.lock().unwrap_or_else(PoisonError::into_inner)
+        self.touched.lock()
     }
 
     pub(super) fn commit(&self, batch: Batch, worker: Option<ActorId>) -> Result<Outcome, StoreError> {
@@ -48,7 +49,7 @@ impl Ground {
             .collect();
         let delays = batch.ops.iter().any(|op| matches!(op, Op::Delay(_)));
         let outcome = self.store.commit(&[batch])?.pop();
-        let outcome = outcome.ok_or_else(|| StoreError::Poisoned("a commit without an answer".to_owned()))?;
+        let outcome = outcome.ok_or_else(|| StoreError::Poisoned("a commit without an answer".into()))?;
         if matches!(outcome, Outcome::Done(_)) {
             self.delayed.fetch_or(delays, Ordering::SeqCst);
             self.news().extend(appends);
@@ -62,7 +63,7 @@ impl Ground {
     }
 
     pub(super) fn news(&self) -> MutexGuard<'_, BTreeSet<(TopicKey, Option<ActorId>)>> {
-        self.news.lock().unwrap_or_else(PoisonError::into_inner)
+        self.news.lock()
     }
 }
 

@@ -9,10 +9,11 @@ mod world;
 
 use std::any::Any;
 use std::ops::Deref;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_claims::Input;
+use parking_lot::Mutex;
 
 use self::actor::Actor;
 pub(crate) use self::actor::ActorId;
@@ -129,7 +130,7 @@ impl Simulation {
         let worker = self.session.worker(config, &handlers, schedules)?;
         let actor = Actor::new(worker, self.session.clone(), handlers)?;
         self.crash();
-        *self.worker() = Some(self.world.lock().add(actor));
+        *self.worker.lock() = Some(self.world.lock().add(actor));
         Ok(())
     }
 
@@ -151,7 +152,7 @@ impl Simulation {
 
     /// Stops in the same way, but may be called from a handler of this session: stops when the handler has returned.
     pub fn ask_to_stop(&self) {
-        let (now, worker) = (self.world.ground.clock.at(), *self.worker());
+        let (now, worker) = (self.world.ground.clock.at(), *self.worker.lock());
         let mut actors = self.world.lock();
         if let Some(actor) = worker.and_then(|id| actors.all.get_mut(&id)) {
             actor.worker.handle(now, Input::Stop);
@@ -160,13 +161,9 @@ impl Simulation {
 
     /// Ends like a killed process: nothing is given back, and leases expire.
     pub fn crash(&self) {
-        if let Some(id) = self.worker().take() {
+        if let Some(id) = self.worker.lock().take() {
             self.world.lock().all.remove(&id);
         }
-    }
-
-    fn worker(&self) -> MutexGuard<'_, Option<ActorId>> {
-        self.worker.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn clock(&self) -> VirtualClock {

@@ -3,12 +3,13 @@
 use std::cell::Cell;
 use std::convert::Infallible;
 use std::fmt;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_claims::{CommitError, Effect, HandlerRun, Input, RunError, RunId};
 use millrace_model::Mono;
 use millrace_store::StoreError;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::actor::{Actor, ActorId, Actors};
 use super::ground::Ground;
@@ -137,7 +138,7 @@ impl World {
         let failed = actors.all.values().find_map(|actor| actor.stopped.clone().flatten());
         actors.all.retain(|_, actor| actor.stopped.is_none());
         if let Some(reason) = failed {
-            return Err(SessionError::Store(StoreError::Poisoned(reason)));
+            return Err(SessionError::Store(StoreError::Poisoned(reason.into())));
         }
         let ready = actors.all.iter_mut().find(|(_, actor)| !actor.jobs.is_empty());
         let job = ready.and_then(|(id, actor)| {
@@ -186,7 +187,7 @@ impl World {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, Actors> {
-        self.actors.lock().unwrap_or_else(PoisonError::into_inner)
+        self.actors.lock()
     }
 }
 

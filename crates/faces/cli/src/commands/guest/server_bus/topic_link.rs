@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use millrace_client::{ClientError, Delivery, Subscription};
 use millrace_model::{Group, TopicName};
 use millrace_zabi::{BusEvent, BusReceipt, BusSubscriber, Offered, SubscriptionId};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::{ServerBusState, event_data};
@@ -48,17 +49,17 @@ impl TopicLink {
     }
 
     pub(super) fn join(&self, subscription: SubscriptionId, subscriber: Arc<dyn BusSubscriber>) {
-        self.state().subscribers.insert(subscription, subscriber);
+        self.state.lock().subscribers.insert(subscription, subscriber);
     }
 
     /// Removes a subscriber. The link is closed when none is left.
     pub(super) fn leave(&self, subscription: SubscriptionId) {
-        self.state().subscribers.remove(&subscription);
+        self.state.lock().subscribers.remove(&subscription);
         self.changed.notify_one();
     }
 
     pub(super) fn leave_all(&self) {
-        self.state().subscribers.clear();
+        self.state.lock().subscribers.clear();
         self.changed.notify_one();
     }
 
@@ -108,11 +109,11 @@ impl TopicLink {
             was_read: AtomicBool::new(false),
             link: Arc::downgrade(self),
         });
-        let mut offered_to: Vec<SubscriptionId> = self.state().subscribers.keys().copied().collect();
+        let mut offered_to: Vec<SubscriptionId> = self.state.lock().subscribers.keys().copied().collect();
         loop {
             offered_to.retain(|id| {
                 // The lock is not held while offering: a handle that reads the event takes it too.
-                let subscriber = self.state().subscribers.get(id).cloned();
+                let subscriber = self.state.lock().subscribers.get(id).cloned();
                 let offered = subscriber.map(|to| to.offer(*id, &event, Some(Arc::clone(&receipt))));
                 offered == Some(Offered::NoRoom)
             });
@@ -136,7 +137,7 @@ impl TopicLink {
 
     /// Acknowledges what was read. An event whose acknowledgement fails is delivered again.
     async fn acknowledge(&self) {
-        let read = std::mem::take(&mut self.state().read);
+        let read = std::mem::take(&mut self.state.lock().read);
         for delivery in read {
             if let Err(error) = delivery.ack().await {
                 let (topic, offset) = (&self.topic, delivery.offset().0);
@@ -156,7 +157,7 @@ impl TopicLink {
     /// Ends the link: the server or the connection to it is gone for good, or the server cancelled the subscription.
     fn lose(self: &Arc<TopicLink>, shared: &ServerBusState, error: &ClientError) {
         shared.forget(self);
-        let subscribers = std::mem::take(&mut self.state().subscribers);
+        let subscribers = std::mem::take(&mut self.state.lock().subscribers);
         if !subscribers.is_empty() {
             tracing::warn!(topic = %self.topic, %error, "the guest hears nothing of this topic any more");
         }
@@ -164,12 +165,7 @@ impl TopicLink {
     }
 
     fn is_empty(&self) -> bool {
-        self.state().subscribers.is_empty()
-    }
-
-    fn state(&self) -> MutexGuard<'_, LinkState> {
-        // No code panics while holding this lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().subscribers.is_empty()
     }
 }
 
@@ -184,7 +180,7 @@ impl Drop for Receipt {
     fn drop(&mut self) {
         let read = self.delivery.take().filter(|_| self.was_read.load(Ordering::SeqCst));
         if let (Some(delivery), Some(link)) = (read, self.link.upgrade()) {
-            link.state().read.push(delivery);
+            link.state.lock().read.push(delivery);
             link.changed.notify_one();
         }
     }
