@@ -1,10 +1,10 @@
-//! What is wrong with a message that a capability emitted.
+//! Errors of messages that capabilities emit.
 
 use millrace_model::{OsId, OsKind, OsType};
 
 use crate::capabilities::schema::SchemaMismatch;
 
-/// What is wrong with a message that a capability emitted. The text follows the name of the capability.
+/// Why a message that a capability emitted is not routed. The text follows the name of the capability.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EmissionError {
     #[error("emitted a reply {ty} without metadata.causation")]
