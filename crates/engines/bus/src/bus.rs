@@ -1,31 +1,36 @@
 //! The engine's state, the four methods its loop calls (`handle`, `settle`, `drain`, `next_deadline`), and the table
 //! that forwards each input.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
 use millrace_model::{
-    Actor, AgeGuard, Batch, Check, Durability, Elapsed, Mono, Now, Op, Requester, Space, TopicConfig,
-    TopicKey, TopicRow, keys,
+    Batch, Broken, Check, Durability, Elapsed, Mono, Now, Op, Requester, Space, TopicConfig, TopicKey,
+    TopicRow, keys,
 };
 
-use crate::groups::connection::Connection;
-use crate::groups::cursor::Cursor;
-use crate::groups::group::{CursorRef, GroupId, GroupState};
+use crate::agenda::Agenda;
+use crate::groups::connection::Connections;
+use crate::groups::group::CursorRef;
 use crate::groups::subscribe::Departure;
+use crate::groups::table::Groups;
 use crate::interface::effect::Effect;
-use crate::interface::input::{ConnId, Input, Request, Token};
+use crate::interface::input::{Input, Request, Token};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
+use crate::invariants::CheckPace;
+use crate::lifecycle::life::Life;
+use crate::lifecycle::outstanding::Outstanding;
 use crate::lifecycle::pending::Pending;
 use crate::limits::BusLimits;
 use crate::publishing::due::DueState;
 use crate::publishing::foreign_appends::Elsewhere;
 use crate::stats::Counters;
 use crate::topics::admin::Listing;
-use crate::topics::ages::AgesRowState;
+use crate::topics::ages::Ages;
 use crate::topics::compaction::CompactionState;
 use crate::topics::retention::RetentionState;
 use crate::topics::schema::SchemaVerdict;
 use crate::topics::schema_change::Resend;
+use crate::topics::table::Topics;
 use crate::topics::topic::{Topic, TopicId};
 use crate::topics::totals::{Totals, sharer};
 
@@ -40,96 +45,63 @@ use crate::topics::totals::{Totals, sharer};
 #[derive(Debug)]
 pub struct Bus {
     pub(crate) limits: BusLimits,
+    /// Drawn at every start: nonces and the hashes of keys derive from it.
     pub(crate) seed: u64,
-    pub(crate) topics: BTreeMap<TopicId, Topic>,
-    pub(crate) topic_ids: BTreeMap<TopicKey, TopicId>,
-    pub(crate) groups: BTreeMap<GroupId, GroupState>,
-    pub(crate) conns: BTreeMap<ConnId, Connection>,
-    pub(crate) pending: BTreeMap<Token, Pending>,
-    tokens: u64,
-    pub(crate) topics_made: u32,
-    pub(crate) groups_made: u32,
+    pub(crate) topics: Topics,
+    pub(crate) groups: Groups,
+    pub(crate) conns: Connections,
+    pub(crate) pending: Outstanding,
     pub(crate) effects: Vec<Effect>,
-    /// Groups for which something changed since the last `settle`.
-    pub(crate) to_deliver: BTreeSet<GroupId>,
-    pub(crate) to_flush: BTreeSet<CursorRef>,
-    pub(crate) wakes: BTreeSet<(Mono, CursorRef)>,
-    pub(crate) tail_bytes: usize,
-    /// How many topics have a schema, and the bytes of these schemas' documents.
-    pub(crate) schemas: usize,
-    pub(crate) schemas_bytes: usize,
-    /// Bytes of events read ahead, for all groups together.
-    pub(crate) fetched_bytes: usize,
+    pub(crate) agenda: Agenda,
     /// The clock that delays are counted on.
     pub(crate) elapsed: Elapsed,
-    pub(crate) ages: AgeGuard,
-    pub(crate) ages_row: AgesRowState,
+    pub(crate) ages: Ages,
     pub(crate) due: DueState,
     pub(crate) retention: RetentionState,
     pub(crate) compaction: CompactionState,
     pub(crate) elsewhere: Elsewhere,
-    /// How many keys have a remembered member, over all sticky groups.
-    pub(crate) sticky_keys: usize,
-    /// How many events wait for their key or its member, over all sticky groups.
-    pub(crate) sticky_waiting: usize,
     pub(crate) totals: Totals,
-    /// The agent against whose share topics count that the current request creates; `None` = nobody's share.
-    pub(crate) asked_by: Option<Actor>,
     pub(crate) counters: Counters,
-    pub(crate) failed: Option<String>,
-    /// Why the store must not grow for now: requests that add to it are refused (see `adds`).
-    no_space: Option<String>,
-    pub(crate) stopping: bool,
-    stopped: bool,
+    pub(crate) life: Life,
+    /// Counts states that cannot occur.
+    pub(crate) broken: Broken,
+    pub(crate) check_pace: CheckPace,
 }
 
 impl Bus {
     pub(crate) fn empty(limits: BusLimits, seed: u64) -> Bus {
-        let ages = AgeGuard::new(limits.clock_settle_ms);
         Bus {
-            limits,
             seed,
-            topics: BTreeMap::new(),
-            topic_ids: BTreeMap::new(),
-            groups: BTreeMap::new(),
-            conns: BTreeMap::new(),
-            pending: BTreeMap::new(),
-            tokens: 0,
-            topics_made: 0,
-            groups_made: 0,
+            topics: Topics::default(),
+            groups: Groups::default(),
+            conns: Connections::default(),
+            pending: Outstanding::new(seed),
             effects: Vec::new(),
-            to_deliver: BTreeSet::new(),
-            to_flush: BTreeSet::new(),
-            wakes: BTreeSet::new(),
-            tail_bytes: 0,
-            schemas: 0,
-            schemas_bytes: 0,
-            fetched_bytes: 0,
+            agenda: Agenda::default(),
             elapsed: Elapsed::default(),
-            ages,
-            ages_row: AgesRowState::default(),
+            ages: Ages::new(limits.clock_settle_ms),
             due: DueState::default(),
             retention: RetentionState::default(),
             compaction: CompactionState::default(),
             elsewhere: Elsewhere::default(),
-            sticky_keys: 0,
-            sticky_waiting: 0,
             totals: Totals::default(),
-            asked_by: None,
             counters: Counters::default(),
-            failed: None,
-            no_space: None,
-            stopping: false,
-            stopped: false,
+            life: Life::default(),
+            broken: Broken::default(),
+            check_pace: CheckPace::default(),
+            limits,
         }
     }
 
     /// Takes one input. Effects gather until they are drained.
     pub fn handle(&mut self, now: Now, input: Input) {
+        self.handle_input(now, input);
+        self.check_step();
+    }
+
+    fn handle_input(&mut self, now: Now, input: Input) {
         match input {
-            Input::Open { conn, .. } => {
-                self.conns.insert(conn, Connection::default());
-            }
+            Input::Open { conn, .. } => self.conns.open(conn),
             Input::Close { conn } => self.close(now, conn, Departure::Lost),
             Input::Evict { conn } => self.close(now, conn, Departure::Willing),
             Input::Congested { conn } => self.set_congested(conn, true),
@@ -138,7 +110,7 @@ impl Bus {
             Input::Committed { token, outcome } => self.committed(now, token, outcome),
             Input::TooLarge { token, bytes } => self.too_large(now, token, bytes),
             Input::StorageFailed { reason } => self.storage_failed(&reason),
-            Input::NoSpace { reason } => self.no_space = reason,
+            Input::NoSpace { reason } => self.life.set_no_space(reason),
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),
             Input::DueRows { token, rows } => self.due_rows(now, token, rows),
@@ -154,9 +126,13 @@ impl Bus {
 
     /// Does what became due, delivers what can be delivered, asks for the commits that acks made necessary.
     pub fn settle(&mut self, now: Now) {
-        if self.failed.is_some() {
-            return;
+        if self.life.failed().is_none() {
+            self.settle_running(now);
         }
+        self.check_step();
+    }
+
+    fn settle_running(&mut self, now: Now) {
         self.ages.tell(now);
         self.keep_elapsed(now);
         self.keep_ages(now);
@@ -165,19 +141,18 @@ impl Bus {
         self.wake_retention(now);
         self.wake_compaction(now);
         self.wake_elsewhere(now);
-        let mut pumped = BTreeSet::new();
-        while let Some(group) = self.to_deliver.pop_first() {
-            let before = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
+        let mut delivered = BTreeSet::new();
+        while let Some(group) = self.agenda.next_to_deliver() {
+            let before = self.groups.fetched_bytes_of(group);
             self.deliver_ready(now, group);
-            self.account_fetched(group, before);
-            pumped.extend(self.groups.get(&group).map(|group| group.topic));
+            self.groups.account_fetched(group, before);
+            delivered.extend(self.groups.get(group).map(|group| group.topic));
         }
-        for topic in pumped {
+        for topic in delivered {
             self.trim_tails(topic);
         }
         self.flush_all(now);
-        if self.stopping && !self.stopped && self.pending.is_empty() {
-            self.stopped = true;
+        if self.pending.is_empty() && self.life.end_stop() {
             self.effects.push(Effect::Stopped);
         }
     }
@@ -188,14 +163,17 @@ impl Bus {
 
     /// When `settle` must be called again at the latest; `None` = not before the next input.
     pub fn next_deadline(&self) -> Option<Mono> {
-        if self.failed.is_some() {
+        if self.life.failed().is_some() {
             return None;
         }
-        let cursor = self.wakes.first().map(|(at, _)| *at);
-        [cursor, self.due.wake, self.retention.wake, self.compaction.wake, self.elsewhere.wake]
-            .into_iter()
-            .flatten()
-            .min()
+        let background =
+            [self.due.wake(), self.retention.wake(), self.compaction.wake(), self.elsewhere.wake()];
+        background.into_iter().chain([self.agenda.next_wake()]).flatten().min()
+    }
+
+    /// Returns how often the engine found itself in a state that cannot occur, and went on: 0 unless it has a bug.
+    pub fn never_count(&self) -> u64 {
+        self.broken.count()
     }
 
     fn request(
@@ -215,10 +193,11 @@ impl Bus {
                 | Request::Stats
                 | Request::Flow { .. }
         );
-        if let (Some(reason), false) = (&self.failed, reads_only) {
-            return self.refuse(to, BusError::StorageFailed(reason.clone()));
+        if let (Some(reason), false) = (self.life.failed(), reads_only) {
+            let error = BusError::StorageFailed(reason.to_owned());
+            return self.refuse(to, error);
         }
-        if self.stopping && !reads_only {
+        if self.life.is_stopping() && !reads_only {
             return self.refuse(to, BusError::ShuttingDown);
         }
         let matched = self.admit(&by, &request).and_then(|()| self.match_schema(&request, checked));
@@ -226,11 +205,11 @@ impl Bus {
             Ok(resend) => resend,
             Err(error) => return self.refuse(to, error),
         };
-        if let Some(reason) = self.no_space.as_ref().filter(|_| adds(&request)) {
-            let error = BusError::NoSpace(reason.clone());
+        if let Some(reason) = self.life.no_space().filter(|_| adds(&request)) {
+            let error = BusError::NoSpace(reason.to_owned());
             return self.refuse(to, error);
         }
-        self.asked_by = sharer(&by);
+        self.totals.begin_request(sharer(&by));
         let result = match request {
             Request::Publish(publish) => self.publish(now, to, publish, resend),
             Request::PublishBatch(batch) => self.publish_batch(now, to, batch, resend),
@@ -266,7 +245,7 @@ impl Bus {
                 Ok(())
             }
         };
-        self.asked_by = None;
+        self.totals.end_request();
         if let Err(error) = result {
             self.refuse(to, error);
         }
@@ -275,27 +254,13 @@ impl Bus {
     pub(crate) fn reply(&mut self, to: ReplyTo, reply: Reply) {
         match to {
             ReplyTo::Nobody => {}
-            ReplyTo::Conn { conn, .. } if !self.conns.contains_key(&conn) => {}
+            ReplyTo::Conn { conn, .. } if !self.conns.is_open(conn) => {}
             _ => self.effects.push(Effect::Reply { to, reply }),
         }
     }
 
     pub(crate) fn refuse(&mut self, to: ReplyTo, error: BusError) {
         self.reply(to, Reply::Refused(error));
-    }
-
-    pub(crate) fn token(&mut self) -> Token {
-        self.tokens += 1;
-        Token(self.tokens)
-    }
-
-    /// Returns a number that looks random from outside and is a function of seed and token, so that the simulator can
-    /// repeat a run.
-    pub(crate) fn nonce(&self, token: Token) -> u64 {
-        let mut x = self.seed ^ token.0.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        x ^ (x >> 31)
     }
 
     pub(crate) fn commit(
@@ -336,10 +301,10 @@ impl Bus {
         ops: Vec<Op>,
         pending: Pending,
     ) -> Token {
-        let token = self.token();
-        self.ages_row.has_commits = true;
+        let token = self.pending.next_token();
+        self.ages.note_commit();
         self.elsewhere.watch(token, &ops);
-        let batch = Batch { nonce: self.nonce(token), now: now.wall, durability, checks, ops };
+        let batch = Batch { nonce: self.pending.nonce(token), now: now.wall, durability, checks, ops };
         self.pending.insert(token, pending);
         self.effects.push(Effect::Commit { token, batch });
         token
@@ -347,8 +312,8 @@ impl Bus {
 
     /// Returns the topic, and creates it if it does not exist. The row that makes it durable is added to `ops`.
     pub(crate) fn topic_or_create(&mut self, key: &TopicKey, ops: &mut Vec<Op>) -> Result<TopicId, BusError> {
-        if let Some(id) = self.topic_ids.get(key) {
-            return Ok(*id);
+        if let Some(id) = self.topics.id(key) {
+            return Ok(id);
         }
         if !self.limits.auto_create {
             return Err(BusError::NoAutoCreate(key.clone()));
@@ -365,7 +330,7 @@ impl Bus {
         if self.topics.len() >= self.limits.topics_max {
             return Err(BusError::LimitReached { what: "topics", max: self.limits.topics_max as u64 });
         }
-        self.totals.topic_fits(&self.limits, self.asked_by.as_ref())?;
+        self.totals.topic_fits(&self.limits)?;
         self.totals.partitions_fit(&self.limits, u64::from(config.partitions.max(1)), 0)?;
         Ok(self.make_topic_unbounded(key, config, ops))
     }
@@ -378,63 +343,27 @@ impl Bus {
         config: TopicConfig,
         ops: &mut Vec<Op>,
     ) -> TopicId {
-        let token = self.token();
-        let made_by = self.asked_by.clone();
-        let row = TopicRow { config, incarnation: self.nonce(token), made_by, ..TopicRow::default() };
+        let token = self.pending.next_token();
+        let made_by = self.totals.requester().cloned();
+        let row = TopicRow { config, incarnation: self.pending.nonce(token), made_by, ..TopicRow::default() };
         ops.push(Op::Put { space: Space::Topics, key: keys::topic(key), value: row.encode() });
         self.insert_topic(key.clone(), row)
     }
 
     pub(crate) fn insert_topic(&mut self, key: TopicKey, row: TopicRow) -> TopicId {
-        self.topics_made += 1;
-        let id = TopicId(self.topics_made);
-        self.topic_ids.insert(key.clone(), id);
         let topic = Topic::new(key, row);
-        self.totals.partitions += topic.logs.len() as u64;
-        self.totals.topic_made(topic.made_by.as_ref());
-        self.topics.insert(id, topic);
+        self.totals.topic_made(topic.made_by.as_ref(), topic.logs.len() as u64);
+        let id = self.topics.insert(topic);
         self.restore_schema(id);
         id
     }
 
-    pub(crate) fn topic_id(&self, key: &TopicKey) -> Result<TopicId, BusError> {
-        self.topic_ids.get(key).copied().ok_or_else(|| BusError::UnknownTopic(key.clone()))
-    }
-
-    pub(crate) fn cursor_mut(&mut self, at: CursorRef) -> Option<&mut Cursor> {
-        self.groups.get_mut(&at.group)?.cursors.get_mut(at.partition as usize)
-    }
-
-    /// Updates the total of `fetched_bytes`. To be called after anything that may have changed what the group has read
-    /// ahead; `before` is the group's number of bytes before that.
-    pub(crate) fn account_fetched(&mut self, group: GroupId, before: usize) {
-        let after = self.groups.get(&group).map_or(0, GroupState::fetched_bytes);
-        self.fetched_bytes = (self.fetched_bytes + after).saturating_sub(before);
-    }
-
     /// Registers when the cursor must be woken, if that is earlier than its registered time.
     pub(crate) fn wake_at(&mut self, at: CursorRef, when: Mono) {
-        let Some(cursor) = self.cursor_mut(at) else { return };
-        if let Some(registered) = cursor.wake {
-            if registered <= when {
-                return;
-            }
-            self.wakes.remove(&(registered, at));
+        let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) else { return };
+        if let Ok(before) = cursor.register_wake(when) {
+            self.agenda.wake(at, when, before);
         }
-        if let Some(cursor) = self.cursor_mut(at) {
-            cursor.wake = Some(when);
-        }
-        self.wakes.insert((when, at));
-    }
-
-    #[cfg(feature = "sabotage")]
-    pub(crate) fn sabotaged(&self, by: crate::sabotage::Sabotage) -> bool {
-        self.limits.sabotage == Some(by)
-    }
-
-    #[cfg(not(feature = "sabotage"))]
-    pub(crate) fn sabotaged(&self, _by: crate::sabotage::Sabotage) -> bool {
-        false
     }
 }
 

@@ -9,14 +9,15 @@
 //!
 //! Start with [`Bus`]: `handle` inputs, `settle` once, drain the effects, wait until `next_deadline`.
 
+mod agenda;
 mod bus;
 mod delivery;
 mod groups;
 mod interface;
+mod invariants;
 mod lifecycle;
 mod limits;
 mod publishing;
-mod sabotage;
 mod stats;
 mod topics;
 
@@ -37,8 +38,6 @@ pub use lifecycle::restore::Snapshot;
 pub use limits::BusLimits;
 pub use millrace_model::DueBy;
 pub use publishing::foreign_appends::{DelayedElsewhere, Reach, StoredTopic};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Sabotage;
 pub use stats::{Counters, GroupGauges, Stats, TopicCounters};
 pub use topics::schema::{
     BreakingEvent, CheckedRange, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome,

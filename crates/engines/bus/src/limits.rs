@@ -106,8 +106,6 @@ pub struct BusLimits {
     /// Emit a note for each ACK and NACK, and for what becomes of failed deliveries: see [`crate::Note`].
     pub note_acks: bool,
     pub note_redeliveries: bool,
-    #[cfg(feature = "sabotage")]
-    pub sabotage: Option<crate::Sabotage>,
 }
 
 impl Default for BusLimits {
@@ -164,8 +162,6 @@ impl Default for BusLimits {
             system_retention_bytes: 64 << 20,
             note_acks: false,
             note_redeliveries: false,
-            #[cfg(feature = "sabotage")]
-            sabotage: None,
         }
     }
 }

@@ -25,6 +25,8 @@ pub struct Counters {
     pub quarantined: u64,
     /// Events a group's filter turned away.
     pub filtered: u64,
+    /// States of the engine that cannot occur but did: see [`Bus::never_count`](crate::Bus::never_count).
+    pub never: u64,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

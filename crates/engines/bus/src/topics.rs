@@ -8,5 +8,6 @@ pub(crate) mod retention;
 pub(crate) mod schema;
 pub(crate) mod schema_change;
 pub(crate) mod system;
+pub(crate) mod table;
 pub(crate) mod topic;
 pub(crate) mod totals;

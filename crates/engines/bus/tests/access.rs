@@ -51,7 +51,7 @@ fn every_way_to_publish_asks_the_publish_list() {
     let later = Some(DeliverAt::AfterMs(1000));
     harness.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at: later }));
     assert!(harness.out().iter().all(|line| line.contains(NO_PUBLISH)));
-    assert!(harness.logs.values().all(Vec::is_empty), "nothing was stored");
+    assert!(harness.logs().values().all(Vec::is_empty), "nothing was stored");
     harness.by = by("alice");
     harness.publish("t", "1");
     harness.expect(&["published 0/1"]);

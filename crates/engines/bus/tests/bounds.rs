@@ -74,12 +74,12 @@ fn refusals_with_long_reasons_are_written_in_batches_that_fit() {
     }
     harness.release();
     harness.pass(1_000);
-    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Attempts).count(), 4000);
+    assert_eq!(harness.count_rows(Space::Attempts), 4000);
     // Seeking past these events deletes all the rows, again in batches that fit.
     let (topic, group) = (topic("t"), group("g"));
     harness.call(Request::SeekGroup { topic, group, partition: None, from: From::Latest });
     harness.pass(1_000);
-    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Attempts).count(), 0);
+    assert_eq!(harness.count_rows(Space::Attempts), 0);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn a_topic_with_many_groups_is_deleted_in_batches_that_fit() {
     }
     harness.call(Request::DeleteTopic { topic: topic("t") });
     assert_eq!(harness.out().last().map(String::as_str), Some("deleted t"));
-    assert!(harness.tables.is_empty());
+    assert!(harness.tables().is_empty());
 }
 
 #[test]
@@ -177,7 +177,7 @@ fn a_large_event_is_read_again_to_be_sent_again_and_to_be_buried() {
     harness.expect(&["1<- g t/0/1 1 attempt 2"]);
     harness.nack(1, "t", "g", 1, None);
     assert_eq!(harness.committed("t", "g", 0), 1);
-    assert_eq!(harness.logs[&topic("t.DLQ").stream(Partition(0))][0].body.payload.as_str(), "1");
+    assert_eq!(harness.log("t.DLQ")[0].body.payload.as_str(), "1");
 }
 
 #[test]
@@ -222,7 +222,7 @@ fn a_group_that_retention_has_passed_remembers_no_more_than_it_may() {
     harness.pass(1_000);
     let row = |harness: &Harness| {
         let key = keys::cursor(&stream, &group("g"));
-        let value = harness.tables[&(Space::Cursors, key.clone())].clone();
+        let value = harness.row(Space::Cursors, &key);
         CursorRow::decode(&key, &value).expect("a row")
     };
     let ahead = row(&harness).ahead.iter().max();
@@ -248,19 +248,18 @@ fn a_delayed_event_that_cannot_be_read_is_set_aside_and_counted() {
         let deliver_at = Some(DeliverAt::AfterMs(1_000));
         harness.call(Request::Publish(Publish { topic: topic("t"), event: event("1"), deliver_at }));
         let mut written = String::new();
-        for ((space, _), value) in &mut harness.tables {
-            if *space == Space::Due {
-                written = std::str::from_utf8(value).expect("JSON").replacen(from, to, 1);
-                *value = written.clone().into();
+        for ((space, key), value) in harness.tables() {
+            if space == Space::Due {
+                written = std::str::from_utf8(&value).expect("JSON").replacen(from, to, 1);
+                harness.put_row(space, &key, written.clone().into());
             }
         }
         harness.pass(2_000);
-        let aside = harness
-            .tables
-            .iter()
-            .find(|((space, key), _)| *space == Space::Kv && key.starts_with("quarantine/due/"));
+        let tables = harness.tables();
+        let aside =
+            tables.iter().find(|((space, key), _)| *space == Space::Kv && key.starts_with("quarantine/due/"));
         assert_eq!(aside.map(|(_, value)| value.as_ref()), Some(written.as_bytes()));
-        assert!(harness.tables.keys().all(|(space, _)| *space != Space::Due));
+        assert!(harness.tables().keys().all(|(space, _)| *space != Space::Due));
         harness.call(Request::Stats);
         let stats = harness.out().pop().unwrap_or_default();
         assert!(stats.contains("quarantined: 1"), "{stats}");
@@ -280,8 +279,8 @@ fn delayed_events_of_every_size_are_moved_in_batches_that_fit() {
         }));
     }
     harness.pass(2_000);
-    assert_eq!(harness.logs[&topic("t").stream(Partition(0))].len(), 4);
-    assert!(harness.tables.keys().all(|(space, _)| *space != Space::Due));
+    assert_eq!(harness.log("t").len(), 4);
+    assert!(harness.tables().keys().all(|(space, _)| *space != Space::Due));
 }
 
 #[test]
@@ -296,7 +295,7 @@ fn delayed_events_that_the_store_refuses_are_tried_again() {
     assert!(harness.held.is_empty(), "not at once");
     harness.hold = false;
     harness.pass(1_000);
-    assert_eq!(harness.logs[&topic("t").stream(Partition(0))].len(), 1);
+    assert_eq!(harness.log("t").len(), 1);
 }
 
 #[test]

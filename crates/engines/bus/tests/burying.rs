@@ -40,7 +40,7 @@ fn nack(harness: &mut Harness, offset: u64, delay_ms: Option<u64>, reason: &str)
 }
 
 fn log(harness: &Harness, name: &str) -> Vec<Arc<Event>> {
-    harness.logs.get(&topic(name).stream(Partition(0))).cloned().unwrap_or_default()
+    harness.log(name)
 }
 
 fn header(event: &Event, name: &str) -> Option<String> {
@@ -96,8 +96,7 @@ fn reasons_of_any_setting_fit_beside_the_largest_event() {
     assert_eq!(letters.len(), 1);
     assert_eq!(letters[0].body.payload.as_str(), large, "the letter is whole");
     assert_eq!(header(&letters[0], "x-dlq-reason").map(|reason| reason.len()), Some(REASON_BYTES_MAX));
-    let tries = harness.tables.iter().filter(|((space, _), _)| *space == Space::Attempts);
-    assert_eq!(tries.count(), 999);
+    assert_eq!(harness.count_rows(Space::Attempts), 999);
 }
 
 #[test]
@@ -196,7 +195,7 @@ fn what_the_store_will_not_take_at_once_is_put_back_and_buried_one_by_one() {
     assert_eq!(buried(&harness, "t.DLQ"), numbers(6));
     assert_eq!(buried(&harness, MIRROR), numbers(6));
     assert_eq!(harness.committed("t", "g", 0), 7);
-    assert_eq!(harness.tables.keys().filter(|(space, _)| *space == Space::Attempts).count(), 0);
+    assert_eq!(harness.count_rows(Space::Attempts), 0);
 }
 
 #[test]
@@ -218,7 +217,7 @@ fn letters_of_a_refused_batch_survive_a_restart() {
         nack(&mut harness, 1, None, "no");
     }
     assert_eq!(buried(&harness, "t.DLQ"), numbers(1));
-    assert!(harness.tables.contains_key(&(Space::Topics, topic("t.DLQ").as_str().to_owned())));
+    assert!(harness.tables().contains_key(&(Space::Topics, topic("t.DLQ").as_str().to_owned())));
 }
 
 #[test]

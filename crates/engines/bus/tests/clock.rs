@@ -17,7 +17,7 @@ fn publish_at(harness: &mut Harness, at: DeliverAt, payload: &str) {
 }
 
 fn stored(harness: &Harness) -> Vec<String> {
-    harness.logs.values().flatten().map(|event| event.body.payload.as_str().to_owned()).collect()
+    harness.payloads()
 }
 
 /// Sets the system's wall clock: the new time is believed, or the clock was wrong when the server started.
@@ -40,7 +40,7 @@ fn keeps(harness: &mut Harness, retention_ms: u64) {
 
 /// Returns where the log starts.
 fn start(harness: &Harness) -> u64 {
-    harness.starts.get(&topic("t").stream(Partition(0))).map_or(1, |start| start.0)
+    harness.start("t").0
 }
 
 #[test]

@@ -53,12 +53,11 @@ fn report_due(harness: &mut Harness, at: Timestamp) {
 }
 
 fn stored(harness: &Harness, name: &str) -> Vec<String> {
-    let log = harness.logs.get(&topic(name).stream(Partition(0)));
-    log.into_iter().flatten().map(|event| event.body.payload.as_str().to_owned()).collect()
+    harness.log(name).iter().map(|event| event.body.payload.as_str().to_owned()).collect()
 }
 
 fn waiting(harness: &Harness) -> usize {
-    harness.tables.keys().filter(|(space, _)| matches!(space, Space::Due | Space::DueIds)).count()
+    harness.tables().keys().filter(|(space, _)| matches!(space, Space::Due | Space::DueIds)).count()
 }
 
 fn earliest(name: &str) -> Request {
@@ -221,7 +220,7 @@ fn a_move_that_somebody_else_made_first_is_looked_at_again() {
     assert_eq!(harness.held.len(), 1, "one move of what is due");
     // Another process has moved the first of the delayed events already.
     let ((_, key), value) = harness
-        .tables
+        .tables()
         .iter()
         .find(|((space, _), _)| *space == Space::Due)
         .map(|(k, v)| (k.clone(), v.clone()))

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::{Harness, event, group, subscription, topic};
 use millrace_bus::*;
-use millrace_model::{AckMode, DeliverAt, Offset, Partition, Timestamp, TopicConfig, TopicPatch};
+use millrace_model::{AckMode, DeliverAt, Offset, Timestamp, TopicConfig, TopicPatch};
 
 /// Topic `t` with `n` events, group `g` at the start, connection 1 subscribed with the given window.
 fn reading(n: u64, window: u32) -> Harness {
@@ -196,7 +196,7 @@ fn an_event_that_kills_its_consumer_takes_no_neighbours_with_it() {
         harness.open(life);
         join(&mut harness, life, 32, AckMode::Cumulative);
     }
-    let letters = &harness.logs[&topic("t.DLQ").stream(Partition(0))];
+    let letters = &harness.log("t.DLQ");
     assert_eq!(letters.iter().map(|letter| letter.body.payload.as_str()).collect::<Vec<_>>(), ["1"]);
     harness.out();
     harness.ack(6, "t", "g", 32);
@@ -246,7 +246,7 @@ fn an_ack_completes_no_redelivery_that_came_after_its_event() {
     }
     harness.nack(1, "t", "g", 1, None);
     assert_eq!(harness.committed("t", "g", 0), 2);
-    assert_eq!(harness.logs[&topic("t.DLQ").stream(Partition(0))].len(), 1);
+    assert_eq!(harness.log("t.DLQ").len(), 1);
 }
 
 #[test]
@@ -366,9 +366,9 @@ fn after_its_last_attempt_an_event_is_a_dead_letter_and_done() {
     harness.nack(1, "t", "g", 1, None);
     assert_eq!(harness.committed("t", "g", 0), 1);
     assert_eq!(harness.commits, commits + 1);
-    let letter = harness.logs[&topic("t.DLQ").stream(millrace_model::Partition(0))][0].clone();
+    let letter = harness.log("t.DLQ")[0].clone();
     let headers = letter.body.headers.as_ref().expect("headers").to_map();
-    let original = harness.logs[&topic("t").stream(millrace_model::Partition(0))][0].id.to_string();
+    let original = harness.log("t")[0].id.to_string();
     for (name, value) in [
         ("x-dlq-topic", "t"),
         ("x-dlq-partition", "0"),
@@ -401,7 +401,7 @@ fn attempts_survive_restarts_and_dead_letters_come_across_them() {
     harness.open(1);
     join(&mut harness, 1, 1, AckMode::Cumulative);
     assert_eq!(harness.committed("t", "g", 0), 1);
-    assert_eq!(harness.logs[&topic("t.DLQ").stream(millrace_model::Partition(0))].len(), 1);
+    assert_eq!(harness.log("t.DLQ").len(), 1);
 }
 
 #[test]
@@ -605,7 +605,7 @@ fn an_event_acked_and_refused_in_turn_is_a_dead_letter_in_the_end() {
         harness.ack(1, "t", "g", 3);
         harness.nack(1, "t", "g", 2, None);
     }
-    assert_eq!(harness.logs[&topic("t.DLQ").stream(millrace_model::Partition(0))].len(), 1);
+    assert_eq!(harness.log("t.DLQ").len(), 1);
 }
 
 #[test]

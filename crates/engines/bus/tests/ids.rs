@@ -20,8 +20,8 @@ fn later(harness: &mut Harness, ms: u64, id: &str, payload: &str) {
     harness.call(Request::Publish(Publish { topic, event, deliver_at: Some(DeliverAt::AfterMs(ms)) }));
 }
 
-fn stored(harness: &Harness) -> Vec<&str> {
-    harness.logs.values().flatten().map(|event| event.body.payload.as_str()).collect()
+fn stored(harness: &Harness) -> Vec<String> {
+    harness.payloads()
 }
 
 #[test]
@@ -43,7 +43,7 @@ fn the_id_of_an_event_that_waits_is_taken() {
         harness.expect(&["published 0/2", "published 0/2"]);
         harness.pass(100_000);
         assert_eq!(stored(&harness).len(), 2);
-        assert!(harness.tables.keys().all(|(space, _)| *space != Space::Due && *space != Space::DueIds));
+        assert!(harness.tables().keys().all(|(space, _)| *space != Space::Due && *space != Space::DueIds));
     }
 }
 
@@ -101,8 +101,8 @@ fn a_confirmed_delayed_event_is_stored_although_the_clock_was_set_back() {
 fn an_id_whose_waiting_event_cannot_be_read_is_free_once_that_is_set_aside() {
     let mut harness = Harness::new();
     later(&mut harness, 5_000, "x", "1");
-    for (_, value) in harness.tables.iter_mut().filter(|((space, _), _)| *space == Space::Due) {
-        *value = "{".into();
+    for (space, key) in harness.tables().into_keys().filter(|(space, _)| *space == Space::Due) {
+        harness.put_row(space, &key, "{".into());
     }
     harness.pass(10_000);
     now(&mut harness, "x", "2");

@@ -20,7 +20,7 @@ fn write(harness: &mut Harness, ops: Vec<Op>) {
 }
 
 fn row(harness: &Harness, key: &str) -> Option<String> {
-    let value = harness.tables.get(&(Space::Kv, key.to_owned()))?;
+    let value = harness.find_row(Space::Kv, key)?;
     Some(String::from_utf8(value.to_vec()).expect("text"))
 }
 

@@ -37,14 +37,14 @@ fn strings() -> Option<Value> {
 }
 
 fn versions(harness: &Harness) -> Vec<(u32, bool)> {
-    let rows =
-        harness.tables.iter().filter(|((space, key), _)| *space == Space::Kv && key.starts_with("schema/"));
+    let tables = harness.tables();
+    let rows = tables.iter().filter(|((space, key), _)| *space == Space::Kv && key.starts_with("schema/"));
     let rows = rows.map(|((_, key), value)| TopicSchemaRow::decode(key, value).expect("a version"));
     rows.map(|row| (row.version, row.forced)).collect()
 }
 
-fn stored(harness: &Harness) -> Vec<&str> {
-    harness.logs.values().flatten().map(|event| event.body.payload.as_str()).collect()
+fn stored(harness: &Harness) -> Vec<String> {
+    harness.payloads()
 }
 
 #[track_caller]
@@ -367,7 +367,7 @@ fn other_changes_may_come_while_one_is_checked() {
     one(harness.out(), "topic ");
     harness.release_checks();
     one(harness.out(), "topic t created=false schema 2 checked 0/1-1");
-    let row = &harness.tables[&(Space::Topics, "default/t".to_owned())];
+    let row = &harness.row(Space::Topics, "default/t");
     let config = TopicRow::decode("t", row).unwrap().config;
     assert_eq!((config.retention_ms, config.schema.as_deref()), (Some(5000), Some(&json!({"maximum": 9}))));
     assert_eq!(versions(&harness), [(1, false), (2, false)]);

@@ -25,7 +25,7 @@ fn read(harness: &mut Harness, name: &str) {
 }
 
 fn log(harness: &Harness, name: &str) -> Vec<Arc<Event>> {
-    harness.logs.get(&topic(name).stream(Partition(0))).cloned().unwrap_or_default()
+    harness.log(name)
 }
 
 fn record(harness: &mut Harness, name: &str, events: Vec<NewEvent>) {
@@ -78,7 +78,7 @@ fn dead_letters_go_to_the_mirror_of_their_own_namespace() {
     harness.request(1, Request::Nack(nack));
     assert!(log(&harness, MIRROR).is_empty());
     let mirror = TopicKey::parse("blue/system.bus.dlq").expect("a key").stream(Partition(0));
-    assert_eq!(harness.logs[&mirror].len(), 1);
+    assert_eq!(harness.log_of(&mirror).len(), 1);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn its_topics_are_made_with_a_bound_and_keep_what_their_owner_sets() {
     record(&mut harness, "system.metrics", Vec::new());
     harness.expect(&["topic system.metrics created=true"]);
     let retention = |harness: &Harness| {
-        let row = harness.tables[&(Space::Topics, keys::topic(&topic("system.metrics")))].clone();
+        let row = harness.row(Space::Topics, &keys::topic(&topic("system.metrics")));
         TopicRow::decode("t", &row).expect("a row").config.retention_ms
     };
     assert_eq!(retention(&harness), Some(60_000));

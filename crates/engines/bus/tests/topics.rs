@@ -132,7 +132,7 @@ fn a_delayed_event_gets_its_offset_when_it_is_due_and_never_holds_up_a_group() {
     harness.out();
     harness.pass(3_002);
     harness.expect(&["1<- g t/0/3 \"late\""]);
-    assert!(harness.tables.keys().all(|(space, _)| *space != Space::Due && *space != Space::DueIds));
+    assert!(harness.tables().keys().all(|(space, _)| *space != Space::Due && *space != Space::DueIds));
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_delayed_event_that_is_sent_again_is_stored_once() {
     delayed(&mut harness, 5_000, Some("x"), "1");
     harness.expect(&["delayed to 1005001", "delayed to 1005001"]);
     harness.pass(10_000);
-    assert_eq!(harness.logs[&topic("t").stream(Partition(0))].len(), 1);
+    assert_eq!(harness.log("t").len(), 1);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_deleted_topic_takes_its_groups_along_and_its_members_are_told() {
     harness.out();
     harness.call(Request::DeleteTopic { topic: topic("t") });
     harness.expect(&["1! topic t was deleted", "deleted t"]);
-    assert!(harness.tables.is_empty(), "{:?}", harness.tables);
+    assert!(harness.tables().is_empty(), "{:?}", harness.tables());
     harness.ack(1, "t", "g", 1);
     harness.publish("t", "2");
     harness.expect(&[
@@ -285,10 +285,9 @@ fn delayed_events_of_a_deleted_topic_do_not_reach_its_successor() {
     harness.publish("t", "\"first\"");
     delayed(&mut harness, 5_000, Some("x"), "\"new\"");
     harness.pass(10_000);
-    let payloads: Vec<_> =
-        harness.logs.values().flatten().map(|event| event.body.payload.as_str().to_owned()).collect();
+    let payloads: Vec<_> = harness.payloads();
     assert_eq!(payloads, ["\"first\"", "\"new\""]);
-    assert!(harness.tables.keys().all(|(space, _)| *space != Space::Due && *space != Space::DueIds));
+    assert!(harness.tables().keys().all(|(space, _)| *space != Space::Due && *space != Space::DueIds));
 }
 
 #[test]
@@ -296,7 +295,7 @@ fn a_topic_made_by_a_delayed_duplicate_survives_a_restart() {
     let mut harness = Harness::new();
     delayed(&mut harness, 60_000, Some("x"), "1");
     // Only the topic's own row is removed; the row of the waiting id stays.
-    harness.tables.remove(&(Space::Topics, "default/t".to_owned()));
+    harness.delete_row(Space::Topics, "default/t");
     harness.restart();
     delayed(&mut harness, 60_000, Some("x"), "1");
     harness.publish("t", "2");
@@ -342,12 +341,12 @@ fn creating_a_topic_that_exists_takes_nothing_away() {
     let settings =
         TopicPatch { partitions: Some(2), retention_ms: Some(Some(5_000)), ..TopicPatch::default() };
     harness.call(Request::CreateTopic { topic: topic("t"), settings: settings.into(), only_new: false });
-    let row = &harness.tables[&(Space::Topics, "default/t".to_owned())];
+    let row = &harness.row(Space::Topics, "default/t");
     let expected = TopicConfig { partitions: 2, retention_ms: Some(5_000), ..config };
     assert_eq!(TopicRow::decode("default/t", row).map(|row| row.config).ok(), Some(expected));
     let settings = TopicPatch { sticky: Some(false), ..TopicPatch::default() };
     harness.call(Request::CreateTopic { topic: topic("t"), settings: settings.into(), only_new: false });
-    let row = &harness.tables[&(Space::Topics, "default/t".to_owned())];
+    let row = &harness.row(Space::Topics, "default/t");
     assert!(TopicRow::decode("default/t", row).is_ok_and(|row| !row.config.sticky && row.config.compact));
 }
 
@@ -361,6 +360,6 @@ fn a_topic_that_must_be_new_is_refused_and_left_alone_if_it_exists() {
     harness.call(create(2));
     harness.call(create(3));
     harness.expect(&["topic t created=true", "refused bad_topic: topic t exists already"]);
-    let row = &harness.tables[&(Space::Topics, "default/t".to_owned())];
+    let row = &harness.row(Space::Topics, "default/t");
     assert!(TopicRow::decode("default/t", row).is_ok_and(|row| row.config.partitions == 2));
 }

@@ -9,59 +9,48 @@
 //!
 //! Start with [`Worker`]: `handle` inputs, drain the effects, wait until `next_deadline`. [`imperative`] builds the
 //! commits of sessions outside of handlers.
+//!
+//! - `worker.rs`: the state, and the dispatch of each input; `requests.rs`: what the worker has asked of its shell.
+//! - `invariants.rs`: what must hold between two inputs.
+//! - `interface`: inputs, effects, settings, errors.
+//! - `lifecycle`: what a session reads first, how it registers, stays alive and stops.
+//! - `claiming`: the events that each handler holds, and when it claims more.
+//! - `running`: runs of handlers, their commits, leases, marks and timeouts.
+//! - `endings`: how an event ends for a handler.
+//! - `commits`: actions, the shared commit that writes them, and how batches are built.
+//! - `schedules`: cron, and fires that happen once.
+//! - `upkeep`: retention, and delayed events that are due.
+//! - `admin`: batches of people, made without a worker.
 
-mod action;
-mod build;
-mod config;
-mod conflict;
-mod cron;
-mod draw;
-mod due;
-mod effect;
-mod error;
-mod flight;
-mod give_up;
-mod handler;
-mod input;
-mod keep;
-mod last_commit;
-mod manage;
-mod marks;
-mod outbox;
-mod outcome;
-mod pause;
-mod rate;
-mod replay;
-mod run;
-#[cfg(feature = "sabotage")]
-mod sabotage;
-mod schedule;
-mod settings;
-mod spec;
-mod start;
-mod stranded;
-mod suspects;
-mod sweep;
-mod timeout;
-mod too_large;
+mod admin;
+mod claiming;
+mod commits;
+mod endings;
+mod interface;
+mod invariants;
+mod lifecycle;
+mod prng;
+mod requests;
+mod running;
+mod schedules;
+mod upkeep;
 mod worker;
 
-pub use action::{DEAD_LETTER_TOPIC, ERROR_BYTES_LIMIT};
-pub use build::{OwnEvent, Topics, imperative, imperative_events};
-pub use config::WorkerConfig;
-pub use conflict::CommitChecks;
-pub use cron::Times;
-pub use effect::{Effect, Note, Run};
-pub use error::{CommitError, RunError, SpecError};
-pub use input::{Expected, Input, Look, RunId, Seen, StateChanges, StreamSpan, Token};
-pub use manage::{Forget, ForgetStep, set_handler_paused, set_schedule_enabled};
-pub use outbox::DELAY_MS_MAX;
-pub use outcome::AFTER_MS_MAX;
-pub use replay::{Letter, REPLAYED_FROM, ReplayError, publish_again};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Sabotage;
-pub use schedule::PLANNED_AT;
-pub use settings::HandlerSettings;
-pub use spec::{CatchUp, From, HandlerSpec, OutEvent, ScheduleSpec, WorkerIdentity};
-pub use sweep::{Sweep, SweepRule, SweepStep, Swept};
-pub use worker::Worker;
+pub use admin::manage::{Forget, ForgetStep, set_handler_paused, set_schedule_enabled};
+pub use admin::replay::{DeadLetter, REPLAYED_FROM, ReplayError, publish_again};
+pub use commits::action::DEAD_LETTER_TOPIC;
+pub use commits::batch_builder::{OwnEvent, Topics, imperative, imperative_events};
+pub use commits::event_writer::DELAY_MS_MAX;
+pub use endings::conflict::CommitChecks;
+pub use endings::outcome::AFTER_MS_MAX;
+pub use endings::retry::ERROR_BYTES_LIMIT;
+pub use interface::config::WorkerConfig;
+pub use interface::effect::{Effect, HandlerRun, Note};
+pub use interface::error::{CommitError, RunError, SpecError};
+pub use interface::input::{Expected, Input, ReadQuery, ReadResult, RunId, StateChanges, StreamSpan, Token};
+pub use interface::settings::HandlerSettings;
+pub use interface::spec::{CatchUp, From, HandlerSpec, OutEvent, ScheduleSpec, WorkerIdentity};
+pub use schedules::cron::Times;
+pub use schedules::schedule::PLANNED_AT;
+pub use upkeep::sweep::{Sweep, SweepRule, SweepStep, Swept};
+pub use worker::{Worker, WorkerCounts};

@@ -42,12 +42,12 @@ fn a_retry_comes_although_the_clock_was_set_back() {
 fn a_lease_of_the_dead_ends_although_the_clock_was_set_back() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    harness.take("a");
+    harness.next_run("a");
     harness.crash("a");
     set_back(&mut harness);
     harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     harness.pass(29_000);
-    assert_eq!(harness.waiting("b"), 0, "whoever holds it has its time");
+    assert_eq!(harness.waiting_runs("b"), 0, "whoever holds it has its time");
     harness.pass(2_000);
     assert_eq!(harness.ok("b").attempt, 1, "nobody knows whether it was called");
     assert_eq!(harness.endings(), [Ending::Acked]);
@@ -57,7 +57,7 @@ fn a_lease_of_the_dead_ends_although_the_clock_was_set_back() {
 fn a_holder_whose_lease_was_ended_so_is_refused() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     set_back(&mut harness);
     harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     harness.pass(31_000);
@@ -71,11 +71,11 @@ fn claims_of_sessions_with_longer_leases_are_left_alone() {
     let long = WorkerConfig { event_claim_lease_ms: HOUR, ..config() };
     harness.join("a", long, vec![handler("m:h", "t")], Vec::new());
     harness.publish(out("t", "1"));
-    harness.take("a");
+    harness.next_run("a");
     harness.crash("a");
     harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     harness.pass(HOUR - 1_000);
-    assert_eq!((harness.waiting("b"), was_stranded(&harness)), (0, false));
+    assert_eq!((harness.waiting_runs("b"), was_stranded(&harness)), (0, false));
     harness.pass(2_000);
     assert_eq!(harness.ok("b").attempt, 1);
 }

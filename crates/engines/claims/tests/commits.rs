@@ -14,12 +14,12 @@ fn with_event(changes: StateChanges, payload: &str) -> StateChanges {
 fn a_retry_after_commits_doubles_nothing() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let one = harness.commit_run("a", &run, with_event(ensure("x", r#"{"a":1}"#), "first"));
     assert_eq!(one, Ok(Some(StateCommit(1))));
     harness.finish("a", &run, failed("after the first commit"));
     harness.pass(2000);
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let again = harness.commit_run("a", &run, with_event(ensure("x", r#"{"a":1}"#), "first"));
     assert_eq!(again, Ok(None), "nothing changed");
     let two = harness.commit_run("a", &run, with_event(ensure("y", r#"{"a":1}"#), "second"));
@@ -27,7 +27,7 @@ fn a_retry_after_commits_doubles_nothing() {
     harness.crash("a");
     harness.pass(30_000);
     harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
-    let run = harness.take("b");
+    let run = harness.next_run("b");
     for (entity, payload) in [("x", "first"), ("y", "second"), ("z", "third")] {
         harness.commit_run("b", &run, with_event(ensure(entity, r#"{"a":1}"#), payload)).unwrap();
     }
@@ -40,7 +40,7 @@ fn a_retry_after_commits_doubles_nothing() {
 fn a_commit_without_event_appends_nothing() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     assert_eq!(harness.commit_run("a", &run, ensure("x", r#"{"a":1}"#)), Ok(Some(StateCommit(1))));
     assert_eq!(harness.commit_run("a", &run, StateChanges::default()), Ok(None));
     harness.finish("a", &run, Ok(Vec::new()));
@@ -53,7 +53,7 @@ fn a_batch_that_is_too_big_is_refused_whole_and_the_handler_may_go_on() {
     let config = WorkerConfig { max_batch_size: 2, ..config() };
     harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let mut big = ensure("x", r#"{"a":1}"#);
     for key in ["y", "z"] {
         big.intents.extend(ensure(key, r#"{"a":1}"#).intents);
@@ -69,7 +69,7 @@ fn a_batch_that_is_too_big_is_refused_whole_and_the_handler_may_go_on() {
 fn a_check_of_the_handler_is_named_by_its_place() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let absent = Check::Absent { space: Space::Schemas, key: "k".into() };
     let present = Check::Present { space: Space::Schemas, key: "k".into() };
     let changes = StateChanges { checks: vec![absent, present], ..ensure("x", r#"{"a":1}"#) };
@@ -81,11 +81,11 @@ fn a_check_of_the_handler_is_named_by_its_place() {
 fn nothing_is_answered_before_it_is_durable() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.hold = true;
     harness.input("a", Input::Commit { run: run.run, commit: ensure("x", r#"{"a":1}"#) });
     assert!(harness.answers.is_empty());
-    harness.let_go();
+    harness.release_commits();
     assert_eq!(harness.answers, [Ok(Some(StateCommit(1)))]);
 }
 
@@ -93,7 +93,7 @@ fn nothing_is_answered_before_it_is_durable() {
 fn a_store_that_fails_ends_the_worker_and_tells_everyone() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.hold = true;
     harness.input("a", Input::Commit { run: run.run, commit: ensure("x", r#"{"a":1}"#) });
     harness.input("a", Input::Failed { reason: "disk full".into() });

@@ -28,7 +28,7 @@ fn conflict(key: &str) -> Result<Option<StateCommit>, CommitError> {
 
 fn commit_and_ack(
     harness: &mut Harness,
-    run: &Run,
+    run: &HandlerRun,
     commit: StateChanges,
     emitted: Vec<OutEvent>,
 ) -> Result<Option<StateCommit>, CommitError> {
@@ -37,11 +37,11 @@ fn commit_and_ack(
 }
 
 /// Two concurrent runs that have read the same state.
-fn two_runs() -> (Harness, Run, Run) {
+fn two_runs() -> (Harness, HandlerRun, HandlerRun) {
     two_runs_with(config())
 }
 
-fn two_runs_with(config: WorkerConfig) -> (Harness, Run, Run) {
+fn two_runs_with(config: WorkerConfig) -> (Harness, HandlerRun, HandlerRun) {
     let mut harness = Harness::new();
     harness.join(
         "a",
@@ -51,7 +51,7 @@ fn two_runs_with(config: WorkerConfig) -> (Harness, Run, Run) {
     );
     harness.publish(out("t", "1"));
     harness.publish(out("t", "2"));
-    let (one, two) = (harness.take("a"), harness.take("a"));
+    let (one, two) = (harness.next_run("a"), harness.next_run("a"));
     (harness, one, two)
 }
 
@@ -66,7 +66,7 @@ fn the_second_of_two_that_read_the_same_is_run_again_and_no_attempt_is_counted()
     // The run is over, whatever the handler returns.
     harness.finish("a", &two, Ok(vec![out("u", "never")]));
     harness.pass(100);
-    let again = harness.take("a");
+    let again = harness.next_run("a");
     assert_eq!((&again.event.id, again.attempt), (&two.event.id, 1));
     assert_eq!((harness.claims()[0].attempts, harness.claims()[0].conflicts), (0, 1));
     let stands = read(&harness, "x");
@@ -92,7 +92,7 @@ fn a_worker_whose_event_waits_for_another_run_is_not_idle_by_either_clock() {
     harness.finish("a", &one, Ok(Vec::new()));
     harness.finish("a", &two, Ok(Vec::new()));
     let due = harness.claims()[0].due;
-    assert!(harness.waiting("a") == 0 && due > harness.now.wall);
+    assert!(harness.waiting_runs("a") == 0 && due > harness.now.wall);
     harness.now.mono = harness.now.mono_at(due);
     harness.now.wall = Timestamp(due.0 - 1);
     harness.input("a", Input::Tick);
@@ -100,7 +100,7 @@ fn a_worker_whose_event_waits_for_another_run_is_not_idle_by_either_clock() {
     harness.now.wall = due;
     harness.input("a", Input::Tick);
     assert!(!harness.workers["a"].is_idle(), "the second run has begun");
-    let again = harness.take("a");
+    let again = harness.next_run("a");
     harness.finish("a", &again, Ok(Vec::new()));
     harness.pass(100);
     assert!(harness.workers["a"].is_idle());
@@ -151,7 +151,7 @@ fn too_many_conflicts_count_as_a_failure_and_end_in_a_dead_letter() {
     let never = Expected { identity: thing("x"), head: Some("no such row".into()) };
     let (mut attempts, mut crashed) = (Vec::new(), false);
     while harness.endings().is_empty() {
-        let run = harness.take("a");
+        let run = harness.next_run("a");
         attempts.push(run.attempt);
         assert_eq!(harness.commit_run("a", &run, replace(never.clone(), "x", "{}")), conflict("x"));
         harness.finish("a", &run, failed("conflict"));
@@ -176,7 +176,7 @@ fn conflicts_keep_what_was_committed_before_and_do_not_store_its_event_again() {
     harness.publish(out("t", "1"));
     let never = Expected { identity: thing("x"), head: Some("no such row".into()) };
     let with_event = |payload: &str| StateChanges { event: Some(out("u", payload)), ..ensure("y", "{}") };
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.commit_run("a", &run, with_event("first")).unwrap();
     // A commit that ended in a conflict does not count: the same commit again stores the same event.
     let mut second = with_event("second");
@@ -184,7 +184,7 @@ fn conflicts_keep_what_was_committed_before_and_do_not_store_its_event_again() {
     assert_eq!(harness.commit_run("a", &run, second), conflict("x"));
     harness.finish("a", &run, failed("conflict"));
     harness.pass(100);
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.commit_run("a", &run, with_event("first")).unwrap();
     harness.commit_run("a", &run, with_event("second")).unwrap();
     harness.finish("a", &run, Ok(vec![out("u", "third")]));
@@ -195,7 +195,7 @@ fn conflicts_keep_what_was_committed_before_and_do_not_store_its_event_again() {
 fn a_lost_lease_is_not_taken_for_a_conflict() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     harness.pass(30_000);
     let stands = read(&harness, "x");
@@ -210,7 +210,7 @@ fn a_lost_lease_is_not_taken_for_a_conflict() {
 fn the_last_commit_carries_the_acknowledgement_and_what_was_emitted() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let commits = harness.commits;
     let absent = read(&harness, "x");
     let done = commit_and_ack(&mut harness, &run, replace(absent, "x", r#"{"n":1}"#), vec![out("u", "1")]);
@@ -228,7 +228,7 @@ fn the_last_commit_carries_the_acknowledgement_and_what_was_emitted() {
     assert_eq!(again, Err(CommitError::Acknowledged));
     harness.finish("a", &run, failed("too late"));
     harness.pass(120_000);
-    assert_eq!((harness.waiting("a"), harness.endings()), (0, vec![Ending::Acked]));
+    assert_eq!((harness.waiting_runs("a"), harness.endings()), (0, vec![Ending::Acked]));
     assert_eq!(harness.payloads("u"), ["1"]);
     let told = harness
         .notes
@@ -241,12 +241,12 @@ fn the_last_commit_carries_the_acknowledgement_and_what_was_emitted() {
 fn a_crash_right_after_the_last_commit_repeats_nothing() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     commit_and_ack(&mut harness, &run, ensure("x", r#"{"n":1}"#), vec![out("u", "1")]).unwrap();
     harness.crash("a");
     harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     harness.pass(120_000);
-    assert_eq!((harness.waiting("b"), harness.payloads("u").len()), (0, 1));
+    assert_eq!((harness.waiting_runs("b"), harness.payloads("u").len()), (0, 1));
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn a_last_commit_that_conflicts_acknowledges_nothing() {
     harness.finish("a", &two, Ok(Vec::new()));
     assert_eq!((harness.endings().len(), harness.payloads("u")), (1, vec!["1".to_owned()]));
     harness.pass(100);
-    let again = harness.take("a");
+    let again = harness.next_run("a");
     let stands = read(&harness, "x");
     commit_and_ack(&mut harness, &again, replace(stands, "x", r#"{"n":2}"#), vec![out("u", "2")]).unwrap();
     harness.finish("a", &again, Ok(Vec::new()));
@@ -271,7 +271,7 @@ fn a_last_commit_that_conflicts_acknowledges_nothing() {
 fn a_last_commit_that_is_too_large_leaves_the_run_as_it_was() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.narrow = |batch| batch.ops.iter().any(|op| matches!(op, Op::Append(_)));
     let refused = commit_and_ack(&mut harness, &run, ensure("x", "{}"), vec![out("u", "1")]);
     assert!(matches!(refused, Err(CommitError::TooLarge { .. })), "{refused:?}");
@@ -285,7 +285,7 @@ fn the_lease_of_a_run_that_is_acknowledged_is_not_renewed() {
     let renewing = WorkerConfig { lease_renewal: true, ..config() };
     harness.join("a", renewing, vec![handler("m:h", "t")], Vec::new());
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     commit_and_ack(&mut harness, &run, ensure("x", "{}"), Vec::new()).unwrap();
     harness.pass(100_000);
     assert!(harness.claims().is_empty());
@@ -302,7 +302,7 @@ fn a_last_commit_ends_a_claim_whose_start_was_not_written_yet() {
     harness.publish(out("t", "1"));
     harness.publish(out("t", "2"));
     harness.ok("a");
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     commit_and_ack(&mut harness, &run, ensure("x", "{}"), Vec::new()).unwrap();
     harness.finish("a", &run, Ok(Vec::new()));
     harness.pass(100);

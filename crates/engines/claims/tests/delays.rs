@@ -44,7 +44,7 @@ fn told(harness: &mut Harness) {
     }
 }
 
-fn waiting(harness: &Harness) -> usize {
+fn waiting_events(harness: &Harness) -> usize {
     harness.rows(Space::Due).len() + harness.rows(Space::DueIds).len()
 }
 
@@ -56,11 +56,11 @@ fn a_session_moves_what_is_due_and_its_handler_gets_it() {
     let due = delayed.due.unwrap();
     assert!(delayed.offset == Offset::ZERO && due >= start + MINUTE_MS, "{delayed:?}");
     harness.pass(MINUTE_MS - 1);
-    assert_eq!((harness.payloads("t").len(), harness.waiting("a")), (0, 0));
+    assert_eq!((harness.payloads("t").len(), harness.waiting_runs("a")), (0, 0));
     harness.pass(LATE_MS + 1);
     let event = harness.events("t").remove(0);
     assert!(event.id == delayed.id && event.ts >= due && event.ts <= due + LATE_MS, "{event:?} {due}");
-    assert_eq!((harness.waiting("a"), waiting(&harness)), (1, 0));
+    assert_eq!((harness.waiting_runs("a"), waiting_events(&harness)), (1, 0));
     harness.ok("a");
 }
 
@@ -105,9 +105,12 @@ fn of_two_sessions_that_wake_together_one_moves() {
         harness.held.iter().filter(|(_, _, batch)| moves(batch)).count()
     };
     assert_eq!(moves(&harness), 2, "both have looked at the same rows");
-    harness.let_go();
+    harness.release_commits();
     harness.pass(100);
-    assert_eq!((harness.payloads("t"), waiting(&harness)), (vec!["1".into(), "2".into(), "3".into()], 0));
+    assert_eq!(
+        (harness.payloads("t"), waiting_events(&harness)),
+        (vec!["1".into(), "2".into(), "3".into()], 0)
+    );
 }
 
 #[test]
@@ -123,9 +126,12 @@ fn many_rows_are_moved_in_bounded_commits() {
     let before = harness.commits;
     harness.hold = true;
     harness.pass(1010);
-    harness.let_go();
+    harness.release_commits();
     harness.pass(1000);
-    assert_eq!((harness.payloads("t").len(), harness.payloads("u").len(), waiting(&harness)), (600, 3, 0));
+    assert_eq!(
+        (harness.payloads("t").len(), harness.payloads("u").len(), waiting_events(&harness)),
+        (600, 3, 0)
+    );
     assert!(harness.commits - before >= 5, "256 rows and 4 MiB at once: {}", harness.commits - before);
 }
 
@@ -139,7 +145,7 @@ fn an_event_of_a_deleted_topic_goes_and_one_of_its_successor_comes() {
     harness.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
     publish(&mut harness, after(1001, out("t", "new")));
     harness.pass(2000);
-    assert_eq!((harness.payloads("t"), waiting(&harness)), (vec!["new".to_owned()], 0));
+    assert_eq!((harness.payloads("t"), waiting_events(&harness)), (vec!["new".to_owned()], 0));
     assert_eq!(harness.payloads("other"), ["kept"], "a refused row does not take others with it");
 }
 
@@ -161,19 +167,19 @@ fn an_id_is_taken_from_the_moment_its_event_is_confirmed() {
 fn handlers_delay_what_they_emit_and_commit() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let changes = StateChanges { event: Some(after(2000, out("u", "committed"))), ..ensure("x", "{}") };
     harness.commit_run("a", &run, changes.clone()).unwrap();
     harness.finish("a", &run, failed("no luck"));
     harness.pass(700);
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.commit_run("a", &run, changes).unwrap();
     harness.finish("a", &run, Ok(vec![after(1000, out("u", "emitted"))]));
     harness.pass(999);
     assert!(harness.payloads("u").is_empty());
     harness.pass(2000);
     assert_eq!(
-        (harness.payloads("u"), waiting(&harness)),
+        (harness.payloads("u"), waiting_events(&harness)),
         (vec!["emitted".to_owned(), "committed".to_owned()], 0)
     );
     let event = &harness.events("u")[0];
@@ -208,7 +214,7 @@ fn a_row_that_cannot_be_read_is_set_aside_and_the_others_come() {
     let due = harness.now.wall + 1000;
     publish(&mut harness, at(due, out("t", "1")));
     harness.pass(2000);
-    assert_eq!((harness.payloads("t"), waiting(&harness)), (vec!["1".to_owned()], 0));
+    assert_eq!((harness.payloads("t"), waiting_events(&harness)), (vec!["1".to_owned()], 0));
     let aside = harness.rows(Space::Kv).into_iter().filter(|(key, _)| key.starts_with("quarantine/due/"));
     assert_eq!(aside.count(), 2);
     assert_eq!(harness.notes.iter().filter(|note| matches!(note, Note::DueSetAside { .. })).count(), 2);

@@ -21,7 +21,7 @@ fn keyed(key: &str, payload: &str) -> OutEvent {
     OutEvent { key: Some(key.to_owned()), ..out("t", payload) }
 }
 
-fn payload(run: &Run) -> String {
+fn payload(run: &HandlerRun) -> String {
     run.event.body.payload.as_str().trim_matches('"').to_owned()
 }
 
@@ -37,14 +37,14 @@ fn running(harness: &Harness, who: &'static str) -> Vec<String> {
     harness.runs[who].iter().map(payload).collect()
 }
 
-fn take(harness: &mut Harness, who: &'static str, text: &str) -> Run {
+fn next_run_of(harness: &mut Harness, who: &'static str, text: &str) -> HandlerRun {
     let at = harness.runs[who].iter().position(|run| payload(run) == text);
     let at = at.unwrap_or_else(|| panic!("{text} is not among {:?}", running(harness, who)));
     harness.runs.get_mut(who).and_then(|runs| runs.remove(at)).expect("a run")
 }
 
-fn end(harness: &mut Harness, who: &'static str, text: &str, result: Result<Vec<OutEvent>, RunError>) {
-    let run = take(harness, who, text);
+fn finish_run(harness: &mut Harness, who: &'static str, text: &str, result: Result<Vec<OutEvent>, RunError>) {
+    let run = next_run_of(harness, who, text);
     harness.finish(who, &run, result);
 }
 
@@ -53,17 +53,17 @@ fn the_next_of_a_key_starts_with_the_commit_that_ends_the_one_before() {
     let mut harness = harness(&["a1", "a2", "b1", "a3"]);
     assert_eq!(running(&harness, "a"), ["a1", "b1"]);
     let before = harness.commits;
-    end(&mut harness, "a", "a1", Ok(Vec::new()));
+    finish_run(&mut harness, "a", "a1", Ok(Vec::new()));
     assert_eq!((running(&harness, "a"), harness.commits), (vec!["b1".into(), "a2".into()], before + 1));
     assert_eq!(harness.now.mono, Mono(1), "nobody had to wait");
-    end(&mut harness, "a", "a2", Ok(Vec::new()));
+    finish_run(&mut harness, "a", "a2", Ok(Vec::new()));
     assert_eq!(running(&harness, "a"), ["b1", "a3"]);
 }
 
 #[test]
 fn the_next_of_a_key_does_not_wait_for_what_a_handler_does_after_its_last_commit() {
     let mut harness = harness(&["a1", "a2"]);
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.input("a", Input::CommitAndAck { run: run.run, commit: ensure("a", "{}"), emitted: Vec::new() });
     assert_eq!(running(&harness, "a"), ["a2"]);
 }
@@ -71,19 +71,19 @@ fn the_next_of_a_key_does_not_wait_for_what_a_handler_does_after_its_last_commit
 #[test]
 fn what_ends_an_event_lets_the_next_go_on_and_what_does_not_holds_it_back() {
     let mut harness = harness(&["a1", "b1", "c1", "d1", "e1", "f1", "a2", "b2", "c2", "d2", "e2", "f2"]);
-    let run = take(&mut harness, "a", "e1");
+    let run = next_run_of(&mut harness, "a", "e1");
     harness.input("a", Input::CommitAndAck { run: run.run, commit: ensure("e", "{}"), emitted: Vec::new() });
     harness.finish("a", &run, Ok(Vec::new()));
-    end(&mut harness, "a", "a1", failed("no luck"));
-    end(&mut harness, "a", "b1", Err(RunError::Snooze { after_ms: 60_000, reason: "later".into() }));
-    end(&mut harness, "a", "c1", Err(RunError::Hopeless("never".into())));
-    end(&mut harness, "a", "d1", Err(RunError::Discard { reason: "not wanted".into() }));
+    finish_run(&mut harness, "a", "a1", failed("no luck"));
+    finish_run(&mut harness, "a", "b1", Err(RunError::Snooze { after_ms: 60_000, reason: "later".into() }));
+    finish_run(&mut harness, "a", "c1", Err(RunError::Hopeless("never".into())));
+    finish_run(&mut harness, "a", "d1", Err(RunError::Discard { reason: "not wanted".into() }));
     harness.pass(10);
     let mut now = running(&harness, "a");
     now.sort_unstable();
     assert_eq!(now, ["c2", "d2", "e2", "f1"]);
     harness.pass(1000);
-    end(&mut harness, "a", "a1", Ok(Vec::new()));
+    finish_run(&mut harness, "a", "a1", Ok(Vec::new()));
     assert!(running(&harness, "a").contains(&"a2".to_owned()));
     harness.pass_working(58_000);
     assert_eq!((harness.endings().len(), harness.claims().len()), (10, 2), "all but b1 and b2");
@@ -107,7 +107,7 @@ fn a_second_session_gets_other_keys_and_takes_over_only_what_was_lost() {
     let lost: Vec<String> = running(&harness, "b").into_iter().filter(|text| text.starts_with('a')).collect();
     assert_eq!(lost, ["a1"], "the first of them, and no other");
     for text in ["a1", "a2", "a3"] {
-        end(&mut harness, "b", text, Ok(Vec::new()));
+        finish_run(&mut harness, "b", text, Ok(Vec::new()));
         harness.pass(1100);
     }
     harness.pass_working(5000);
@@ -117,7 +117,7 @@ fn a_second_session_gets_other_keys_and_takes_over_only_what_was_lost() {
 #[test]
 fn a_session_that_stops_leaves_its_keys_to_others() {
     let mut harness = harness(&["a1", "a2", "a3"]);
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.join("b", wide(), vec![ordered()], Vec::new());
     harness.input("a", Input::Stop);
     harness.finish("a", &run, Ok(Vec::new()));
@@ -144,7 +144,7 @@ fn an_event_that_ends_its_process_holds_back_its_key_until_it_is_a_letter() {
                 harness.join("a", wide(), vec![ordered()], Vec::new());
             }
             Some(_) => break,
-            None if harness.waiting("a") > 0 => drop(harness.ok("a")),
+            None if harness.waiting_runs("a") > 0 => drop(harness.ok("a")),
             None => harness.pass(100),
         }
     }
@@ -160,7 +160,7 @@ fn an_event_that_ends_its_process_holds_back_its_key_until_it_is_a_letter() {
 #[test]
 fn a_replayed_letter_is_the_next_of_its_key() {
     let mut harness = harness(&["a1", "a2", "a3"]);
-    end(&mut harness, "a", "a1", Err(RunError::Hopeless("never".into())));
+    finish_run(&mut harness, "a", "a1", Err(RunError::Hopeless("never".into())));
     assert_eq!(running(&harness, "a"), ["a2"]);
     let batch = harness.letter().replay(&Namespace::default(), harness.now.wall, 77).unwrap();
     harness.store.commit(&[batch]).unwrap();
@@ -169,7 +169,7 @@ fn a_replayed_letter_is_the_next_of_its_key() {
     assert_eq!(running(&harness, "a"), ["a2"], "one at a time");
     for text in ["a2", "a1", "a3"] {
         assert_eq!(running(&harness, "a"), [text]);
-        end(&mut harness, "a", text, Ok(Vec::new()));
+        finish_run(&mut harness, "a", text, Ok(Vec::new()));
     }
 }
 
@@ -190,11 +190,11 @@ fn configuration_switches_the_order_of_a_handler_with_open_claims() {
     harness.join("b", wide(), vec![ordered()], Vec::new());
     harness.crash("a");
     harness.pass(3900);
-    assert_eq!(harness.waiting("b"), 0);
+    assert_eq!(harness.waiting_runs("b"), 0);
     harness.pass(1200);
     for text in ["a1", "a2", "a3", "a4"] {
         assert_eq!(running(&harness, "b"), [text]);
-        end(&mut harness, "b", text, Ok(Vec::new()));
+        finish_run(&mut harness, "b", text, Ok(Vec::new()));
         harness.pass(1100);
     }
 }
@@ -203,7 +203,7 @@ fn configuration_switches_the_order_of_a_handler_with_open_claims() {
 fn waiting_behind_a_key_keeps_nobody_awake() {
     let mut harness = harness(&["a1", "a2", "b1", "b2"]);
     harness.join("b", wide(), vec![ordered()], Vec::new());
-    let (run, before) = (take(&mut harness, "a", "b1"), harness.commits);
+    let (run, before) = (next_run_of(&mut harness, "a", "b1"), harness.commits);
     harness.finish("a", &run, Err(RunError::RetryAfter { after_ms: 50_000, error: "busy".into() }));
     harness.pass(3000);
     // The commits are polls of two sessions, heartbeats, and the mark of the run.
@@ -253,8 +253,8 @@ fn any_history_keeps_the_order_of_keys() {
                 _ if !harness.workers.contains_key(who) => {
                     harness.join(who, config.clone(), vec![ordered()], Vec::new());
                 }
-                _ if harness.waiting(who) > 0 => {
-                    let run = harness.take(who);
+                _ if harness.waiting_runs(who) > 0 => {
+                    let run = harness.next_run(who);
                     let result = match draw(8) {
                         0..=1 => failed("no luck"),
                         2 => Err(RunError::Snooze { after_ms: draw(3000), reason: "later".into() }),
@@ -281,7 +281,7 @@ fn in_order(harness: &Harness, seed: u64, step: usize) {
     let ended: Vec<String> = harness.rows(Space::Finished).into_iter().map(|(key, _)| key).collect();
     let events = harness.events("t");
     let id = ordered().id;
-    let held: Vec<&Run> =
+    let held: Vec<&HandlerRun> =
         harness.runs.values().flatten().filter(|run| run.lease_until > harness.now.wall).collect();
     for run in held {
         let earlier =

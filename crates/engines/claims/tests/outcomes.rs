@@ -10,8 +10,8 @@ fn snooze(after_ms: u64) -> Result<Vec<OutEvent>, RunError> {
     Err(RunError::Snooze { after_ms, reason: "not yet".into() })
 }
 
-fn ended(harness: &mut Harness, result: Result<Vec<OutEvent>, RunError>) -> Run {
-    let run = harness.take("a");
+fn ended(harness: &mut Harness, result: Result<Vec<OutEvent>, RunError>) -> HandlerRun {
+    let run = harness.next_run("a");
     harness.finish("a", &run, result);
     harness.pass(10);
     run
@@ -31,7 +31,7 @@ fn a_retry_comes_when_the_handler_says_and_counts() {
     ended(&mut harness, retry());
     assert_eq!(harness.claims()[0].error.as_deref(), Some("busy"));
     harness.pass(89_989);
-    assert_eq!(harness.waiting("a"), 0);
+    assert_eq!(harness.waiting_runs("a"), 0);
     harness.pass(1);
     assert_eq!(ended(&mut harness, retry()).attempt, 2);
     assert_eq!(harness.endings(), [Ending::DeadLettered], "the last attempt is the last");
@@ -49,7 +49,7 @@ fn giving_up_is_a_dead_letter_at_once() {
 fn a_snooze_counts_no_attempt_and_loses_no_step() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let commit = StateChanges { event: Some(out("u", "once")), ..ensure("x", r#"{"a":1}"#) };
     harness.commit_run("a", &run, commit.clone()).unwrap();
     harness.finish("a", &run, snooze(10_000));
@@ -58,7 +58,7 @@ fn a_snooze_counts_no_attempt_and_loses_no_step() {
     assert_eq!((row.attempts, row.snoozes, row.error.as_deref()), (0, 1, Some("snoozed: not yet")));
     assert!(harness.notes.iter().any(|note| matches!(note, Note::Snoozed { snoozes: 1, .. })));
     harness.pass(10_000);
-    let again = harness.take("a");
+    let again = harness.next_run("a");
     assert_eq!(again.attempt, 1);
     harness.commit_run("a", &again, commit).unwrap();
     harness.finish("a", &again, Ok(Vec::new()));
@@ -93,13 +93,13 @@ fn a_snooze_survives_a_crash_and_a_pause_of_years_is_cut_to_one() {
     harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     harness.pass(600_000);
     assert_eq!(
-        (harness.waiting("b"), harness.claims()[0].due),
+        (harness.waiting_runs("b"), harness.claims()[0].due),
         (0, START + AFTER_MS_MAX),
         "it is nobody's clock that was wrong"
     );
     harness.now.wall = START + AFTER_MS_MAX;
     harness.pass(2000);
-    assert_eq!(harness.take("b").attempt, 1);
+    assert_eq!(harness.next_run("b").attempt, 1);
 }
 
 #[test]

@@ -17,7 +17,7 @@ fn given_up() -> (Harness, EventId) {
     harness.join("a", giving_up(), vec![handler("m:charge", "t"), handler("m:good", "t")], Vec::new());
     let id = harness.publish(out("t", "1"));
     for _ in 0..2 {
-        let run = harness.take("a");
+        let run = harness.next_run("a");
         let result = if run.handler == 0 { failed("no card") } else { Ok(Vec::new()) };
         harness.finish("a", &run, result);
     }
@@ -26,7 +26,7 @@ fn given_up() -> (Harness, EventId) {
     (harness, id)
 }
 
-fn replay(letter: &Letter, nonce: u64) -> Result<Batch, ReplayError> {
+fn replay(letter: &DeadLetter, nonce: u64) -> Result<Batch, ReplayError> {
     letter.replay(&Namespace::default(), START, nonce)
 }
 
@@ -42,7 +42,7 @@ fn its_handler_gets_the_same_event_again_and_no_other_handler_does() {
     let run = harness.ok("a");
     assert_eq!((run.handler, &run.event.id, run.attempt), (0, &id, 1));
     harness.pass(60_000);
-    assert_eq!((harness.waiting("a"), harness.payloads("t").len()), (0, events));
+    assert_eq!((harness.waiting_runs("a"), harness.payloads("t").len()), (0, events));
     assert_eq!(harness.endings(), [Ending::Acked; 2]);
     assert!(harness.rows(Space::DeadLetters).is_empty() && harness.claims().is_empty());
 }
@@ -57,7 +57,7 @@ fn of_two_replays_at_once_one_is_refused() {
     harness.news();
     harness.ok("a");
     harness.pass(60_000);
-    assert_eq!(harness.waiting("a"), 0);
+    assert_eq!(harness.waiting_runs("a"), 0);
 }
 
 #[test]
@@ -84,13 +84,13 @@ fn events_of_earlier_commits_are_not_stored_again() {
     harness.join("a", unhurried, vec![handler("m:charge", "t")], Vec::new());
     harness.publish(out("t", "1"));
     let steps = || StateChanges { event: Some(out("u", "paid")), ..ensure("x", r#"{"a":1}"#) };
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.commit_run("a", &run, steps()).unwrap();
     harness.finish("a", &run, failed("after the commit"));
     harness.pass(48 * 3_600_000);
     harness.store.commit(&[letter_at(&harness, 77)]).unwrap();
     harness.news();
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.commit_run("a", &run, steps()).unwrap();
     harness.finish("a", &run, Ok(Vec::new()));
     harness.pass(10);
@@ -110,7 +110,7 @@ fn tickets_from_before_are_worth_nothing() {
     let mut harness = Harness::new();
     harness.join("a", config(), vec![handler("m:h", "t")], Vec::new());
     harness.publish(out("t", "1"));
-    let late = harness.take("a");
+    let late = harness.next_run("a");
     harness.join("b", giving_up(), vec![handler("m:h", "t")], Vec::new());
     harness.pass(30_500);
     harness.pass(10);
@@ -127,7 +127,7 @@ fn tickets_from_before_are_worth_nothing() {
 fn what_cannot_be_replayed_says_why() {
     let (harness, _) = given_up();
     let sound = harness.letter();
-    let refused = |change: &dyn Fn(&mut Letter)| {
+    let refused = |change: &dyn Fn(&mut DeadLetter)| {
         let mut letter = sound.clone();
         change(&mut letter);
         replay(&letter, 77).unwrap_err().to_string()
@@ -181,7 +181,7 @@ fn retention_under_way_looks_again() {
     let mut refusals = 0;
     loop {
         match sweep.step() {
-            SweepStep::Look(look) => sweep.seen(harness.look(&look)),
+            SweepStep::Read(query) => sweep.on_read(harness.read(&query)),
             SweepStep::Commit(batch) => {
                 if refusals == 0 {
                     harness.store.commit(&[letter_at(&harness, 77)]).unwrap();
@@ -207,7 +207,7 @@ fn a_replayed_event_that_the_log_loses_leaves_its_letter() {
     let trim = Op::Trim { stream: letter.stream.clone(), start: Offset(2) };
     harness.store.commit(&[Batch { ops: vec![trim], ..Batch::default() }]).unwrap();
     harness.pass(giving_up().event_poll_interval_ms);
-    assert_eq!((harness.waiting("a"), harness.claims()), (0, vec![]));
+    assert_eq!((harness.waiting_runs("a"), harness.claims()), (0, vec![]));
     assert!(harness.endings().contains(&Ending::Lost), "{:?}", harness.endings());
     let kept = harness.letter();
     assert_eq!((&kept.key, &kept.row.event_id), (&letter.key, &id));
@@ -231,7 +231,7 @@ fn a_letter_goes_with_the_end_of_its_replay_however_it_ends() {
         assert_eq!(letters(&harness), std::slice::from_ref(&first), "it stays while the claim is open");
         harness.news();
         harness.pass(5);
-        let run = harness.take("a");
+        let run = harness.next_run("a");
         let fails = matches!(result, Err(RunError::Failed(_)));
         harness.finish("a", &run, result);
         harness.pass(10);

@@ -31,7 +31,7 @@ fn backoff_grows_is_capped_and_has_jitter() {
         assert!((expected..=expected + 100).contains(&waits), "{waits} for {expected}");
         jitters.insert(waits - expected);
         harness.pass(waits - 1);
-        assert_eq!(harness.waiting("a"), 0, "too early");
+        assert_eq!(harness.waiting_runs("a"), 0, "too early");
         harness.pass(1);
     }
     assert!(jitters.len() > 3, "{jitters:?}");
@@ -47,14 +47,14 @@ fn the_last_failure_makes_a_dead_letter_and_one_event_that_says_so() {
         harness.fail("a");
         harness.pass(5000);
     }
-    let told = harness.take("a");
+    let told = harness.next_run("a");
     assert_eq!((told.handler, told.event.body.lineage.depth), (1, 1));
     let expected = format!(r#"{{"attempts":3,"event_id":"{id}","handler_id":"m:h","last_error":"no luck"}}"#);
     assert_eq!(told.event.body.payload.as_str(), expected);
     assert_eq!(told.event.body.lineage.root, Some(id.clone()));
     harness.finish("a", &told, Ok(Vec::new()));
     harness.pass(120_000);
-    assert_eq!(harness.waiting("a"), 0, "never claimed again");
+    assert_eq!(harness.waiting_runs("a"), 0, "never claimed again");
     let letters = harness.rows(Space::DeadLetters);
     let row = DeadLetterRow::decode("k", letters[0].1.as_bytes()).unwrap();
     assert_eq!((letters.len(), row.event_id, row.attempts), (1, id, 3));
@@ -68,7 +68,7 @@ fn a_failing_handler_of_dead_letters_does_not_make_more_of_them() {
     harness.join("a", config, vec![handler("m:h", "t"), handler("m:dead", "event.dead_letter")], Vec::new());
     harness.publish(out("t", "1"));
     for _ in 0..20 {
-        while harness.waiting("a") > 0 {
+        while harness.waiting_runs("a") > 0 {
             harness.fail("a");
         }
         harness.pass(2000);
@@ -87,12 +87,12 @@ fn a_crash_loop_ends_in_a_dead_letter() {
     // counted.
     for attempt in [1, 1, 2, 3] {
         harness.join("a", short.clone(), vec![handler("m:h", "t")], Vec::new());
-        assert_eq!(harness.take("a").attempt, attempt);
+        assert_eq!(harness.next_run("a").attempt, attempt);
         harness.crash("a");
         harness.pass(30_000);
     }
     harness.join("a", short, vec![handler("m:h", "t")], Vec::new());
-    assert_eq!(harness.waiting("a"), 0, "it must not run again");
+    assert_eq!(harness.waiting_runs("a"), 0, "it must not run again");
     assert_eq!(harness.endings(), [Ending::DeadLettered]);
     assert_eq!(harness.events("event.dead_letter").len(), 1);
 }
@@ -102,7 +102,7 @@ fn hopeless_events_go_to_the_dead_letters_at_once() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
     harness.publish(out("t", "2"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.finish("a", &run, Err(RunError::Hopeless("cannot be decoded".into())));
     assert_eq!(harness.ok("a").event.body.payload.as_str(), "2");
     assert_eq!(harness.endings(), [Ending::DeadLettered, Ending::Acked]);
@@ -115,8 +115,8 @@ fn handlers_are_independent_of_one_another() {
     harness.join("a", config, vec![handler("m:bad", "t"), handler("m:good", "t")], Vec::new());
     harness.publish(out("t", "1"));
     for _ in 0..2 {
-        while harness.waiting("a") > 0 {
-            let run = harness.take("a");
+        while harness.waiting_runs("a") > 0 {
+            let run = harness.next_run("a");
             let result = if run.handler == 0 { failed("no") } else { Ok(Vec::new()) };
             harness.finish("a", &run, result);
         }
@@ -131,7 +131,7 @@ fn handlers_are_independent_of_one_another() {
 fn emitted_events_appear_with_the_ack_and_carry_their_chain() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     let id = harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.finish("a", &run, Ok(vec![out("u", "1"), out("u", "2")]));
     let events = harness.events("u");
     assert_eq!(harness.payloads("u"), ["1", "2"]);
@@ -159,8 +159,8 @@ fn a_chain_ends_at_its_depth_visibly() {
     harness.join("a", config, vec![handler("m:loop", "t")], Vec::new());
     harness.publish(out("t", "0"));
     let mut runs = 0;
-    while harness.waiting("a") > 0 {
-        let run = harness.take("a");
+    while harness.waiting_runs("a") > 0 {
+        let run = harness.next_run("a");
         runs += 1;
         harness.finish("a", &run, Ok(vec![out("t", "again")]));
         harness.pass(1500);
@@ -177,7 +177,7 @@ fn a_commit_beyond_the_depth_spoils_the_run_even_if_the_handler_ignores_it() {
     let config = WorkerConfig { max_event_chain_depth: 0, ..config() };
     harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
     harness.publish(out("t", "0"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let refused =
         harness.commit_run("a", &run, StateChanges { event: Some(out("u", "1")), ..ensure("x", "{}") });
     assert_eq!(refused, Err(CommitError::EventLoopLimit { depth: 1, limit: 0 }));

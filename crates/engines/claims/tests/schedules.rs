@@ -80,7 +80,7 @@ fn many_sessions_that_fire_at_the_same_moment_fire_once() {
     harness.pass(1);
     let firing = |batch: &Batch| batch.ops.iter().any(|op| matches!(op, Op::Append(_)));
     assert!(harness.held.iter().filter(|(_, _, batch)| firing(batch)).count() >= 2, "they race");
-    harness.let_go();
+    harness.release_commits();
     harness.pass(10);
     assert_eq!(harness.events("tick").len(), 1);
     harness.pass(MINUTE);
@@ -315,7 +315,7 @@ fn a_fire_that_waits_while_the_clock_steps_back_is_not_early() {
     assert_eq!(harness.held.len(), 1, "a claim is on its way, the fire must wait for it");
     harness.pass(1);
     harness.now.wall = Timestamp(harness.now.wall.0 - 5000);
-    harness.let_go();
+    harness.release_commits();
     assert!(harness.events("tick").is_empty(), "too early");
     harness.pass(5000);
     assert_eq!(fires(&harness), [60]);

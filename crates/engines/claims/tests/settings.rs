@@ -49,14 +49,14 @@ fn handlers_have_attempts_backoff_and_leases_of_their_own() {
     };
     harness.join("a", config(), vec![with(own), handler("m:other", "t")], Vec::new());
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     assert_eq!((run.handler, run.lease_until), (0, START + 90_000));
     harness.finish("a", &run, failed("no"));
-    let other = harness.take("a");
+    let other = harness.next_run("a");
     assert_eq!(other.lease_until, START + 30_000);
     harness.finish("a", &other, Ok(Vec::new()));
     harness.pass(1499);
-    assert_eq!(harness.waiting("a"), 0);
+    assert_eq!(harness.waiting_runs("a"), 0);
     harness.pass(102);
     assert_eq!(harness.fail("a").attempt, 2);
     harness.pass(1601);
@@ -135,7 +135,7 @@ fn a_paused_handler_claims_nothing_loses_nothing_and_holds_up_nobody() {
     harness.pass(60_000);
     let kept = [harness.events("t").len(), harness.events("u").len()];
     assert_eq!(
-        (harness.waiting("a"), kept),
+        (harness.waiting_runs("a"), kept),
         (0, [1, 0]),
         "kept for the one that is paused, and for nobody else"
     );
@@ -166,7 +166,7 @@ fn a_handler_is_paused_from_outside_and_gives_back_what_it_has_not_begun() {
     harness.ok("a");
     harness.pass(60_000);
     assert_eq!(
-        (harness.waiting("a"), harness.endings().len()),
+        (harness.waiting_runs("a"), harness.endings().len()),
         (0, 1),
         "what ran has ended, nothing else began"
     );
@@ -183,7 +183,7 @@ fn a_lease_covers_the_timeout() {
     let long = HandlerSettings { timeout_ms: Some(60_000), ..settings() };
     harness.join("a", config(), vec![with(long.clone())], Vec::new());
     harness.publish(out("t", "1"));
-    assert_eq!(harness.take("a").lease_until, START + 120_000);
+    assert_eq!(harness.next_run("a").lease_until, START + 120_000);
 
     let short = HandlerSettings { lease_ms: Some(59_999), ..long.clone() };
     let error = made(config(), with(short.clone())).unwrap_err();

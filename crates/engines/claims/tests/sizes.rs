@@ -26,7 +26,7 @@ fn an_event_full_of_quotes_is_given_up_with_all_of_it() {
     let large = OutEvent { headers: Some(headers), key: Some("k".into()), ..out("t", &payload) };
     harness.publish(large.clone());
     harness.publish(out("t", "2"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.finish("a", &run, Err(RunError::Hopeless("\0".repeat(5000))));
     assert_eq!(harness.ok("a").event.body.payload.as_str(), "2", "others go on");
     assert_eq!(harness.endings(), [Ending::DeadLettered, Ending::Acked]);
@@ -35,7 +35,7 @@ fn an_event_full_of_quotes_is_given_up_with_all_of_it() {
     assert!(letter.headers.as_deref() == Some(run.event.body.headers.as_ref().unwrap().json().as_str()));
     assert_eq!((letter.key.as_deref(), letter.error.len()), (Some("k"), 4096));
     let (namespace, topics) = (Namespace::default(), Topics::default());
-    let copied = Letter { event: None, ..harness.letter() };
+    let copied = DeadLetter { event: None, ..harness.letter() };
     let (_, batch) = copied.publish_again(&namespace, &topics, harness.now.wall, 99).expect("a copy");
     let Op::Append(again) = &batch.ops[1] else { panic!("an append") };
     assert!(again.event.body.payload == large.payload);
@@ -46,7 +46,7 @@ fn the_largest_event_there_may_be_is_given_up_with_all_of_it() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     let payload = format!("\"{}\"", "x".repeat(EVENT_BYTES_MAX - 98));
     harness.publish(out("t", &payload));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.finish("a", &run, Err(RunError::Hopeless("\0".repeat(5000))));
     assert_eq!(harness.endings(), [Ending::DeadLettered]);
     let letter = letters(&harness).remove(0);
@@ -59,7 +59,7 @@ fn the_largest_event_there_may_be_is_given_up_with_all_of_it() {
 fn an_event_beyond_the_largest_is_refused_to_whoever_sends_it() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let large = out("u", &"x".repeat(EVENT_BYTES_MAX - 97));
     let refused = Err(CommitError::TooLarge { bytes: EVENT_BYTES_MAX + 1, limit: EVENT_BYTES_MAX });
     let changes = StateChanges { event: Some(large.clone()), ..StateChanges::default() };
@@ -91,7 +91,7 @@ fn an_event_too_large_for_a_letter_is_pointed_at() {
         .commit(&[Batch { nonce: 5, now: harness.now.wall, ops: vec![append], ..Batch::default() }])
         .unwrap();
     harness.publish(out("t", "2"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.finish("a", &run, Err(RunError::Hopeless("no use".into())));
     harness.ok("a");
     assert_eq!(harness.endings(), [Ending::DeadLettered, Ending::Acked]);
@@ -100,7 +100,7 @@ fn an_event_too_large_for_a_letter_is_pointed_at() {
     assert_eq!((letter.event_id, letter.partition, letter.offset), (run.event.id.clone(), 0, Offset(1)));
     assert_eq!(letter.error, "no use");
     let (namespace, topics, now) = (Namespace::default(), Topics::default(), harness.now.wall);
-    let gone = Letter { event: None, ..harness.letter() }.publish_again(&namespace, &topics, now, 9);
+    let gone = DeadLetter { event: None, ..harness.letter() }.publish_again(&namespace, &topics, now, 9);
     assert!(matches!(gone, Err(ReplayError::NoCopy(_))), "{gone:?}");
     let (_, batch) = harness.letter().publish_again(&namespace, &topics, now, 9).unwrap();
     let Op::Append(again) = &batch.ops[1] else { panic!("an append") };
@@ -140,13 +140,13 @@ fn a_large_act_leaves_no_room_for_claims_but_they_come() {
     let config = WorkerConfig { event_claim_limit: 2000, ..config() };
     harness.join("a", config, vec![handler("m:h", "t"), handler("m:i", "u")], Vec::new());
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.hold = true;
     harness.publish(out("u", "2"));
     let emitted = vec![out("v", &"x".repeat(EVENT_BYTES_MAX - 98)), out("v", &"x".repeat(62_000))];
     harness.finish("a", &run, Ok(emitted));
     harness.publish(out("u", "3"));
-    harness.let_go();
+    harness.release_commits();
     harness.pass(10);
     assert_eq!(harness.events("v").len(), 2);
     assert_eq!(harness.ok("a").event.body.payload.as_str(), "2");
@@ -167,11 +167,11 @@ fn claims_fit_however_many_events_may_be_in_hand() {
 fn a_commit_fits_together_with_the_claim_it_moves_on() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     // The claim stores the error, which is six times as long in JSON.
     harness.finish("a", &run, failed(&"\0".repeat(4096)));
     harness.pass(1000);
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     let commit = |fields: usize| StateChanges {
         event: Some(out("u", "1")),
         ..ensure("x", &format!(r#"{{"a":"{}"}}"#, "x".repeat(fields)))
@@ -196,7 +196,7 @@ fn errors_are_bounded_whatever_the_setting() {
     harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
     harness.publish(out("t", "1"));
     for _ in 0..2 {
-        let run = harness.take("a");
+        let run = harness.next_run("a");
         harness.finish("a", &run, failed(&"\0".repeat(13 << 20)));
         harness.pass(2000);
     }
@@ -223,12 +223,12 @@ fn what_a_store_finds_too_large_harms_nobody_else() {
     let config = WorkerConfig { handler_concurrency: 2, event_max_attempts: 2, ..config() };
     harness.join("a", config, vec![handler("m:h", "t"), handler("m:i", "t")], Vec::new());
     harness.publish(out("t", "1"));
-    let (run, other) = (harness.take("a"), harness.take("a"));
+    let (run, other) = (harness.next_run("a"), harness.next_run("a"));
     harness.narrow = appends_to_u;
     let changes = StateChanges { event: Some(out("u", "1")), ..StateChanges::default() };
     let refused = harness.commit_run("a", &run, changes);
     assert!(matches!(refused, Err(CommitError::TooLarge { limit: 7, .. })), "{refused:?}");
-    // Both acknowledgements leave in one flight, with whatever else there is.
+    // Both acknowledgements are in one shared commit, with whatever else there is.
     harness.finish("a", &run, Ok(vec![out("u", "2")]));
     harness.finish("a", &other, Ok(Vec::new()));
     harness.publish(out("t", "2"));
@@ -239,7 +239,7 @@ fn what_a_store_finds_too_large_harms_nobody_else() {
     // The first lease that expired was marked only by its claim; from then on each costs an attempt.
     for attempt in [1, 2] {
         harness.pass(31_000);
-        let again = harness.take("a");
+        let again = harness.next_run("a");
         assert_eq!((again.event.offset, again.attempt), (Offset(1), attempt));
         harness.finish("a", &again, Ok(vec![out("u", "2")]));
     }

@@ -17,7 +17,7 @@ fn both() -> Vec<HandlerSpec> {
     vec![handler("m:h", "t"), handler("m:other", "u")]
 }
 
-fn payload(run: &Run) -> &str {
+fn payload(run: &HandlerRun) -> &str {
     run.event.body.payload.as_str().trim_matches('"')
 }
 
@@ -30,7 +30,7 @@ fn crash_loop(harness: &mut Harness, concurrency: usize) -> usize {
             if harness.runs["a"].iter().any(|run| payload(run) == POISON) {
                 break;
             }
-            match harness.waiting("a") {
+            match harness.waiting_runs("a") {
                 0 => harness.pass(100),
                 _ => drop(harness.ok("a")),
             }
@@ -76,7 +76,7 @@ fn a_crash_costs_what_was_queued_no_attempt() {
     for n in 0..10 {
         harness.publish(out("t", &n.to_string()));
     }
-    harness.take("a");
+    harness.next_run("a");
     harness.crash("a");
     harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
     harness.pass(30_000);
@@ -92,7 +92,7 @@ fn a_run_that_lasts_is_marked_and_one_that_does_not_costs_no_commit() {
     harness.publish(out("t", "1"));
     harness.publish(out("t", "2"));
     harness.ok("a");
-    let second = harness.take("a");
+    let second = harness.next_run("a");
     let mark = |harness: &Harness| harness.claims()[0].run;
     harness.pass(50);
     assert_eq!(mark(&harness), RunMark::Unknown, "it was queued, so its claim could not say");
@@ -114,14 +114,14 @@ fn marks_ride_with_commits_that_are_made_anyway() {
     harness.publish(out("t", "1"));
     harness.publish(out("t", "2"));
     harness.ok("a");
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.pass(200);
     let before = harness.commits;
     harness.publish(out("t", "3"));
     let marks: Vec<RunMark> = harness.claims().iter().map(|claim| claim.run).collect();
     assert_eq!((marks, harness.commits), (vec![RunMark::Started, RunMark::Unknown], before + 1));
     harness.finish("a", &run, Ok(Vec::new()));
-    assert_eq!(harness.waiting("a"), 1);
+    assert_eq!(harness.waiting_runs("a"), 1);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn a_handlers_commit_marks_its_run() {
     harness.publish(out("t", "1"));
     harness.publish(out("t", "2"));
     harness.ok("a");
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     // The acknowledgement of the first event may still wait to share a commit.
     let marks = |harness: &Harness| harness.claims().iter().map(|claim| claim.run).collect::<Vec<_>>();
     assert_eq!(marks(&harness).last(), Some(&RunMark::Unknown));
@@ -149,12 +149,12 @@ fn a_run_that_ends_while_its_mark_is_written_is_acked_after_it() {
     harness.publish(out("t", "1"));
     harness.publish(out("t", "2"));
     harness.ok("a");
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.hold = true;
     harness.pass(1_100);
     assert_eq!(harness.held.len(), 1);
     harness.finish("a", &run, Ok(vec![out("u", "1")]));
-    harness.let_go();
+    harness.release_commits();
     harness.pass(10);
     assert_eq!((harness.endings(), harness.payloads("u")), (vec![Ending::Acked; 2], vec!["1".to_owned()]));
 }
@@ -165,18 +165,18 @@ fn a_run_that_ends_while_its_mark_is_written_is_acked_after_it() {
 fn a_slow_handler_is_not_suspected() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "slow"));
-    harness.take("a");
+    harness.next_run("a");
     let wide = WorkerConfig { handler_concurrency: 2, ..config() };
     harness.join("b", wide, vec![handler("m:h", "t")], Vec::new());
     harness.pass(30_500);
-    assert_eq!(harness.take("b").attempt, 2);
+    assert_eq!(harness.next_run("b").attempt, 2);
     assert!(
         harness.claims().iter().all(|claim| claim.suspicion == Suspicion::None),
         "{:?}",
         harness.claims()
     );
     harness.publish(out("t", "next"));
-    assert_eq!(payload(&harness.take("b")), "next", "beside it");
+    assert_eq!(payload(&harness.next_run("b")), "next", "beside it");
 }
 
 /// A harness whose worker `b` has taken over the events that `a` ran when it died.
@@ -191,7 +191,7 @@ fn taken_over(started: usize) -> Harness {
         vec![handler("m:h", "t")],
         Vec::new(),
     );
-    assert_eq!(harness.waiting("a"), started);
+    assert_eq!(harness.waiting_runs("a"), started);
     harness.crash("a");
     harness.pass(30_000);
     harness.join("b", WorkerConfig { handler_concurrency: 4, ..config() }, both(), Vec::new());
@@ -201,42 +201,42 @@ fn taken_over(started: usize) -> Harness {
 #[test]
 fn suspects_run_one_at_a_time_and_nothing_starts_beside_them() {
     let mut harness = taken_over(3);
-    assert_eq!(harness.waiting("b"), 1);
-    let first = harness.take("b");
+    assert_eq!(harness.waiting_runs("b"), 1);
+    let first = harness.next_run("b");
     assert_eq!(first.attempt, 1, "what was only claimed to start costs no attempt");
     harness.publish(out("u", "fresh"));
-    assert_eq!(harness.waiting("b"), 0, "it has the session to itself");
+    assert_eq!(harness.waiting_runs("b"), 0, "it has the session to itself");
     harness.hold = true;
     harness.finish("b", &first, Ok(Vec::new()));
-    assert_eq!(harness.waiting("b"), 0, "not before its ending is durable");
-    harness.let_go();
-    assert_eq!(payload(&harness.take("b")), "1", "the next suspect");
+    assert_eq!(harness.waiting_runs("b"), 0, "not before its ending is durable");
+    harness.release_commits();
+    assert_eq!(payload(&harness.next_run("b")), "1", "the next suspect");
     // After a while, others run beside a suspect that takes long, but no other suspect does.
     harness.pass(999);
-    assert_eq!(harness.waiting("b"), 0);
+    assert_eq!(harness.waiting_runs("b"), 0);
     harness.pass(10);
-    assert_eq!((harness.waiting("b"), payload(&harness.take("b"))), (1, "fresh"));
+    assert_eq!((harness.waiting_runs("b"), payload(&harness.next_run("b"))), (1, "fresh"));
     harness.pass(5_000);
-    assert_eq!(harness.waiting("b"), 0);
+    assert_eq!(harness.waiting_runs("b"), 0);
 }
 
 #[test]
 fn a_suspect_waits_for_young_runs_but_not_for_one_that_hangs() {
     let mut harness = taken_over(1);
-    harness.take("b");
+    harness.next_run("b");
     harness.crash("b");
     harness.publish(out("u", "hangs"));
     harness.pass(29_000);
     harness.join("c", WorkerConfig { handler_concurrency: 4, ..config() }, both(), Vec::new());
-    let hangs = harness.take("c");
+    let hangs = harness.next_run("c");
     assert_eq!(payload(&hangs), "hangs");
     harness.pass(950);
     harness.publish(out("u", "young"));
-    let young = harness.take("c");
+    let young = harness.next_run("c");
     harness.pass(100);
-    assert_eq!(harness.waiting("c"), 0, "the suspect is claimed and waits");
+    assert_eq!(harness.waiting_runs("c"), 0, "the suspect is claimed and waits");
     harness.pass(1_000);
-    let suspect = harness.take("c");
+    let suspect = harness.next_run("c");
     assert_eq!((payload(&suspect), suspect.attempt), ("0", 2));
     for run in [suspect, young, hangs] {
         harness.finish("c", &run, Ok(Vec::new()));
@@ -256,7 +256,7 @@ fn a_suspect_that_fails_is_one_no_longer() {
 #[test]
 fn a_suspect_whose_mark_is_on_its_way_is_given_back_when_the_session_stops() {
     let mut harness = taken_over(1);
-    harness.take("b");
+    harness.next_run("b");
     harness.crash("b");
     harness.pass(30_000);
     harness.hold = true;
@@ -267,10 +267,10 @@ fn a_suspect_whose_mark_is_on_its_way_is_given_back_when_the_session_stops() {
         }
         harness.step();
     }
-    assert_eq!((harness.held.len(), harness.waiting("c")), (1, 0), "the mark");
+    assert_eq!((harness.held.len(), harness.waiting_runs("c")), (1, 0), "the mark");
     harness.input("c", Input::Stop);
-    harness.let_go();
-    assert_eq!((harness.waiting("c"), harness.stopped.as_slice()), (0, ["c"].as_slice()));
+    harness.release_commits();
+    assert_eq!((harness.waiting_runs("c"), harness.stopped.as_slice()), (0, ["c"].as_slice()));
     let claims = harness.claims();
     assert_eq!((claims[0].state, claims[0].attempts), (ClaimState::Waiting, 1));
     assert_eq!((claims[0].run, claims[0].suspicion), (RunMark::Unknown, Suspicion::Likely));
@@ -281,7 +281,7 @@ fn a_suspect_whose_mark_is_on_its_way_is_given_back_when_the_session_stops() {
 fn rows_without_marks_cost_no_attempt() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    harness.take("a");
+    harness.next_run("a");
     harness.crash("a");
     let (key, value) = harness.rows(Space::Claims).remove(0);
     let old = value.replace(r#""run":"claimed","#, "");
@@ -293,7 +293,7 @@ fn rows_without_marks_cost_no_attempt() {
     // the start of the run is durable before it runs.
     for attempt in [1, 1, 2] {
         harness.join("b", config(), vec![handler("m:h", "t")], Vec::new());
-        assert_eq!(harness.take("b").attempt, attempt);
+        assert_eq!(harness.next_run("b").attempt, attempt);
         harness.crash("b");
         harness.pass(30_000);
     }

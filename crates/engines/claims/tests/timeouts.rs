@@ -1,4 +1,4 @@
-//! Runs that do not end: cut off in time, fenced from then on, their places replaced up to a limit; a stop does not
+//! Runs that do not end: cut off in time, fenced from then on, their slots replaced up to a limit; a stop does not
 //! wait for them for ever.
 
 mod harness;
@@ -21,7 +21,7 @@ fn session(harness: &Harness) -> SessionRow {
 fn a_run_that_does_not_answer_has_failed_and_is_tried_again_without_it() {
     let mut harness = Harness::with(vec![limited("m:h", "t", 1000)]);
     harness.publish(out("t", "1"));
-    let first = harness.take("a");
+    let first = harness.next_run("a");
     assert_eq!(first.timeout_ms, Some(1000));
     harness.pass(999);
     assert!(harness.cuts.is_empty() && harness.notes.is_empty());
@@ -38,7 +38,7 @@ fn a_run_that_does_not_answer_has_failed_and_is_tried_again_without_it() {
             .iter()
             .any(|note| matches!(note, Note::TimedOut { timeout_ms: 1000, replaced: true, .. }))
     );
-    // The retry gets the only place of the session: the place has been replaced.
+    // The retry gets the only slot of the session: the slot has been replaced.
     harness.pass(1000);
     assert_eq!(harness.ok("a").attempt, 2);
     assert_eq!(harness.endings(), [Ending::Acked]);
@@ -49,7 +49,7 @@ fn what_a_run_says_after_its_timeout_changes_nothing() {
     for late in ["succeeds", "fails", "commits"] {
         let mut harness = Harness::with(vec![limited("m:h", "t", 1000)]);
         harness.publish(out("t", "1"));
-        let first = harness.take("a");
+        let first = harness.next_run("a");
         harness.pass(1000);
         let before = harness.rows(Space::Claims);
         match late {
@@ -71,7 +71,7 @@ fn what_a_run_says_after_its_timeout_changes_nothing() {
 fn an_answer_in_the_moment_of_the_timeout_is_too_late() {
     let mut harness = Harness::with(vec![limited("m:h", "t", 1000)]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.now = Now { mono: harness.now.mono + 1000, wall: harness.now.wall + 1000, ..harness.now };
     harness.finish("a", &run, Ok(vec![out("u", "1")]));
     assert!(harness.endings().is_empty() && harness.events("u").is_empty());
@@ -85,21 +85,21 @@ fn an_event_whose_handler_never_answers_ends_in_a_dead_letter_and_the_others_are
     let mut harness = Harness::new();
     harness.join("a", config, vec![limited("m:hangs", "t", 1000), handler("m:well", "u")], Vec::new());
     harness.publish(out("t", "1"));
-    let mut tries = 0;
+    let mut attempts = 0;
     for _ in 0..10 {
-        while harness.waiting("a") > 0 {
+        while harness.waiting_runs("a") > 0 {
             // The runs of `m:hangs` are never finished.
-            tries += u32::from(harness.take("a").handler == 0);
+            attempts += u32::from(harness.next_run("a").handler == 0);
         }
         harness.pass(2000);
     }
-    assert_eq!((tries, harness.endings()), (3, vec![Ending::DeadLettered]));
+    assert_eq!((attempts, harness.endings()), (3, vec![Ending::DeadLettered]));
     let (_, letter) = harness.rows(Space::DeadLetters).remove(0);
     assert!(letter.contains("no answer within 1000 ms"), "{letter}");
-    // Three runs hang and two of them were replaced: the only place is taken now, and a note says so.
+    // Three runs hang and two of them were replaced: the only slot is taken now, and a note says so.
     assert!(harness.notes.iter().any(|note| matches!(note, Note::TimedOut { replaced: false, .. })));
     harness.publish(out("u", "1"));
-    assert_eq!(harness.waiting("a"), 0);
+    assert_eq!(harness.waiting_runs("a"), 0);
     assert_eq!(session(&harness).hanging.len(), 3);
     let hanging = session(&harness).hanging.remove(0);
     assert_eq!((hanging.handler.as_str(), hanging.cut_off), ("m:hangs", true));
@@ -111,10 +111,10 @@ fn a_place_comes_back_when_a_hanging_function_returns() {
     let mut harness = Harness::new();
     harness.join("a", config, vec![limited("m:hangs", "t", 1000), handler("m:well", "u")], Vec::new());
     harness.publish(out("t", "1"));
-    let hangs = harness.take("a");
+    let hangs = harness.next_run("a");
     harness.publish(out("u", "1"));
     harness.pass(5000);
-    assert_eq!((harness.waiting("a"), session(&harness).hanging.len()), (0, 1));
+    assert_eq!((harness.waiting_runs("a"), session(&harness).hanging.len()), (0, 1));
     harness.finish("a", &hangs, Ok(Vec::new()));
     assert_eq!(session(&harness).hanging.len(), 0);
     assert!(harness.notes.iter().any(|note| matches!(note, Note::Returned { after_ms: 5000, .. })));
@@ -126,13 +126,13 @@ fn a_place_comes_back_when_a_hanging_function_returns() {
 fn a_timeout_waits_for_the_commit_that_is_under_way() {
     let mut harness = Harness::with(vec![limited("m:h", "t", 1000)]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.hold = true;
     harness.input("a", Input::Commit { run: run.run, commit: ensure("x", r#"{"a":1}"#) });
     harness.pass(1500);
     assert_eq!(harness.cuts, [run.run]);
     assert!(harness.answers.is_empty());
-    harness.let_go();
+    harness.release_commits();
     assert!(matches!(harness.answers.pop(), Some(Ok(Some(_)))), "it was written, and says so");
     let row = harness.claims().remove(0);
     assert_eq!((row.state, row.attempts), (ClaimState::Waiting, 1));
@@ -148,7 +148,7 @@ fn a_commit_after_the_cut_is_answered_while_the_row_is_still_being_changed() {
     let renewing = WorkerConfig { lease_renewal: true, event_claim_lease_ms: 1000, ..config() };
     harness.join("a", renewing, vec![limited("m:h", "t", 800)], Vec::new());
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.hold = true;
     harness.pass(700);
     assert!(!harness.held.is_empty(), "the renewal is under way");
@@ -159,7 +159,7 @@ fn a_commit_after_the_cut_is_answered_while_the_row_is_still_being_changed() {
     let again = harness.commit_run("a", &run, ensure("x", r#"{"a":1}"#));
     assert_eq!(again, Err(CommitError::TimedOut { timeout_ms: 800 }));
     harness.finish("a", &run, Ok(Vec::new()));
-    harness.let_go();
+    harness.release_commits();
     harness.pass(0);
     let row = harness.claims().remove(0);
     assert_eq!((row.state, row.attempts), (ClaimState::Waiting, 1));
@@ -170,7 +170,7 @@ fn a_commit_after_the_cut_is_answered_while_the_row_is_still_being_changed() {
 fn a_stop_waits_for_its_grace_time_and_gives_back_what_still_runs_without_an_attempt() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.input("a", Input::Stop);
     harness.pass(4999);
     assert!(harness.stopped.is_empty() && harness.cuts.is_empty());
@@ -204,12 +204,12 @@ fn a_stop_is_over_as_soon_as_the_last_run_has_ended() {
 fn a_run_without_a_timeout_keeps_its_place_and_is_shown_when_its_lease_is_over() {
     let mut harness = Harness::with(vec![handler("m:h", "t"), handler("m:other", "u")]);
     harness.publish(out("t", "1"));
-    let slow = harness.take("a");
+    let slow = harness.next_run("a");
     harness.pass(29_999);
     assert!(session(&harness).hanging.is_empty());
     harness.publish(out("u", "1"));
     harness.pass(1);
-    assert_eq!((harness.waiting("a"), harness.cuts.len()), (0, 0), "nobody is called beside it");
+    assert_eq!((harness.waiting_runs("a"), harness.cuts.len()), (0, 0), "nobody is called beside it");
     let hanging = session(&harness).hanging;
     assert_eq!(
         (hanging.len(), hanging[0].cut_off, hanging[0].event.clone()),
@@ -219,7 +219,7 @@ fn a_run_without_a_timeout_keeps_its_place_and_is_shown_when_its_lease_is_over()
     harness.finish("a", &slow, Ok(Vec::new()));
     harness.pass(6000);
     assert!(session(&harness).hanging.is_empty());
-    assert_eq!(harness.waiting("a"), 1);
+    assert_eq!(harness.waiting_runs("a"), 1);
 }
 
 #[test]
@@ -228,7 +228,7 @@ fn renewed_leases_end_with_the_timeout() {
     let renewing = WorkerConfig { lease_renewal: true, event_claim_lease_ms: 1000, ..config() };
     harness.join("a", renewing, vec![limited("m:h", "t", 5000)], Vec::new());
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.pass(4900);
     assert!(harness.commit_run("a", &run, ensure("x", r#"{"a":1}"#)).is_ok(), "renewed until here");
     harness.pass(100);
@@ -240,7 +240,7 @@ fn renewed_leases_end_with_the_timeout() {
 fn a_run_that_goes_on_after_its_acknowledgement_keeps_nobody_awake() {
     let mut harness = Harness::with(vec![handler("m:h", "t")]);
     harness.publish(out("t", "1"));
-    let run = harness.take("a");
+    let run = harness.next_run("a");
     harness.input("a", Input::CommitAndAck { run: run.run, commit: ensure("e", "{}"), emitted: Vec::new() });
     assert_eq!(harness.endings(), [Ending::Acked]);
     for _ in 0..1000 {

@@ -96,10 +96,10 @@ fn a_claim_that_moves_while_retention_looks_keeps_its_event() {
     let mut moved = false;
     let swept = loop {
         match sweep.step() {
-            SweepStep::Look(look) => {
-                sweep.seen(harness.look(&look));
+            SweepStep::Read(query) => {
+                sweep.on_read(harness.read(&query));
                 // The claim is released before it is read, and now comes before the other one.
-                let claims = matches!(look, Look::Rows { space: Space::Claims, .. });
+                let claims = matches!(query, ReadQuery::Rows { space: Space::Claims, .. });
                 if claims && !std::mem::replace(&mut moved, true) {
                     let ops = vec![claim(200, 1).delete(), claim(50, 1).put()];
                     harness.store.commit(&[Batch { ops, ..Batch::default() }]).unwrap();
@@ -123,7 +123,7 @@ fn a_handler_that_comes_while_retention_looks_gets_what_was_there() {
     let mut refusals = 0;
     let swept = loop {
         match sweep.step() {
-            SweepStep::Look(look) => sweep.seen(harness.look(&look)),
+            SweepStep::Read(query) => sweep.on_read(harness.read(&query)),
             SweepStep::Commit(batch) => {
                 if refusals == 0 {
                     harness.join("b", config(), vec![handler("m:new", "t")], Vec::new());
@@ -137,11 +137,11 @@ fn a_handler_that_comes_while_retention_looks_gets_what_was_there() {
             SweepStep::Done(swept) => break swept,
         }
     };
-    assert_eq!((refusals, swept.events), (1, 0), "on the second look it was there to be asked");
+    assert_eq!((refusals, swept.events), (1, 0), "on the second read it was there to be asked");
     assert_eq!(harness.payloads("t"), ["1"]);
     harness.fail("b");
     harness.pass(60_000);
-    assert_eq!(harness.ok("b").attempt, 2, "and a second try finds it, too");
+    assert_eq!(harness.ok("b").attempt, 2, "and a second attempt finds it, too");
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn swept(harness: &Harness) -> Swept {
     let mut sweep = sweep_of(harness, 1000);
     loop {
         match sweep.step() {
-            SweepStep::Look(look) => sweep.seen(harness.look(&look)),
+            SweepStep::Read(query) => sweep.on_read(harness.read(&query)),
             SweepStep::Commit(batch) => assert!(harness.store.commit(&[batch]).is_ok()),
             SweepStep::Done(swept) => return swept,
         }
@@ -301,11 +301,11 @@ fn a_forgotten_handler_no_longer_holds_events_back() {
         let ops = match forget.step() {
             ForgetStep::Done => break,
             ForgetStep::Commit(ops) => ops,
-            ForgetStep::Look(Look::Rows { space, from, to, rows_max }) => {
+            ForgetStep::Read(ReadQuery::Rows { space, from, to, rows_max }) => {
                 let range = millrace_store::KeyRange { from, to: Some(to) };
                 let rows = harness.store.scan(space, &range, rows_max).unwrap();
                 let rows: Vec<_> = rows.into_iter().map(|row| (row.key, row.value)).collect();
-                forget.seen(&rows)
+                forget.on_read(&rows)
             }
             other => panic!("{other:?}"),
         };

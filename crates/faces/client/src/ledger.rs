@@ -131,7 +131,7 @@ impl Ledger {
             }
             ClientCommand::Unsubscribe { unsubscribe, reply } => self.unsubscribe(unsubscribe, reply),
             ClientCommand::Ack { ack, epoch, reply } => {
-                self.about_delivery(ClientRequest::Ack(ack), epoch, reply)
+                self.about_delivery(ClientRequest::Ack(ack), epoch, reply);
             }
             ClientCommand::Nack { nack, epoch, reply } => {
                 self.about_delivery(ClientRequest::Nack(nack), epoch, reply);

@@ -55,7 +55,7 @@ impl PendingReply {
                 drop(reply.send(Ok(published)));
             }
             (PendingReply::Plain { reply }, ServerFrame::Ok(_) | ServerFrame::Pong(_)) => {
-                drop(reply.send(Ok(())))
+                drop(reply.send(Ok(())));
             }
             (pending, other) => pending.fail(ClientError::Protocol(format!("{other:?}"))),
         }

@@ -10,16 +10,19 @@ mod fate;
 mod plan;
 mod process;
 mod record;
+mod sabotage;
 mod starts;
 mod verdict;
 
-use millrace_claims::{Input, RunId, Sabotage, Token, Worker};
+use millrace_claims::{Input, RunId, Token, Worker};
 use millrace_model::{Batch, Now, Timestamp};
 
 use self::plan::Plan;
 use self::process::Process;
 pub(crate) use self::record::INVARIANTS;
 use self::record::{Record, violation};
+pub use self::sabotage::Sabotage;
+use self::sabotage::Saboteur;
 use crate::check::Violation;
 use crate::clock::{Clock, Reader};
 use crate::dice::Dice;
@@ -75,6 +78,7 @@ pub(crate) struct ClaimsWorld {
     disk: Disk,
     processes: Vec<Process>,
     record: Record,
+    saboteur: Saboteur,
     pub(crate) trace: Trace,
     pub(crate) faults: FaultCounts,
     pub(crate) steps: u64,
@@ -83,7 +87,7 @@ pub(crate) struct ClaimsWorld {
 
 impl ClaimsWorld {
     pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, print: bool) -> ClaimsWorld {
-        let plan = Plan::draw(seed, sabotage);
+        let plan = Plan::draw(seed);
         let mut world = ClaimsWorld {
             seed,
             clock: Clock::new(),
@@ -92,6 +96,7 @@ impl ClaimsWorld {
             disk: Disk::new(),
             processes: (0..plan.processes).map(Process::new).collect(),
             record: Record::default(),
+            saboteur: Saboteur::new(sabotage, plan.config.event_retention_ms),
             trace: Trace::new(print),
             faults: FaultCounts::default(),
             steps: 0,
@@ -197,10 +202,10 @@ impl ClaimsWorld {
         }
         let seed = self.dice.draw();
         let Plan { config, handlers, schedules, .. } = &self.plan;
+        let config = self.saboteur.config(config);
         let process = &mut self.processes[at];
-        let worker =
-            Worker::new(config.clone(), process.identity(), handlers.clone(), schedules.clone(), seed)
-                .map_err(|error| violation("restores", error.to_string()))?;
+        let worker = Worker::new(config, process.identity(), handlers.clone(), schedules.clone(), seed)
+            .map_err(|error| violation("restores", error.to_string()))?;
         process.begin(worker, Reader::new(self.plan.config.clock_settle_ms));
         self.note(&format!("p{at} starts"));
         self.input(at, Input::Tick)
@@ -222,8 +227,9 @@ impl ClaimsWorld {
         Ok(())
     }
 
-    fn input(&mut self, at: usize, input: Input) -> Result<(), Violation> {
+    fn input(&mut self, at: usize, mut input: Input) -> Result<(), Violation> {
         let now = self.read_clock(at);
+        self.saboteur.input(at, &mut input);
         let Some(worker) = self.processes[at].worker.as_mut() else { return Ok(()) };
         worker.handle(now, input);
         let effects = worker.drain();

@@ -37,6 +37,7 @@ mod words;
 mod world;
 
 pub use check::Violation;
+pub use claims::Sabotage as ClaimsSabotage;
 pub use fault::{Fault, FaultCounts};
 pub use run::{
     ClaimsOptions, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT, invariants,
@@ -49,3 +50,4 @@ pub use sabotage::{
     parse_reactor as parse_reactor_sabotage, parse_router as parse_router_sabotage,
     parse_runs as parse_runs_sabotage,
 };
+pub use world::Sabotage as BusSabotage;

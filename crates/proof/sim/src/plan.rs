@@ -1,10 +1,11 @@
 //! The settings that a seed draws before the world begins: topics, groups, limits, and how much goes wrong.
 
-use millrace_bus::{BusLimits, Sabotage};
+use millrace_bus::BusLimits;
 use millrace_model::{AckMode, Durability, Filter, Group, TopicConfig, TopicKey};
 
 use crate::dice::Dice;
 use crate::place::Seat;
+use crate::world::Sabotage;
 
 /// How long the wall clock is far off, at most. Servers believe a step that lasts longer.
 pub(crate) const FAR_MS_MAX: u64 = 1500;
@@ -20,6 +21,8 @@ pub(crate) struct Plan {
     pub rates: Rates,
     /// How often, in permille, the admin changes a schema when it looks around; zero in some worlds.
     pub schema_changes: u64,
+    /// A deliberate bug of the server: see `world/sabotage.rs`.
+    pub sabotage: Option<Sabotage>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,13 +61,13 @@ pub(crate) struct Rates {
 impl Plan {
     /// How long the server's shell doubts a step of the wall clock.
     pub(crate) fn clock_settle_ms(&self) -> u64 {
-        let believes_all = self.limits.sabotage == Some(Sabotage::BelieveEveryStep);
+        let believes_all = self.sabotage == Some(Sabotage::BelieveEveryStep);
         if believes_all { 0 } else { self.limits.clock_settle_ms }
     }
 
     pub(crate) fn draw(seed: u64, sabotage: Option<Sabotage>) -> Plan {
         let mut dice = Dice::new(seed, "plan");
-        let mut limits = limits(&mut dice, sabotage);
+        let mut limits = limits(&mut dice);
         // Separate dice, so that older seeds give the same runs as before.
         let mut waiting = Dice::new(seed, "sticky waiting");
         limits.sticky_waiting_bodies_max = waiting.between(0, 4) as usize;
@@ -77,11 +80,11 @@ impl Plan {
         let (publishers, publish_pause_ms_max) = (dice.between(1, 3), dice.between(10, 120));
         let schema_changes =
             Dice::new(seed, "schema changes").pick(&[0, 100, 600]).copied().unwrap_or_default();
-        Plan { limits, topics, groups, publishers, publish_pause_ms_max, rates, schema_changes }
+        Plan { limits, topics, groups, publishers, publish_pause_ms_max, rates, schema_changes, sabotage }
     }
 }
 
-fn limits(dice: &mut Dice, sabotage: Option<Sabotage>) -> BusLimits {
+fn limits(dice: &mut Dice) -> BusLimits {
     BusLimits {
         ack_timeout_ms: dice.between(200, 2000),
         max_attempts: dice.between(1, 4) as u32,
@@ -99,7 +102,6 @@ fn limits(dice: &mut Dice, sabotage: Option<Sabotage>) -> BusLimits {
         retention_interval_ms: dice.between(200, 1000),
         due_rows_max: dice.between(1, 8) as usize,
         durability: Durability::Fsync,
-        sabotage,
         ..BusLimits::default()
     }
 }

@@ -2,8 +2,6 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use millrace_bus::Sabotage;
-
 use crate::check::{Checkers, Violation};
 use crate::claims::{ClaimsWorld, INVARIANTS};
 use crate::fault::FaultCounts;
@@ -11,7 +9,7 @@ use crate::reactor::{INVARIANTS as REACTOR_INVARIANTS, ReactorWorld};
 use crate::router::{INVARIANTS as ROUTER_INVARIANTS, RouterWorld};
 use crate::runs::{INVARIANTS as RUNS_INVARIANTS, RunsWorld};
 use crate::trace::Trace;
-use crate::world::World;
+use crate::world::{Sabotage, World};
 
 /// Steps of a seed before the calm, unless an option says otherwise.
 pub const STEPS_DEFAULT: u64 = 4000;
@@ -72,7 +70,7 @@ pub struct ClaimsOptions {
     pub seed: u64,
     pub steps: u64,
     pub print_trace: bool,
-    pub sabotage: Option<millrace_claims::Sabotage>,
+    pub sabotage: Option<crate::claims::Sabotage>,
 }
 
 pub fn run_claims(options: &ClaimsOptions) -> Report {

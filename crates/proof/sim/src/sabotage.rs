@@ -1,10 +1,11 @@
 //! The engine's deliberate bugs, and which invariant must notice each.
 
-use millrace_bus::Sabotage;
-use millrace_claims::Sabotage as ClaimsSabotage;
 use millrace_reactor::Sabotage as ReactorSabotage;
 use millrace_router::Sabotage as RouterSabotage;
 use millrace_runs::Sabotage as RunsSabotage;
+
+use crate::claims::Sabotage as ClaimsSabotage;
+use crate::world::Sabotage;
 
 pub const ALL: [Sabotage; 16] = [
     Sabotage::AnswerBeforeCommit,

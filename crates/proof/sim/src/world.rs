@@ -4,13 +4,15 @@ mod crash;
 mod fate;
 mod neighbour;
 mod people;
+mod sabotage;
 mod shell;
 
 use std::collections::BTreeMap;
 
-use millrace_bus::{ConnId, Effect, Input, Sabotage};
+use millrace_bus::{ConnId, Effect, Input};
 use millrace_shell::Watcher;
 
+pub use self::sabotage::Sabotage;
 use self::shell::Shell;
 use crate::actor::admin::Admin;
 use crate::actor::consumer::Consumer;

@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use millrace_claims::{
-    Forget, ForgetStep, ReplayError, Seen, Sweep, SweepRule, SweepStep, Swept, set_handler_paused,
+    Forget, ForgetStep, ReadResult, ReplayError, Sweep, SweepRule, SweepStep, Swept, set_handler_paused,
 };
 use millrace_model::{
     Batch, DeadLetterRow, Durability, EventId, HandlerId, NameError, Namespace, Op, Outcome, Space,
@@ -13,7 +13,7 @@ use millrace_model::{
 use millrace_store::{KeyRange, StoreError};
 
 use super::{Admin, AdminError};
-use crate::look::look as look_up;
+use crate::read::read;
 
 /// Rows read or removed per commit, so that other writers never wait long.
 const SLICE_ROWS: usize = 512;
@@ -113,9 +113,9 @@ impl Admin {
         });
         loop {
             match sweep.step() {
-                SweepStep::Look(look) => {
-                    let seen = look_up(&*self.store, &look)?;
-                    sweep.seen(seen);
+                SweepStep::Read(query) => {
+                    let result = read(&*self.store, &query)?;
+                    sweep.on_read(result);
                 }
                 SweepStep::Commit(batch) => {
                     if !self.write(Batch { nonce: rand::random(), ..batch })? {
@@ -143,12 +143,12 @@ impl Admin {
         let mut forget = Forget::new(namespace.clone(), handler.clone(), SLICE_ROWS);
         loop {
             match forget.step() {
-                ForgetStep::Look(look) => {
-                    let rows = match look_up(&*self.store, &look)? {
-                        Seen::Rows(rows) => rows,
-                        Seen::Streams(_) | Seen::Start(_) => Vec::new(),
+                ForgetStep::Read(query) => {
+                    let rows = match read(&*self.store, &query)? {
+                        ReadResult::Rows(rows) => rows,
+                        ReadResult::Streams(_) | ReadResult::Start(_) => Vec::new(),
                     };
-                    let ops = forget.seen(&rows);
+                    let ops = forget.on_read(&rows);
                     if !ops.is_empty() {
                         self.write_ops(now, ops)?;
                     }

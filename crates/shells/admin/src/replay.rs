@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_claims::{Letter, ReplayError, Topics, publish_again};
+use millrace_claims::{DeadLetter, ReplayError, Topics, publish_again};
 use millrace_model::{
     DeadLetterRow, Event, EventId, HandlerId, Namespace, Offset, Space, Stream, Timestamp, keys, lane_of,
 };
@@ -111,7 +111,7 @@ impl Admin {
         &self,
         namespace: &Namespace,
         only: Option<&EventId>,
-        mut one: impl FnMut(&mut Letter) -> Result<Option<T>, ActError>,
+        mut one: impl FnMut(&mut DeadLetter) -> Result<Option<T>, ActError>,
     ) -> Result<Resent<T>, ActError> {
         let (mut resent, mut found) = (Resent { done: Vec::new(), refused: Vec::new() }, false);
         let replaying = self.replaying(&format!("{namespace}/"))?;
@@ -124,9 +124,9 @@ impl Admin {
                     return Ok::<_, ActError>(ControlFlow::Continue(()));
                 }
                 found = true;
-                let stream = Letter::stream_of(namespace, &row)?;
+                let stream = DeadLetter::stream_of(namespace, &row)?;
                 let (event, handler, finished, is_open) = (None, None, None, false);
-                let mut letter = Letter { key, value, row, stream, event, handler, finished, is_open };
+                let mut letter = DeadLetter { key, value, row, stream, event, handler, finished, is_open };
                 match one(&mut letter) {
                     Ok(done) => resent.done.extend(done),
                     Err(ActError::Replay(refused)) => resent.refused.push(refused),
@@ -146,7 +146,7 @@ impl Admin {
         &self,
         namespace: &Namespace,
         handlers: &Handlers,
-        letter: &mut Letter,
+        letter: &mut DeadLetter,
     ) -> Result<(), ActError> {
         letter.event = self.event_of(letter)?;
         let id = &letter.row.handler;
@@ -160,7 +160,7 @@ impl Admin {
     }
 
     /// Returns the event itself, if it is still there.
-    fn event_of(&self, letter: &Letter) -> Result<Option<Arc<Event>>, ActError> {
+    fn event_of(&self, letter: &DeadLetter) -> Result<Option<Arc<Event>>, ActError> {
         let limit = ReadLimit { events_max: 1, bytes_max: 0 };
         let page = self.store.read(&letter.stream, letter.row.offset, limit)?;
         Ok(page.events.into_iter().find(|event| event.id == letter.row.event_id))
@@ -178,7 +178,7 @@ impl Admin {
 
 /// Returns whether the handler will run the event without a replay: it was forgotten and came back, so that it has the
 /// event open or still ahead.
-fn is_open(standing: &Standing, place: &(Stream, Offset), letter: &Letter) -> bool {
+fn is_open(standing: &Standing, place: &(Stream, Offset), letter: &DeadLetter) -> bool {
     let next = standing.next(place.0.partition, lane_of(letter.row.priority));
     standing.open.contains_key(place) || letter.row.offset >= next
 }

@@ -23,12 +23,14 @@ pub(crate) struct Owner {
     bus: Bus,
     dispatch: Dispatch,
     feedback: Vec<Feedback>,
+    /// How many impossible states of the engine were logged.
+    never_logged: u64,
 }
 
 impl Owner {
     pub(crate) fn new(shared: Arc<BrokerShared>, bus: Bus, dispatch: Dispatch) -> Owner {
         let ended = EndInbox(shared.clone());
-        Owner { _ended: ended, shared, bus, dispatch, feedback: Vec::new() }
+        Owner { _ended: ended, shared, bus, dispatch, feedback: Vec::new(), never_logged: 0 }
     }
 
     /// Handles the inputs of `turn` and leaves it empty. Returns how long the engine can do without another turn.
@@ -42,6 +44,14 @@ impl Owner {
             self.command(now, command);
         }
         self.bus.settle(now);
+        let never = self.bus.never_count();
+        if never > self.never_logged {
+            self.never_logged = never;
+            tracing::error!(
+                states = never,
+                "the engine of the bus was in a state that cannot occur: report this bug"
+            );
+        }
         for effect in self.bus.drain() {
             self.dispatch.effect(effect);
         }

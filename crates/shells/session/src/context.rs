@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 
-use millrace_claims::{CommitError, Input, OutEvent, PLANNED_AT, Run, RunError, RunId, StateChanges};
+use millrace_claims::{CommitError, HandlerRun, Input, OutEvent, PLANNED_AT, RunError, RunId, StateChanges};
 use millrace_model::{
     EventId, Headers, Identity, Lineage, Offset, Partition, Priority, Space, StateCommit, Timestamp, keys,
 };
@@ -50,7 +50,7 @@ pub struct EventMeta {
 }
 
 impl EventMeta {
-    fn of(run: &Run, handler: &str) -> EventMeta {
+    fn of(run: &HandlerRun, handler: &str) -> EventMeta {
         let event = &run.event;
         let Lineage { root, depth, causation, correlation } = event.body.lineage.clone();
         let headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
@@ -104,7 +104,7 @@ pub struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(session: Session, handler: &Handler, run: &Run, link: Link) -> Core {
+    pub(crate) fn new(session: Session, handler: &Handler, run: &HandlerRun, link: Link) -> Core {
         Core {
             state: session.state().tracked(),
             session,

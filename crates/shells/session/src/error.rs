@@ -18,7 +18,7 @@ pub enum SessionError {
     )]
     LeaseExpired,
     /// The handler took longer than its timeout. Return the error: the attempt has failed already.
-    #[error("the handler did not answer within {timeout_ms} ms: nothing was written, the try has failed")]
+    #[error("the handler did not answer within {timeout_ms} ms: nothing was written, the attempt has failed")]
     TimedOut { timeout_ms: u64 },
     /// Handlers cause events for one another in a circle, or the chain is longer than expected.
     #[error(

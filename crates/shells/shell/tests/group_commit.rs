@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 enum Fault {
     NoSpace,
     Fails,
+    Outdated,
     Panics,
 }
 
@@ -37,6 +38,7 @@ impl FaultyStore {
             None => Ok(()),
             Some(Fault::NoSpace) => Err(StoreError::NoSpace("full".into())),
             Some(Fault::Fails) => Err(StoreError::Poisoned("broken".into())),
+            Some(Fault::Outdated) => Err(StoreError::Outdated { found: 2, known: 1 }),
             Some(Fault::Panics) => panic!("a bug in the store"),
         }
     }
@@ -286,6 +288,15 @@ fn a_failed_commit_tells_its_senders_and_those_behind_it_and_closes_the_queue() 
     assert!(matches!(rig.group.queue.push(&mut late), Err(StoreError::Poisoned(_))));
     assert_eq!(late.len(), 1, "the sender still has it, to be answered");
     assert!(!rig.group.queue.wait_for_batches(Instant::now() + Duration::from_secs(3600)));
+}
+
+/// Nothing was written, but no retry can succeed: this process must make way for one of the store's new version.
+#[test]
+fn a_store_of_another_version_ends_the_writing_at_once() {
+    let rig = Rig::with([Fault::Outdated]);
+    rig.push([1, 2]).unwrap();
+    assert!(matches!(rig.group.commit_queued(), Wrote::Never));
+    assert_eq!(rig.answers(), ["failed [1, 2]"]);
 }
 
 #[test]

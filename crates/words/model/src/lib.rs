@@ -10,6 +10,7 @@
 mod clocks;
 mod handling;
 mod log;
+mod never;
 mod os;
 mod rows;
 mod topics;
@@ -35,6 +36,7 @@ pub use log::partition::{PARTITIONS_MAX, key_hash, partition_of};
 pub use log::reading::{KeyRange, Page, ReadLimit, Row};
 pub use log::stream::{Offset, Partition, Stream, TopicKey};
 pub use log::trace::{TRACEPARENT, TraceId};
+pub use never::Broken;
 pub use os::{
     OS_ID_BYTES_MAX, OS_TYPE_BYTES_MAX, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsNameError, OsType,
 };

@@ -4,12 +4,13 @@ use millrace_model::{AckMode, Group, Now, Partition, TopicKey};
 
 use crate::bus::Bus;
 use crate::delivery::dead_letter::{REASON_BYTES_MAX, truncate};
-use crate::groups::cursor::OpenState;
+use crate::groups::cursor::{Open, OpenState};
 use crate::groups::group::CursorRef;
+use crate::groups::members::Member;
+use crate::groups::table::Located;
 use crate::interface::input::{Ack, ConnId, GiveBack, Nack};
 use crate::interface::note::Note;
 use crate::interface::reply::{BusError, Reply, ReplyTo};
-use crate::sabotage::Sabotage;
 
 impl Bus {
     /// Returns the connection and the cursor that its request is about, if the connection is a member of the group.
@@ -25,69 +26,60 @@ impl Bus {
         };
         let id = self
             .conns
-            .get(&conn)
-            .and_then(|connection| connection.subscriptions.get(&(topic.clone(), group.clone())))
+            .get(conn)
+            .and_then(|connection| connection.subscription(&(topic.clone(), group.clone())))
             .ok_or_else(|| BusError::NotAMember { topic: topic.clone(), group: group.clone() })?;
         let partitions = self.groups.get(id).map_or(0, |group| group.cursors.len() as u32);
         if partition.0 >= partitions {
             return Err(BusError::UnknownPartition { topic: topic.clone(), partition, partitions });
         }
-        Ok((conn, CursorRef { group: *id, partition: partition.0 }))
+        Ok((conn, CursorRef { group: id, partition: partition.0 }))
     }
 
     pub(crate) fn ack(&mut self, to: ReplyTo, ack: Ack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &ack.topic, &ack.group, ack.partition)?;
-        let greedy = self.sabotaged(Sabotage::CommitPassesHole);
-        let heedless = self.sabotaged(Sabotage::AckCompletesLaterDelivery);
-        let silent = self.sabotaged(Sabotage::NoWakeOnAck);
-        let Some(group) = self.groups.get_mut(&at.group) else {
+        let Some(Located { topic, members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return Ok(());
         };
-        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
-            return Ok(());
-        };
-        if ack.offset.0 > cursor.sent_through {
+        if ack.offset.0 > cursor.window.sent_through() {
             let why = "it was never delivered to this group";
             let Ack { topic, partition, group, offset, .. } = ack;
             return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
         }
-        if cursor.open.get(&ack.offset.0).is_some_and(|open| open.last.is_none()) {
+        if cursor.window.get(ack.offset.0).is_some_and(|open| !open.was_sent()) {
             let why = "it was not delivered to this group since the server started";
             let Ack { topic, partition, group, offset, .. } = ack;
             return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
         }
-        let of_topic = self.topics.get(&group.topic).and_then(|topic| topic.config.ack_mode);
-        let asked = group.members.get(&conn).and_then(|member| member.ack_mode);
-        let mut lower = Vec::new();
-        if asked.or(of_topic).unwrap_or(self.limits.ack_mode) == AckMode::Cumulative {
-            lower = cursor.completed_below(ack.offset.0, conn);
-            if greedy || heedless {
-                let held = |holder| greedy || holder == conn;
-                let leases = cursor.leases().filter(|(offset, _)| *offset < ack.offset.0);
-                lower = leases.filter(|(_, holder)| held(*holder)).map(|(offset, _)| offset).collect();
-            }
-        }
+        let asked = members.get(conn).and_then(Member::ack_mode);
+        let ack_mode = asked.or(topic.config.ack_mode).unwrap_or(self.limits.ack_mode);
+        let lower = match ack_mode {
+            AckMode::Cumulative => cursor.window.completed_below(ack.offset.0, conn),
+            AckMode::Individual => Vec::new(),
+        };
         let mut holders: Vec<_> =
             lower.iter().map(|offset| cursor.complete_implicitly(*offset, conn)).collect();
         // An ack does not take back an event on its way to the dead letters: its copy and its completion are one batch.
-        if cursor.open.get(&ack.offset.0).is_some_and(|open| open.state != OpenState::Burying) {
+        if cursor.window.get(ack.offset.0).is_some_and(|open| open.state() != OpenState::Burying) {
             holders.push(cursor.complete(ack.offset.0));
         }
-        if ack.confirm && holders.is_empty() && ack.offset <= cursor.durable {
+        if ack.confirm && holders.is_empty() && ack.offset <= cursor.flush.durable() {
             self.reply(to, Reply::Acked);
             return Ok(());
         }
         if ack.confirm {
-            cursor.confirms.push(to);
+            cursor.flush.confirm(to);
         }
         if !holders.is_empty() || ack.confirm {
-            cursor.flush_now = true;
-            self.to_flush.insert(at);
+            cursor.flush.request();
+            self.agenda.flush(at);
         }
         let events = holders.len() as u64;
         self.counters.acked += events;
         for holder in holders.into_iter().flatten() {
-            group.released(holder);
+            members.released(holder);
         }
         if self.limits.note_acks
             && events > 0
@@ -95,9 +87,7 @@ impl Bus {
         {
             self.note(Note::Acked { at: place, agent: self.agent_of(conn), events });
         }
-        if !silent {
-            self.to_deliver.insert(at.group);
-        }
+        self.agenda.deliver(at.group);
         Ok(())
     }
 
@@ -111,16 +101,16 @@ impl Bus {
             let max = self.limits.delay_ms_max;
             return Err(BusError::OutOfRange { what: "delay_ms", found: ms, max });
         }
-        let Some(cursor) = self.cursor_mut(at) else {
+        let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) else {
             return Ok(());
         };
-        if nack.offset.0 > cursor.sent_through {
+        if nack.offset.0 > cursor.window.sent_through() {
             return unknown(nack, "it was never delivered to this group");
         }
         if nack.offset <= cursor.committed() {
             return unknown(nack, "it is already committed");
         }
-        match cursor.open.get(&nack.offset.0).map(|open| open.state) {
+        match cursor.window.get(nack.offset.0).map(Open::state) {
             Some(OpenState::Leased { conn: holder, .. }) if holder == conn => {}
             Some(OpenState::Leased { .. }) => return unknown(nack, "another member holds it"),
             Some(_) => return unknown(nack, "its delivery has already ended"),
@@ -135,11 +125,11 @@ impl Bus {
         {
             self.note(Note::Nacked { at: place, agent: self.agent_of(conn), reason: reason.clone() });
         }
-        if let Some(cursor) = self.cursor_mut(at) {
-            cursor.refuse(nack.offset.0);
+        if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
+            cursor.window.refuse(nack.offset.0);
         }
         self.requeue(now, at, nack.offset.0, Some(&reason), nack.delay_ms);
-        self.to_deliver.insert(at.group);
+        self.agenda.deliver(at.group);
         if nack.confirm {
             self.reply(to, Reply::Nacked);
         }
@@ -151,20 +141,19 @@ impl Bus {
     pub(crate) fn give_back(&mut self, to: ReplyTo, given: GiveBack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &given.topic, &given.group, given.partition)?;
         let offset = given.offset.0;
-        let Some(group) = self.groups.get_mut(&at.group) else {
+        let Some(Located { members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return Ok(());
         };
-        let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
-            return Ok(());
-        };
-        if !cursor.open.get(&offset).is_some_and(|open| open.is_leased_to(conn)) {
+        if !cursor.window.get(offset).is_some_and(|open| open.is_leased_to(conn)) {
             let GiveBack { topic, partition, group, offset } = given;
             let why = "this connection does not hold it";
             return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
         }
         cursor.give_back(offset);
-        group.released(conn);
-        self.to_deliver.insert(at.group);
+        members.released(conn);
+        self.agenda.deliver(at.group);
         Ok(())
     }
 
@@ -174,12 +163,11 @@ impl Bus {
         let ReplyTo::Conn { conn, .. } = to else {
             return Err(BusError::NeedsConnection);
         };
-        let Some(connection) = self.conns.get_mut(&conn) else {
+        let Some(connection) = self.conns.get_mut(conn) else {
             return Ok(());
         };
-        let held = connection.credits.filter(|_| credits > 0).unwrap_or(0);
-        connection.credits = Some(held.saturating_add(credits).min(self.limits.credits_max));
-        self.to_deliver.extend(connection.subscriptions.values());
+        connection.add_credits(credits, self.limits.credits_max);
+        self.agenda.deliver_all(connection.groups());
         self.reply(to, Reply::FlowAdded);
         Ok(())
     }

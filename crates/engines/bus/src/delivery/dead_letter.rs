@@ -52,7 +52,7 @@ impl Letter {
     /// readers than the topic: for a topic with a list of its readers (`private`), the mirror holds the headers in
     /// `STORY` and says where the letter is, but not what the event's author wrote.
     pub(crate) fn of(open: &Open, group: &str, private: bool) -> Option<Letter> {
-        let event = open.event.as_ref()?;
+        let event = open.event()?;
         let source = &event.stream.topic;
         let topic = source.dead_letters()?;
         let whole = letter(open, event, group);
@@ -106,13 +106,13 @@ fn letter(open: &Open, event: &Event, group: &str) -> EventBody {
     let mut headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
     // Readers of the letter rely on this header, so the event's author must not set it.
     headers.remove(LEFT_OUT);
-    let reason = open.reason.as_deref().unwrap_or("not acknowledged in time");
+    let reason = open.reason().unwrap_or("not acknowledged in time");
     let story = [
         event.stream.topic.topic().to_owned(),
         event.stream.partition.to_string(),
         event.offset.to_string(),
         group.to_owned(),
-        open.attempts.to_string(),
+        open.attempts().to_string(),
         kept(reason),
         event.id.to_string(),
         event.ts.0.to_string(),

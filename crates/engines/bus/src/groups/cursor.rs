@@ -1,226 +1,97 @@
 //! How far one group is in one stream: what it was sent, what it holds, what is done.
 //!
-//! Every offset below `read_next` is in exactly one place: in `fetched` (read, not sent), in `open` (sent or held back,
-//! not done), or nowhere, which means done. So the commit is never stored while running: it is one less than the lowest
-//! offset that is somewhere.
+//! Every offset below the next one to be read is in exactly one place: read ahead (`ahead`: read, not sent), in the
+//! window (`window`: sent or held back, not done), or nowhere, which means done. So the commit is never stored while
+//! running: it is one less than the lowest offset that is somewhere.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use millrace_model::{AHEAD_MAX, AttemptRow, CursorRow, Event, Filter, Mono, Offset, Timestamp};
+use bytes::Bytes;
+use millrace_model::{AHEAD_MAX, AttemptRow, Bitmap, CursorRow, Event, Filter, Mono, Offset, Timestamp};
 
-mod keyed;
-mod writing;
+mod ahead;
+mod attempts;
+mod flush_state;
+mod open;
+mod window;
 
-pub(crate) use keyed::KeyQueues;
-pub(crate) use writing::InFlush;
+pub(crate) use ahead::{Fetched, ReadAhead};
+use attempts::AttemptRows;
+use flush_state::{FlushContents, FlushState};
+pub(crate) use open::{Open, OpenState};
+pub(crate) use window::{Leased, Window};
 
+use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
-use crate::interface::input::{ConnId, Token};
-use crate::interface::reply::ReplyTo;
+use crate::interface::input::ConnId;
 
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
-    /// The next offset to be read from the log.
-    pub(crate) read_next: u64,
-    pub(crate) fetched: VecDeque<Fetched>,
-    pub(crate) fetched_bytes: usize,
-    pub(crate) open: BTreeMap<u64, Open>,
-    /// Offsets in `open` that may be sent again now.
-    pub(crate) ready: BTreeSet<u64>,
-    /// Offsets in `open` that the next flush turns into dead letters.
-    pub(crate) to_dead_letter: VecDeque<u64>,
-    /// Every event up to here has left `fetched` or is done. In a sticky group some may be held back in `open`, unsent.
-    pub(crate) sent_through: u64,
-    /// The durable commit.
-    pub(crate) durable: Offset,
-    /// When `durable` was written; `None` if it was written by a version that did not record the time.
-    pub(crate) durable_since: Option<Timestamp>,
-    /// A read under way; its answer is ignored if the cursor was moved meanwhile.
-    pub(crate) reading: Option<Token>,
-    pub(crate) retry_at: Option<Mono>,
-    /// How many reads of single events are under way (see `refetch` in `fetch.rs`).
-    pub(crate) refetching: usize,
-    /// History of offsets that are not read yet: from the store's rows, or from before `unfetch`.
-    prior: Prior,
-    /// Offsets whose row in the table of tries is out of date.
-    tries_dirty: BTreeSet<u64>,
-    tries_stored: BTreeSet<u64>,
-    /// Events that are done, beyond the commit, only because a higher offset was acked. Their consumer may still refuse
-    /// them.
-    implicit: BTreeMap<u64, Implicit>,
-    /// Something, such as an ack, is to be written as soon as possible.
-    pub(crate) flush_now: bool,
-    /// The cursor is to be written by this time: a delivery failed, or offsets were skipped.
-    pub(crate) flush_at: Option<Mono>,
-    pub(crate) flushing: Option<Token>,
-    flushed: Option<CursorRow>,
-    pub(crate) in_flush: InFlush,
-    /// The store refused the last flush as too large: the next one is not tried before this time.
-    pub(crate) refused_until: Option<Mono>,
-    /// Set when the store refuses a flush as too large: each flush then takes as little as it can, until nothing is
-    /// left.
-    pub(crate) small_batches: bool,
-    /// Requests that are answered when the next flush is durable.
-    pub(crate) confirms: Vec<ReplyTo>,
-    /// When this cursor is registered to be woken.
-    pub(crate) wake: Option<Mono>,
-    /// How many deliveries there were: each gets the next number.
-    deliveries: u64,
-    /// Order per key; `Some` while the group is sticky.
-    pub(crate) keyed: Option<KeyQueues>,
+    pub(crate) ahead: ReadAhead,
+    pub(crate) window: Window,
+    attempts: AttemptRows,
+    pub(crate) flush: FlushState,
+    /// When this cursor is registered in the agenda to be woken.
+    wake: Option<Mono>,
 }
 
-/// State of an event that was acked by a higher offset, kept in case its consumer still refuses it.
+/// What follows after a delivery failed: see `Cursor::requeue`.
 #[derive(Clone, Copy, Debug)]
-struct Implicit {
-    by: ConnId,
-    attempts: u32,
-    key: Option<KeyHash>,
+pub(crate) enum Requeue {
+    Now,
+    /// At this moment, which is also given in elapsed time.
+    Later(Mono, Timestamp),
+    DeadLetter,
 }
 
-#[derive(Debug, Default)]
-struct Prior {
-    done: BTreeSet<u64>,
-    tries: BTreeMap<u64, AttemptRow>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Fetched {
-    pub(crate) event: Arc<Event>,
-    pub(crate) attempts: u32,
-    pub(crate) not_before: Option<Timestamp>,
-    pub(crate) reason: Option<String>,
-}
-
-#[derive(Debug)]
-pub(crate) struct Open {
-    /// `None` when the event was dropped from memory and must be read again before it can be sent.
-    pub(crate) event: Option<Arc<Event>>,
-    /// Attempts so far, the delivery under way included.
-    pub(crate) attempts: u32,
-    pub(crate) state: OpenState,
-    /// The number of the event's latest delivery.
-    delivered: u64,
-    /// The number of the oldest delivery that an ack of `last` may mean: its latest one, or an earlier one that timed
-    /// out unanswered on the same connection.
-    ackable: u64,
-    /// The number of the newest delivery, of any offset, when this one was last refused.
-    refused: u64,
-    /// The latest delivery was refused or given back, so no ack can mean it any more.
-    answered: bool,
-    /// Why the last delivery failed, for the dead letter.
-    pub(crate) reason: Option<String>,
-    /// The connection that had the event last: another one is preferred. `None` = it was not delivered since the server
-    /// started.
-    pub(crate) last: Option<ConnId>,
-    /// When the event may be sent again, in elapsed time. Stored with the attempts, so that the event also waits over a
-    /// restart.
-    pub(crate) not_before: Option<Timestamp>,
-    /// The event's key, while the group is sticky. Always set for an event that was dropped from memory, because the
-    /// group may become sticky later.
-    pub(crate) key: Option<KeyHash>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OpenState {
-    Leased {
-        conn: ConnId,
-        deadline: Mono,
-    },
-    /// Listed in `ready`.
-    Ready,
-    /// Never sent, because a lower event of its key is unfinished.
-    Parked,
-    /// The event's key belongs to a member that has no room. Listed in the cursor's `keyed`.
-    Awaiting {
-        member: ConnId,
-    },
-    Waiting {
-        until: Mono,
-    },
-    /// To become a dead letter; listed in `to_dead_letter`.
-    Burying,
-    /// The event is being read again.
-    Refetching,
-}
-
-impl Open {
-    pub(crate) fn new(event: Option<Arc<Event>>, attempts: u32, state: OpenState) -> Open {
-        Open {
-            event,
-            attempts,
-            state,
-            delivered: 0,
-            ackable: 0,
-            refused: 0,
-            answered: false,
-            reason: None,
-            last: None,
-            not_before: None,
-            key: None,
-        }
-    }
-
-    pub(crate) fn from_fetched(fetched: Fetched, state: OpenState) -> Open {
-        let Fetched { event, attempts, not_before, reason } = fetched;
-        Open { reason, not_before, ..Open::new(Some(event), attempts, state) }
-    }
-
-    /// Bytes of the event's body, if it is in memory.
-    fn kept_bytes(&self) -> Option<usize> {
-        self.event.as_ref().map(|event| event.body.bytes())
-    }
-
-    pub(crate) fn is_leased_to(&self, conn: ConnId) -> bool {
-        matches!(self.state, OpenState::Leased { conn: holder, .. } if holder == conn)
-    }
-
-    /// Attempts that have ended. The delivery under way is not one before it fails.
-    pub(crate) fn attempts_ended(&self) -> u32 {
-        let under_way = matches!(self.state, OpenState::Leased { .. });
-        self.attempts.saturating_sub(u32::from(under_way))
-    }
+/// What a cursor has to do after it was woken.
+pub(crate) struct Woken {
+    /// Offsets whose lease has expired.
+    pub(crate) expired: Vec<u64>,
+    /// A flush was due, and is requested now.
+    pub(crate) flush: bool,
 }
 
 impl Cursor {
     /// Returns a cursor that has done everything before `next`.
     pub(crate) fn at(next: Offset) -> Cursor {
         let next = next.0.max(1);
-        Cursor { read_next: next, sent_through: next - 1, durable: Offset(next - 1), ..Cursor::default() }
+        Cursor {
+            ahead: ReadAhead::at(next),
+            window: Window::at(next - 1),
+            flush: FlushState::at(Offset(next - 1)),
+            ..Cursor::default()
+        }
     }
 
     /// Restores a cursor from its rows.
-    pub(crate) fn restore(row: CursorRow, tries: BTreeMap<u64, AttemptRow>) -> Cursor {
+    pub(crate) fn restore(row: CursorRow, attempts: BTreeMap<u64, AttemptRow>) -> Cursor {
         let committed = row.committed.0;
-        let mut cursor = Cursor::at(row.committed.next());
-        cursor.durable_since = row.updated;
-        cursor.tries_stored = tries.keys().copied().collect();
-        // A crash may have left rows of events that are done: the next flush deletes them.
-        cursor.tries_dirty = tries.range(..=committed).map(|(offset, _)| *offset).collect();
-        cursor.prior = Prior { done: row.ahead.iter().map(|bit| committed + 1 + bit).collect(), tries };
-        cursor.flushed = Some(row);
-        cursor
+        let done = row.ahead.iter().map(|bit| committed + 1 + bit).collect();
+        Cursor {
+            window: Window::at(committed),
+            attempts: AttemptRows::restore(attempts.keys().copied().collect(), committed),
+            ahead: ReadAhead::restore(committed + 1, done, attempts),
+            flush: FlushState::restore(row),
+            wake: None,
+        }
     }
 
-    /// Moves the cursor and forgets its former state. Rows of tries are deleted by the next flush.
+    /// Moves the cursor and forgets its former state. Rows of attempts are deleted by the next flush.
     pub(crate) fn seek(&mut self, next: Offset) {
-        let mut moved = Cursor::at(next);
-        moved.durable = self.durable;
-        moved.durable_since = self.durable_since;
-        moved.tries_dirty = std::mem::take(&mut self.tries_stored);
-        moved.tries_stored = moved.tries_dirty.clone();
-        moved.confirms = std::mem::take(&mut self.confirms);
-        moved.flushing = self.flushing;
-        moved.wake = self.wake;
-        moved.keyed = self.keyed.as_ref().map(|_| KeyQueues::default());
-        *self = moved;
+        let next = next.0.max(1);
+        self.ahead = ReadAhead::at(next);
+        self.window = self.window.moved(next - 1);
+        self.attempts.delete_all();
+        self.flush = self.flush.moved();
     }
 
     pub(crate) fn committed(&self) -> Offset {
-        let lowest = self.open.first_key_value().map_or(self.read_next, |(offset, _)| *offset);
-        let lowest = self.fetched.front().map_or(lowest, |fetched| lowest.min(fetched.event.offset.0));
-        Offset(lowest.min(self.read_next) - 1)
+        let next = self.ahead.next();
+        let lowest = self.window.lowest().unwrap_or(next);
+        let lowest = self.ahead.first().map_or(lowest, |fetched| lowest.min(fetched.offset()));
+        Offset(lowest.min(next) - 1)
     }
 
     /// Whether another fresh event may be sent without passing the bound on acks ahead of the commit.
@@ -228,222 +99,266 @@ impl Cursor {
         offset.0 <= self.committed().0 + AHEAD_MAX
     }
 
-    /// Adds an event that was just read to `fetched`, unless the event is done already or the group's filter turned it
-    /// away (`wanted` is false).
-    pub(crate) fn take(&mut self, event: &Arc<Event>, wanted: bool) {
-        let offset = event.offset.0;
-        self.read_next = offset + 1;
-        let known = self.prior.tries.remove(&offset);
-        // Lower entries belong to events that are no longer in the log, so they are dropped too.
-        let mut done = false;
-        while let Some(first) = self.prior.done.first().copied().filter(|first| *first <= offset) {
-            self.prior.done.remove(&first);
-            done = first == offset;
+    /// Takes an event that was just read, unless the event is done already or the group's filter turned it away
+    /// (`wanted` is false).
+    pub(crate) fn read(&mut self, event: &Arc<Event>, wanted: bool) {
+        if !self.ahead.push(event, wanted) {
+            self.attempts_changed(event.offset.0);
         }
-        if done || !wanted {
-            self.tries_changed(offset);
-            return;
-        }
-        let AttemptRow { attempts, not_before, reason } = known.unwrap_or_default();
-        self.fetched_bytes += event.body.bytes();
-        self.fetched.push_back(Fetched { event: event.clone(), attempts, not_before, reason });
     }
 
     /// Skips to `offset`, because the log has nothing below it any more. Returns how many offsets were never read.
     pub(crate) fn skip_to(&mut self, offset: u64) -> u64 {
-        let skipped = offset.saturating_sub(self.read_next);
-        if skipped > 0 {
-            self.read_next = offset;
-            let gone: Vec<u64> = self.prior.tries.range(..offset).map(|(at, _)| *at).collect();
-            for at in gone {
-                self.prior.tries.remove(&at);
-                self.tries_changed(at);
-            }
-            self.prior.done = self.prior.done.split_off(&offset);
+        let (skipped, gone) = self.ahead.skip_to(offset);
+        for at in gone {
+            self.attempts_changed(at);
         }
         skipped
     }
 
     /// Drops the events that were read and not sent, as if they had not been read. Called when the group has no members
     /// left.
-    pub(crate) fn unfetch(&mut self) {
-        let Some(first) = self.fetched.front().map(|fetched| fetched.event.offset.0) else { return };
-        // Beyond `end` nothing was acked. Offsets that were skipped there, perhaps far more than can be remembered, are
-        // skipped again.
-        let end = self.committed().0 + 1 + AHEAD_MAX;
-        let mut done = first;
-        for fetched in self.fetched.drain(..) {
-            let offset = fetched.event.offset.0;
-            self.prior.done.extend(done..offset.min(end));
-            done = offset + 1;
-            let Fetched { attempts, not_before, reason, .. } = fetched;
-            if attempts != 0 || not_before.is_some() || reason.is_some() {
-                self.prior.tries.insert(offset, AttemptRow { attempts, not_before, reason });
-            }
-        }
-        self.prior.done.extend(done..self.read_next.min(end));
-        self.fetched_bytes = 0;
-        self.read_next = first;
-        self.reading = None;
+    pub(crate) fn unread(&mut self) {
+        self.ahead.unread(self.committed().0 + 1 + AHEAD_MAX);
     }
 
     /// Applies a new filter: events that were read before, are not leased and do not match it count as done.
     pub(crate) fn refilter(&mut self, filter: &Filter) {
-        self.reading = None;
-        self.fetched.retain(|fetched| filter.matches(&fetched.event));
-        self.fetched_bytes = self.fetched.iter().map(|fetched| fetched.event.body.bytes()).sum();
-        let unwanted = |open: &Open| {
-            let free = matches!(
-                open.state,
-                OpenState::Ready | OpenState::Parked | OpenState::Awaiting { .. } | OpenState::Waiting { .. }
-            );
-            free && open.event.as_ref().is_some_and(|event| !filter.matches(event))
-        };
-        let gone: Vec<u64> =
-            self.open.iter().filter(|(_, open)| unwanted(open)).map(|(offset, _)| *offset).collect();
-        for offset in gone {
+        self.ahead.refilter(filter);
+        for offset in self.window.unwanted(filter) {
             self.complete(offset);
         }
-        self.flush_now = true;
+        self.flush.request();
     }
 
-    pub(crate) fn pop_fetched(&mut self) -> Option<Fetched> {
-        let fetched = self.fetched.pop_front()?;
-        self.fetched_bytes -= fetched.event.body.bytes();
-        self.sent_through = self.sent_through.max(fetched.event.offset.0);
-        Some(fetched)
+    /// Moves the first event that was read ahead into the window, without sending it.
+    pub(crate) fn hold_back(&mut self, state: OpenState, hash: impl Fn(&str) -> KeyHash) -> Option<u64> {
+        let fetched = self.ahead.pop()?;
+        let offset = fetched.offset();
+        self.window.passed(offset);
+        self.window.insert(fetched, state, hash);
+        if state == OpenState::Burying {
+            self.flush.request();
+        }
+        Some(offset)
     }
 
-    /// Leases an event to a connection.
-    pub(crate) fn lease(&mut self, offset: u64, conn: ConnId, deadline: Mono) {
-        self.deliveries += 1;
-        if let Some(open) = self.open.get(&offset).filter(|open| open.last.is_none()) {
-            let kept = open.kept_bytes();
-            self.count_sent(kept);
+    /// Moves the first event that was read ahead into the window, to be leased at once.
+    pub(crate) fn open_to_lease(&mut self) {
+        if let Some(fetched) = self.ahead.pop() {
+            self.window.passed(fetched.offset());
+            self.window.open_to_lease(fetched);
         }
-        if let Some(open) = self.open.get_mut(&offset) {
-            open.attempts += 1;
-            open.state = OpenState::Leased { conn, deadline };
-            open.delivered = self.deliveries;
-            if open.answered || open.last != Some(conn) {
-                open.ackable = self.deliveries;
-            }
-            open.answered = false;
-            open.last = Some(conn);
-            open.not_before = None;
-            if self.tries_stored.contains(&offset) {
-                self.tries_dirty.insert(offset);
-            }
-        }
-        self.ready.remove(&offset);
+    }
+
+    /// Leases an event to a connection until a deadline: see `Window::lease`.
+    pub(crate) fn lease(
+        &mut self,
+        offset: u64,
+        to: (ConnId, Mono),
+        bytes_max: usize,
+        hash: impl Fn(&str) -> KeyHash,
+    ) -> Option<Leased> {
+        let leased = self.window.lease(offset, to, bytes_max, hash)?;
+        // The row says that the event waits, or is out of date by the next attempt.
+        self.attempts.changed(offset, false);
+        Some(leased)
     }
 
     /// Marks an event as done. Returns the connection that held it.
     pub(crate) fn complete(&mut self, offset: u64) -> Option<ConnId> {
-        let open = self.open.remove(&offset)?;
-        self.ready.remove(&offset);
-        self.tries_changed(offset);
-        self.free_key(offset, &open);
-        match open.state {
-            OpenState::Leased { conn, .. } => Some(conn),
-            _ => None,
-        }
+        let open = self.window.remove(offset)?;
+        self.attempts_changed(offset);
+        open.holder()
     }
 
     /// Marks an event as done because its holder acked a higher offset. Returns that holder.
     pub(crate) fn complete_implicitly(&mut self, offset: u64, conn: ConnId) -> Option<ConnId> {
-        let Open { attempts, key, .. } = *self.open.get(&offset)?;
-        self.implicit.insert(offset, Implicit { by: conn, attempts, key });
-        self.complete(offset)
+        let open = self.window.remove_implicitly(offset, conn)?;
+        self.attempts_changed(offset);
+        open.holder()
     }
 
-    /// Undoes an implicit completion that the commit has not passed. Returns false if there was none by this
-    /// connection.
     pub(crate) fn reopen(&mut self, offset: u64, conn: ConnId) -> bool {
-        let Some(Implicit { attempts, key, .. }) =
-            self.implicit.get(&offset).copied().filter(|done| done.by == conn)
-        else {
-            return false;
-        };
-        let open = Open { last: Some(conn), key, ..Open::new(None, attempts, OpenState::Ready) };
-        self.requeue_key(offset, key);
-        self.open.insert(offset, open);
-        self.implicit.remove(&offset);
-        true
+        self.window.reopen(offset, conn)
     }
 
-    pub(crate) fn tries_changed(&mut self, offset: u64) {
-        if self.tries_stored.contains(&offset) || self.open.get(&offset).is_some_and(writing::needs_row) {
-            self.tries_dirty.insert(offset);
+    /// Decides what becomes of an event that is leased no longer, or was read again.
+    pub(crate) fn requeue(&mut self, offset: u64, reason: Option<&str>, next: Requeue) {
+        if let Some(reason) = reason {
+            self.window.set_reason(offset, reason);
         }
-    }
-
-    /// Returns the connection's leases in offset order, with their deadlines.
-    pub(crate) fn leased_to(&self, conn: ConnId) -> Vec<(u64, Mono)> {
-        let leases = self.open.iter().filter_map(|(offset, open)| match open.state {
-            OpenState::Leased { conn: holder, deadline } if holder == conn => Some((*offset, deadline)),
-            _ => None,
-        });
-        leases.collect()
-    }
-
-    /// Returns the lower offsets that a cumulative ack of `offset` completes too: those that the connection holds and
-    /// received before `offset`. Left out are events that were delivered again after `offset`, and events that were
-    /// refused since `offset` was first delivered: the ack may have been sent before such an event came again.
-    pub(crate) fn completed_below(&self, offset: u64, conn: ConnId) -> Vec<u64> {
-        let Some(acked) = self.open.get(&offset).filter(|open| open.is_leased_to(conn)) else {
-            return Vec::new();
-        };
-        let lower = self.open.range(..offset);
-        let completed = lower.filter(|(_, open)| {
-            open.is_leased_to(conn) && open.delivered < acked.delivered && open.refused < acked.ackable
-        });
-        completed.map(|(offset, _)| *offset).collect()
-    }
-
-    /// Records that the consumer could not handle the event (NACK).
-    pub(crate) fn refuse(&mut self, offset: u64) {
-        if let Some(open) = self.open.get_mut(&offset) {
-            open.answered = true;
-            open.refused = self.deliveries;
+        match next {
+            Requeue::Now => self.window.make_ready(offset),
+            Requeue::Later(until, not_before) => self.window.wait(offset, until, Some(not_before)),
+            Requeue::DeadLetter => {
+                self.window.to_dead_letters(offset);
+                self.flush.request();
+            }
         }
+        self.attempts_changed(offset);
     }
 
     /// Makes an event ready again without counting an attempt: the delivery under way reached nobody, or nobody worked
     /// on it.
     pub(crate) fn give_back(&mut self, offset: u64) {
-        if let Some(open) = self.open.get_mut(&offset) {
-            open.attempts = open.attempts.saturating_sub(1);
-            open.state = OpenState::Ready;
-            open.answered = true;
-            self.ready.insert(offset);
-            self.tries_changed(offset);
-        }
-    }
-
-    pub(crate) fn leases(&self) -> impl Iterator<Item = (u64, ConnId)> + '_ {
-        self.open.iter().filter_map(|(offset, open)| match open.state {
-            OpenState::Leased { conn, .. } => Some((*offset, conn)),
-            _ => None,
-        })
+        self.window.give_back(offset);
+        self.attempts_changed(offset);
     }
 
     /// Gives back all leases when the server stops: a delivery that the server itself cut short is no attempt.
     pub(crate) fn give_back_all(&mut self) {
-        let leased: Vec<u64> = self.leases().map(|(offset, _)| offset).collect();
+        let leased: Vec<u64> = self.window.leases().map(|(offset, _)| offset).collect();
         for offset in leased {
             self.give_back(offset);
         }
     }
 
+    /// Begins to read a single event again. Returns false when enough such reads are under way.
+    pub(crate) fn begin_refetch(&mut self, offset: u64) -> bool {
+        let begun = self.ahead.begin_refetch();
+        if begun {
+            self.window.begin_refetch(offset);
+        }
+        begun
+    }
+
+    /// Lets an event that could not be read again wait.
+    pub(crate) fn refetch_at(&mut self, offset: u64, until: Mono) {
+        self.window.wait(offset, until, None);
+    }
+
+    /// Takes an event that has used up its attempts out of the window: it counts as done from here on.
+    pub(crate) fn take_dead_letter(&mut self) {
+        if let Some((offset, open)) = self.window.pop_dead_letter() {
+            self.attempts_changed(offset);
+            self.flush.contents_mut().dead_letters.push((offset, open));
+        }
+    }
+
+    /// Returns the cursor's row as it is to be written at `now`, and whether it, or a row of attempts, differs from
+    /// what was written before.
+    pub(crate) fn begin_row(&mut self, now: Timestamp) -> (CursorRow, bool) {
+        self.flush.clear_due();
+        let row = self.row(now);
+        let changed = self.note_row(&row) || self.has_attempt_changes();
+        (row, changed)
+    }
+
+    /// Remembers the row as written. Returns whether it differs from the row before.
+    fn note_row(&mut self, row: &CursorRow) -> bool {
+        self.window.forget_implicit(row.committed.0);
+        self.flush.note_row(row)
+    }
+
+    fn row(&self, now: Timestamp) -> CursorRow {
+        let committed = self.committed();
+        let mut ahead = Bitmap::default();
+        // Not further: acked offsets lie within this bound, and offsets skipped beyond it are skipped again.
+        let furthest = committed.0 + 1 + AHEAD_MAX;
+        let end = self.ahead.next().min(furthest);
+        let busy = self.window.len() + self.ahead.len();
+        if busy as u64 != self.ahead.next() - 1 - committed.0 {
+            // Sent offsets lie below fetched ones, so both lists in a row are in order, and every offset between two
+            // entries is done.
+            let mut lowest = committed.0 + 1;
+            for offset in self.window.offsets().chain(self.ahead.offsets()).chain([end]) {
+                for done in lowest..offset.min(end) {
+                    ahead.insert(done - committed.0 - 1);
+                }
+                lowest = offset + 1;
+            }
+        }
+        for done in self.ahead.done_before_read().take_while(|done| *done < furthest) {
+            ahead.insert(done - committed.0 - 1);
+        }
+        let delivered = Offset(self.window.delivered_through());
+        CursorRow { committed, delivered, ahead, updated: self.flush.since(committed, now) }
+    }
+
+    /// Returns the rows of attempts that must be written (`Some`) or deleted (`None`), at most `rows_max` rows and
+    /// `bytes_max` bytes; the rest stays for the next flush.
+    pub(crate) fn take_attempt_changes(
+        &mut self,
+        rows_max: usize,
+        bytes_max: usize,
+    ) -> Vec<(u64, Option<Bytes>)> {
+        self.attempts.take_changes(&self.window, rows_max, bytes_max)
+    }
+
+    pub(crate) fn has_attempt_changes(&self) -> bool {
+        self.attempts.has_changes()
+    }
+
+    pub(crate) fn stored_attempts(&self) -> impl Iterator<Item = u64> + '_ {
+        self.attempts.stored()
+    }
+
+    /// Notes that the row of attempts of this offset is part of the flush that begins.
+    pub(crate) fn note_attempt_written(&mut self, offset: u64) {
+        self.flush.contents_mut().attempts.push(offset);
+    }
+
+    /// Ends the flush under way: it is durable.
+    pub(crate) fn end_flush(&mut self, committed: Offset, since: Option<Timestamp>) {
+        self.flush.set_durable(committed, since);
+        self.flush.end(self.window.has_dead_letters() || self.has_attempt_changes());
+    }
+
+    /// Takes back the flush under way, which was refused: nothing in it is done. Returns how many dead letters it held.
+    pub(crate) fn put_back_flush(&mut self, until: Mono) -> usize {
+        let FlushContents { dead_letters, attempts } = self.flush.refused(until);
+        let letters = dead_letters.len();
+        for (offset, open) in dead_letters.into_iter().rev() {
+            self.window.put_back_dead_letter(offset, open);
+            self.attempts_changed(offset);
+        }
+        self.attempts.put_back(attempts);
+        letters
+    }
+
+    fn attempts_changed(&mut self, offset: u64) {
+        self.attempts.changed(offset, self.window.get(offset).is_some_and(Open::needs_row));
+    }
+
+    /// Registers to be woken at `when`, unless the cursor is woken earlier anyway. Returns the moment that was
+    /// registered before and is replaced; `Err` if nothing changes.
+    pub(crate) fn register_wake(&mut self, when: Mono) -> Result<Option<Mono>, ()> {
+        match self.wake {
+            Some(registered) if registered <= when => Err(()),
+            before => {
+                self.wake = Some(when);
+                Ok(before)
+            }
+        }
+    }
+
+    /// Called when the registered moment has come.
+    pub(crate) fn wake(&mut self, now: Mono) -> Woken {
+        self.wake = None;
+        let expired = self.window.wake(now);
+        self.ahead.wake(now);
+        Woken { expired, flush: self.flush.wake(now) }
+    }
+
+    /// When the cursor is registered to be woken.
+    pub(crate) fn registered(&self) -> Option<Mono> {
+        self.wake
+    }
+
+    /// Checks that every offset is in one place and every index true. Returns how many things were looked at.
+    pub(crate) fn check(&self, at: CursorRef) -> usize {
+        self.ahead.check(at, self.window.highest().unwrap_or(0));
+        self.window.check(at, self.ahead.first().map_or(self.ahead.next(), Fetched::offset));
+        let unwritten = self.window.iter().filter(|(_, open)| open.needs_row());
+        self.attempts.check(at, unwritten.map(|(offset, _)| offset));
+        self.flush.check(at, self.committed());
+        1 + self.window.len() + self.ahead.len()
+    }
+
     /// Returns the earliest moment at which a lease ends, a wait ends, or something must be written or read again.
     pub(crate) fn next_wake(&self) -> Option<Mono> {
-        let open = self.open.values().filter_map(|open| match open.state {
-            OpenState::Leased { deadline, .. } => Some(deadline),
-            OpenState::Waiting { until } => Some(until),
-            _ => None,
-        });
-        let flush = self.flush_at.filter(|_| self.flushing.is_none());
-        open.chain(flush).chain(self.refused_until).chain(self.retry_at).min()
+        let ends = [self.window.next_wake(), self.flush.next_wake(), self.ahead.retry_at()];
+        ends.into_iter().flatten().min()
     }
 }

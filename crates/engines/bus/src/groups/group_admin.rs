@@ -1,6 +1,6 @@
 //! Administration of the groups of a topic: listing them with their positions, and deleting one.
 
-use millrace_model::{Group, Now, Offset, Op, Space, TopicKey, keys};
+use millrace_model::{Group, Now, Offset, Op, Space, TopicKey, keys, never};
 
 use crate::bus::Bus;
 use crate::groups::group::{GroupId, GroupState};
@@ -14,11 +14,11 @@ const DELETES_PER_BATCH_MAX: usize = 4096;
 
 impl Bus {
     pub(crate) fn list_groups(&mut self, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
-        let id = self.topic_id(&topic)?;
-        let Some(state) = self.topics.get(&id) else {
+        let id = self.topics.known(&topic)?;
+        let Some(state) = self.topics.get(id) else {
             return Err(BusError::UnknownTopic(topic));
         };
-        let groups = state.groups.values().filter_map(|id| self.groups.get(id));
+        let groups = state.groups.values().filter_map(|id| self.groups.get(*id));
         // A group whose first position is not durable yet is not listed: no subscriber was promised it.
         let groups = groups.filter(|group| group.placed).map(|group| detail(state, group)).collect();
         self.reply(to, Reply::Groups(GroupsView { topic, groups }));
@@ -33,9 +33,9 @@ impl Bus {
         topic: TopicKey,
         group: Group,
     ) -> Result<(), BusError> {
-        let topic_id = self.topic_id(&topic)?;
-        let found = self.topics.get(&topic_id).and_then(|state| state.groups.get(&group).copied());
-        let Some((id, state)) = found.and_then(|id| Some((id, self.groups.get(&id)?))) else {
+        let topic_id = self.topics.known(&topic)?;
+        let found = self.topics.get(topic_id).and_then(|state| state.groups.get(&group).copied());
+        let Some((id, state)) = found.and_then(|id| Some((id, self.groups.get(id)?))) else {
             return Err(BusError::UnknownGroup { topic, group });
         };
         if !state.placed || !state.members.is_empty() {
@@ -43,7 +43,7 @@ impl Bus {
             let members = state.members.len().max(1);
             return Err(BusError::GroupHasMembers { topic, group, members });
         }
-        if let Some(state) = self.topics.get_mut(&topic_id) {
+        if let Some(state) = self.topics.get_mut(topic_id) {
             state.groups.remove(&group);
         }
         let mut ops = Vec::new();
@@ -65,21 +65,19 @@ impl Bus {
     /// Removes a group. Adds the deletion of its rows to `ops`, and tells its members and waiting requests why
     /// (`gone`).
     pub(crate) fn forget_group(&mut self, id: GroupId, gone: &BusError, ops: &mut Vec<Op>) {
-        self.fetched_bytes -= self.groups.get(&id).map_or(0, GroupState::fetched_bytes);
-        let Some(group) = self.groups.remove(&id) else {
+        let Some(group) = self.groups.remove(id) else {
+            never!(self.broken, "there is no group {id:?} to remove");
             return;
         };
-        self.sticky_keys = self.sticky_keys.saturating_sub(group.key_members.len());
-        self.sticky_waiting = self.sticky_waiting.saturating_sub(group.waiting_counted);
         self.totals.cursors_gone(group.made_by.as_ref(), group.cursors.len() as u64);
         for (cursor, partition) in group.cursors.iter().zip(0..) {
             let stream = group.stream(partition);
             ops.push(Op::Delete { space: Space::Cursors, key: keys::cursor(&stream, &group.name) });
-            for offset in cursor.stored_tries() {
+            for offset in cursor.stored_attempts() {
                 let key = keys::attempt(&stream, &group.name, Offset(offset));
                 ops.push(Op::Delete { space: Space::Attempts, key });
             }
-            for to in &cursor.confirms {
+            for to in cursor.flush.confirms() {
                 self.refuse(*to, gone.clone());
             }
         }
@@ -89,12 +87,12 @@ impl Bus {
         for (to, subscribe) in &group.waiters {
             self.refuse_join(*to, subscribe, gone.clone());
         }
-        for (conn, member) in &group.members {
+        for (conn, member) in group.members.iter() {
             if let Some(connection) = self.conns.get_mut(conn) {
-                self.totals.window_changed(connection.agent(), member.window, 0);
-                connection.subscriptions.remove(&(group.key.clone(), group.name.clone()));
+                self.totals.window_changed(connection.agent(), member.window(), 0);
+                connection.unsubscribe(&(group.key.clone(), group.name.clone()));
                 let (error, group) = (gone.clone(), Some(group.name.clone()));
-                self.effects.push(Effect::Notice { conn: *conn, error, group });
+                self.effects.push(Effect::Notice { conn, error, group });
             }
         }
     }
@@ -102,9 +100,9 @@ impl Bus {
 
 fn detail(topic: &Topic, group: &GroupState) -> GroupDetail {
     let partitions = topic.bounds().zip(&group.cursors).map(|(log, cursor)| {
-        let lag = log.next.before().0.saturating_sub(cursor.durable.0);
-        let inflight = cursor.leases().count() as u64;
-        let (committed, updated) = (cursor.durable, cursor.durable_since);
+        let lag = log.next.before().0.saturating_sub(cursor.flush.durable().0);
+        let inflight = cursor.window.leases().count() as u64;
+        let (committed, updated) = (cursor.flush.durable(), cursor.flush.durable_since());
         (log.partition, GroupView { committed, updated, lag, inflight })
     });
     GroupDetail {

@@ -3,8 +3,9 @@
 use millrace_model::{Filter, Group, GroupRow, Now, Offset, Op, Partition, Space, TopicKey, keys};
 
 use crate::bus::Bus;
-use crate::delivery::flush::{TRIES_BYTES_MAX, TRIES_PER_BATCH_MAX};
+use crate::delivery::flush::{ATTEMPTS_BYTES_MAX, ATTEMPTS_PER_BATCH_MAX};
 use crate::groups::group::{CursorRef, GroupId};
+use crate::groups::table::Located;
 use crate::interface::effect::Effect;
 use crate::interface::input::{ConnId, From};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
@@ -21,8 +22,8 @@ impl Bus {
         partition: Option<Partition>,
         from: From,
     ) -> Result<(), BusError> {
-        let id = self.topic_id(&topic)?;
-        let Some(state) = self.topics.get(&id) else {
+        let id = self.topics.known(&topic)?;
+        let Some(state) = self.topics.must(id, &self.broken) else {
             return Ok(());
         };
         let partitions = state.logs.len() as u32;
@@ -33,7 +34,7 @@ impl Bus {
             return Err(BusError::UnknownGroup { topic, group });
         };
         let only = partition.map(|partition| partition.0);
-        if self.groups.get(&at).is_some_and(|state| !state.placed || state.is_busy(only, None)) {
+        if self.groups.get(at).is_some_and(|state| !state.placed || state.is_busy(only, None)) {
             return Err(BusError::GroupBusy { topic, group });
         }
         let cursors = (0..partitions).filter(|partition| only.is_none_or(|only| only == *partition));
@@ -49,15 +50,14 @@ impl Bus {
             let streams = placement
                 .cursors
                 .iter()
-                .filter_map(|at| Some(self.groups.get(&at.group)?.stream(at.partition)))
+                .filter_map(|at| Some(self.groups.get(at.group)?.stream(at.partition)))
                 .collect();
-            let token = self.token();
+            let token = self.pending.begin(Pending::Placement(placement));
             self.effects.push(Effect::Seek { token, streams, ts });
             // The topic's row must not wait for the answer: publishers already rely on it.
             if !ops.is_empty() {
                 self.commit(now, self.limits.durability, ops, Pending::Row);
             }
-            self.pending.insert(token, Pending::Placement(placement));
             return;
         }
         placement.next = placement.cursors.iter().map(|at| self.position(*at, placement.from)).collect();
@@ -68,9 +68,10 @@ impl Bus {
     fn position(&self, at: CursorRef, from: From) -> Offset {
         let log = self
             .groups
-            .get(&at.group)
-            .and_then(|group| self.topics.get(&group.topic))
+            .get(at.group)
+            .and_then(|group| self.topics.get(group.topic))
             .and_then(|topic| topic.logs.get(at.partition as usize));
+        // The group may have been deleted while the store was searched.
         let Some(log) = log else { return Offset::FIRST };
         match from {
             From::Earliest => log.start,
@@ -93,14 +94,13 @@ impl Bus {
     fn placement_failed(&mut self, now: Now, placement: &Placement) {
         let reason = BusError::Unreadable("it could not be searched by time".to_owned());
         self.refuse_placement(now, placement, reason.clone());
-        if self.groups.get(&placement.group).is_some_and(|state| state.placed) {
+        if self.groups.get(placement.group).is_some_and(|state| state.placed) {
             return;
         }
-        let Some(state) = self.groups.remove(&placement.group) else {
-            return;
-        };
+        // The topic may have been deleted while the store was searched.
+        let Some(state) = self.groups.remove(placement.group) else { return };
         self.totals.cursors_gone(state.made_by.as_ref(), state.cursors.len() as u64);
-        if let Some(topic) = self.topics.get_mut(&state.topic) {
+        if let Some(topic) = self.topics.get_mut(state.topic) {
             topic.groups.remove(&state.name);
         }
         for (to, subscribe) in state.waiters {
@@ -120,7 +120,7 @@ impl Bus {
 
     /// Continues subscriptions that had to wait for an earlier one.
     fn wake_waiters(&mut self, now: Now, group: GroupId) {
-        let Some(state) = self.groups.get_mut(&group).filter(|state| state.placed) else { return };
+        let Some(state) = self.groups.get_mut(group).filter(|state| state.placed) else { return };
         for (to, subscribe) in std::mem::take(&mut state.waiters) {
             if let Err(error) = self.subscribe_in_turn(now, to, subscribe.clone(), true) {
                 self.refuse_join(to, &subscribe, error);
@@ -139,45 +139,45 @@ impl Bus {
         if let AfterPlacement::Join { subscribe, .. } = &placement.then {
             self.set_filter(placement.group, &subscribe.filter, &mut ops);
         }
+        // All cursors of a placement belong to its group.
+        let fetched_before = self.groups.fetched_bytes_of(placement.group);
         for (at, next) in placement.cursors.iter().zip(&placement.next) {
-            let Some(group) = self.groups.get_mut(&at.group) else {
+            // The group may have been deleted while the store was searched: see `placement_durable`.
+            let Some(Located { topic, name, members, cursor, .. }) =
+                self.groups.locate(&mut self.topics, *at)
+            else {
                 continue;
             };
-            let stream = group.stream(at.partition);
-            let name = group.name.clone();
-            let Some(cursor) = group.cursors.get_mut(at.partition as usize) else {
-                continue;
-            };
-            self.fetched_bytes = self.fetched_bytes.saturating_sub(cursor.fetched_bytes);
-            let given_back: Vec<ConnId> = cursor.leases().map(|(_, conn)| conn).collect();
+            let stream = topic.key.stream(Partition(at.partition));
+            let given_back: Vec<ConnId> = cursor.window.leases().map(|(_, conn)| conn).collect();
             cursor.seek(*next);
-            let rows_max = TRIES_PER_BATCH_MAX / placement.cursors.len().max(1);
-            for (offset, _) in cursor.take_try_changes(rows_max, TRIES_BYTES_MAX) {
-                let key = keys::attempt(&stream, &name, Offset(offset));
+            let rows_max = ATTEMPTS_PER_BATCH_MAX / placement.cursors.len().max(1);
+            for (offset, _) in cursor.take_attempt_changes(rows_max, ATTEMPTS_BYTES_MAX) {
+                let key = keys::attempt(&stream, name, Offset(offset));
                 ops.push(Op::Delete { space: Space::Attempts, key });
             }
-            let row = cursor.row(now.wall);
-            cursor.note_flushed(&row);
-            if cursor.has_try_changes() {
-                cursor.flush_now = true;
-                self.to_flush.insert(*at);
+            let (row, _) = cursor.begin_row(now.wall);
+            if cursor.has_attempt_changes() {
+                cursor.flush.request();
+                self.agenda.flush(*at);
             }
             ops.push(Op::Put {
                 space: Space::Cursors,
-                key: keys::cursor(&stream, &name),
+                key: keys::cursor(&stream, name),
                 value: row.encode(),
             });
             for conn in given_back {
-                group.released(conn);
+                members.released(conn);
             }
-            self.to_deliver.insert(at.group);
+            self.agenda.deliver(at.group);
         }
+        self.groups.account_fetched(placement.group, fetched_before);
         self.commit(now, self.limits.durability, ops, Pending::Placement(placement));
     }
 
     fn busy_meanwhile(&self, placement: &Placement, except: Option<ConnId>) -> Option<BusError> {
         placement.cursors.iter().find_map(|at| {
-            let group = self.groups.get(&at.group)?;
+            let group = self.groups.get(at.group)?;
             let busy = group.is_busy(Some(at.partition), except);
             busy.then(|| BusError::GroupBusy { topic: group.key.clone(), group: group.name.clone() })
         })
@@ -186,11 +186,11 @@ impl Bus {
     /// Called when the new position is durable: answers the seek, or lets the subscriber join.
     pub(crate) fn placement_durable(&mut self, now: Now, placement: Placement) {
         for (at, next) in placement.cursors.iter().zip(&placement.next) {
-            if let Some(cursor) = self.cursor_mut(*at) {
-                cursor.durable = next.before();
-                cursor.durable_since = cursor.noted_since();
+            if let Some(cursor) = self.groups.cursor_mut(*at) {
+                let since = cursor.flush.row_since();
+                cursor.flush.set_durable(next.before(), since);
             }
-            self.to_deliver.insert(at.group);
+            self.agenda.deliver(at.group);
         }
         let moved: Vec<_> = placement
             .cursors
@@ -199,7 +199,7 @@ impl Bus {
             .zip(placement.next.iter().copied())
             .collect();
         let group = placement.group;
-        let Some(state) = self.groups.get_mut(&group) else {
+        let Some(state) = self.groups.get_mut(group) else {
             return self.refuse_placement(now, &placement, BusError::GroupGone);
         };
         match placement.then {
@@ -216,16 +216,14 @@ impl Bus {
     }
 
     fn set_filter(&mut self, group: GroupId, filter: &Filter, ops: &mut Vec<Op>) {
-        let Some(state) = self.groups.get_mut(&group) else {
-            return;
-        };
+        let fetched_before = self.groups.fetched_bytes_of(group);
+        // The group may have been deleted while the store was searched.
+        let Some(state) = self.groups.get_mut(group) else { return };
         if state.filter != *filter {
             state.filter = filter.clone();
             for (cursor, partition) in state.cursors.iter_mut().zip(0..) {
-                self.fetched_bytes = self.fetched_bytes.saturating_sub(cursor.fetched_bytes);
                 cursor.refilter(filter);
-                self.fetched_bytes += cursor.fetched_bytes;
-                self.to_flush.insert(CursorRef { group, partition });
+                self.agenda.flush(CursorRef { group, partition });
             }
         }
         let row = GroupRow { filter: filter.clone(), created: state.created, made_by: state.made_by.clone() };
@@ -234,5 +232,6 @@ impl Bus {
             key: keys::group(&state.key, &state.name),
             value: row.encode(),
         });
+        self.groups.account_fetched(group, fetched_before);
     }
 }

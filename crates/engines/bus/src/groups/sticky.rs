@@ -11,10 +11,10 @@ use millrace_model::{Now, Offset};
 
 use crate::bus::Bus;
 use crate::delivery::deliver::held_back;
-use crate::groups::cursor::{KeyQueues, OpenState};
-use crate::groups::group::{CursorRef, GroupId, GroupState, Member};
+use crate::groups::cursor::OpenState;
+use crate::groups::group::{CursorRef, GroupId, GroupState};
+use crate::groups::table::Located;
 use crate::interface::input::ConnId;
-use crate::sabotage::Sabotage;
 
 /// The hash of a key. Two keys with the same hash share a member and wait for one another, which harms neither order
 /// nor delivery.
@@ -43,62 +43,40 @@ impl Bus {
     /// partitions have changed.
     pub(crate) fn refresh_sticky(&mut self, group: GroupId) {
         let seed = self.seed;
-        let Some(state) = self.groups.get_mut(&group) else { return };
-        let by_topic = self.topics.get(&state.topic).is_some_and(|topic| topic.config.sticky);
+        let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
+        let by_topic = self.topics.get(state.topic).is_some_and(|topic| topic.config.sticky);
         // Without members nothing is sent, and a sticky group stays sticky: what is known of its keys is kept for the
         // next member.
-        let by_member = state.members.values().any(|member| member.sticky);
+        let by_member = state.members.want_sticky();
         state.sticky = by_topic || by_member || (state.sticky && state.members.is_empty());
         for cursor in &mut state.cursors {
-            cursor.keep_order_per_key(state.sticky, |key| KeyHash::of(seed, key));
+            cursor.window.keep_order_per_key(state.sticky, |key| KeyHash::of(seed, key));
         }
         if !state.sticky {
-            self.sticky_keys = self.sticky_keys.saturating_sub(state.key_members.len());
-            state.key_members.clear();
+            self.groups.change_keys(group, |state| state.members.retain_keys(|_, _| false));
         }
     }
 
     /// Frees the keys of a member that left the group.
     pub(crate) fn forget_key_member(&mut self, group: GroupId, conn: ConnId) {
-        let Some(state) = self.groups.get_mut(&group) else { return };
-        let before = state.key_members.len();
-        state.key_members.retain(|_, member| member.conn != conn);
-        self.sticky_keys = self.sticky_keys.saturating_sub(before - state.key_members.len());
-        for cursor in &mut state.cursors {
-            cursor.recall(conn, usize::MAX);
-        }
+        self.groups.change_keys(group, |state| {
+            state.members.retain_keys(|_, member| member.conn != conn);
+            for cursor in &mut state.cursors {
+                cursor.window.recall(conn, usize::MAX);
+            }
+        });
     }
 
     /// Called when an event timed out. A member that hangs would use up the attempts of every event of its keys, so the
     /// key may go to another member, unless another event of it is in flight (in a partition from before the topic
     /// grew).
     pub(crate) fn loosen_key(&mut self, at: CursorRef, offset: u64) {
-        let Some(state) = self.groups.get_mut(&at.group) else { return };
-        let open = state.cursors.get(at.partition as usize).and_then(|cursor| cursor.open.get(&offset));
-        let Some((key, last)) = open.and_then(|open| Some((open.key?, open.last?))) else { return };
-        if state.cursors.iter().any(|cursor| cursor.has_in_flight(key)) {
-            return;
+        let Some(state) = self.groups.must_mut(at.group, &self.broken) else { return };
+        let open = state.cursors.get(at.partition as usize).and_then(|cursor| cursor.window.get(offset));
+        let Some((key, last)) = open.and_then(|open| Some((open.key()?, open.last()?))) else { return };
+        if !state.cursors.iter().any(|cursor| cursor.window.has_in_flight(key)) {
+            state.members.key_timed_out(key, last);
         }
-        if let Some(member) = state.key_members.get_mut(&key).filter(|member| member.conn == last) {
-            member.timed_out = true;
-        }
-    }
-
-    /// Counts one more waiting event. The count holds until `account_waiting` counts anew, so that one group cannot
-    /// pass the bound by far.
-    fn count_waiting(&mut self, group: GroupId) {
-        if let Some(state) = self.groups.get_mut(&group) {
-            state.waiting_counted += 1;
-            self.sticky_waiting += 1;
-        }
-    }
-
-    /// Counts a group's waiting events anew. To be called after anything that may have changed their number.
-    pub(crate) fn account_waiting(&mut self, group: GroupId) {
-        let Some(state) = self.groups.get_mut(&group) else { return };
-        let waiting = state.cursors.iter().flat_map(|cursor| &cursor.keyed).map(|keyed| keyed.unsent).sum();
-        let before = std::mem::replace(&mut state.waiting_counted, waiting);
-        self.sticky_waiting = (self.sticky_waiting + waiting).saturating_sub(before);
     }
 
     /// Sends one partition of a sticky group what its keys and members allow. Returns false if nothing was sent or set
@@ -107,7 +85,7 @@ impl Bus {
         let (mut sent, mut opened) = (0, 0);
         self.recall_awaiting(at);
         let ready: Vec<u64> =
-            self.cursor_mut(at).map(|cursor| cursor.ready.iter().copied().collect()).unwrap_or_default();
+            self.groups.cursor_mut(at).map(|cursor| cursor.window.ready().collect()).unwrap_or_default();
         for offset in ready {
             if sent >= events_max || !self.has_room(at.group) {
                 return sent > 0;
@@ -118,11 +96,11 @@ impl Bus {
         while sent < events_max && self.has_room(at.group) {
             let Some(offset) = self.open_next(now, at) else { break };
             opened += 1;
-            self.count_waiting(at.group);
+            self.groups.count_waiting(at.group);
             if self.send_in_order(now, at, offset) {
                 sent += 1;
-            } else if let Some(cursor) = self.cursor_mut(at) {
-                cursor.let_go_of_body(offset, bodies_max, bytes_max);
+            } else if let Some(cursor) = self.groups.cursor_mut(at) {
+                cursor.window.let_go_of_body(offset, bodies_max, bytes_max);
             }
         }
         sent + opened > 0
@@ -130,65 +108,59 @@ impl Bus {
 
     /// Makes events ready again whose member has room by now.
     fn recall_awaiting(&mut self, at: CursorRef) {
-        let Some(state) = self.groups.get_mut(&at.group) else { return };
-        let Some(cursor) = state.cursors.get(at.partition as usize) else { return };
-        let members: Vec<_> = cursor.keyed.iter().flat_map(KeyQueues::awaited).collect();
-        for conn in members {
-            let room = if state.has_room(conn, &self.conns) { state.room_of(conn) } else { 0 };
-            if let Some(cursor) = state.cursors.get_mut(at.partition as usize) {
-                cursor.recall(conn, room);
-            }
+        let Some(Located { members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
+            return;
+        };
+        for conn in cursor.window.awaited() {
+            let room = if members.has_room(conn, &self.conns) { members.room_of(conn) } else { 0 };
+            cursor.window.recall(conn, room);
         }
     }
 
     fn has_room(&self, group: GroupId) -> bool {
-        self.groups.get(&group).is_some_and(|state| state.can_take(&self.conns))
+        self.groups.get(group).is_some_and(|state| state.members.can_take(&self.conns))
     }
 
     /// Moves the next event that was read into `open`. Returns `None` when there is none, or when so many wait for
     /// their keys that the partition has to wait for them.
     fn open_next(&mut self, now: Now, at: CursorRef) -> Option<u64> {
         let (seed, limits, elapsed) = (self.seed, &self.limits, self.elapsed.instead_of_wall(now));
-        let group = self.groups.get_mut(&at.group)?;
-        let topic = self.topics.get(&group.topic)?;
-        let (max_attempts, has_letters) = (topic.max_attempts(limits), !topic.key.is_dead_letter());
-        let cursor = group.cursors.get_mut(at.partition as usize)?;
-        let fetched = cursor.fetched.front()?;
-        let offset = fetched.event.offset.0;
-        let crowded = self.sticky_waiting >= limits.sticky_waiting_total_max;
+        let crowded = self.groups.sticky_waiting() >= limits.sticky_waiting_total_max;
+        let Located { topic, cursor, .. } = self.groups.must_locate(&mut self.topics, at, &self.broken)?;
+        let (max_attempts, has_letters) = (topic.max_attempts(limits), topic.has_dead_letters());
+        let fetched = cursor.ahead.first()?;
+        let offset = fetched.offset();
         let waiting_max = if crowded { 1 } else { limits.sticky_waiting_max };
-        if cursor.keyed.as_ref()?.unsent >= waiting_max || !cursor.may_send(Offset(offset)) {
+        if cursor.window.unsent() >= waiting_max || !cursor.may_send(Offset(offset)) {
             return None;
         }
         if let Some(state) = held_back(elapsed, fetched, max_attempts, has_letters) {
             self.hold_back(now, at, state);
             return Some(offset);
         }
-        let fetched = cursor.pop_fetched()?;
-        let key = fetched.event.body.key.as_deref().map(|key| KeyHash::of(seed, key));
-        cursor.open_keyed(fetched, OpenState::Ready, key);
-        Some(offset)
+        cursor.hold_back(OpenState::Ready, |key| KeyHash::of(seed, key))
     }
 
     /// Sends a ready event unless a lower one of its key is unfinished or its key's member has no room.
     fn send_in_order(&mut self, now: Now, at: CursorRef, offset: u64) -> bool {
-        let forgetful = self.sabotaged(Sabotage::ForgetKeys);
-        let Some(group) = self.groups.get_mut(&at.group) else { return false };
-        let Some(cursor) = group.cursors.get(at.partition as usize) else { return false };
-        let sendable = |state| state == OpenState::Ready || (forgetful && state == OpenState::Parked);
-        let Some(open) = cursor.open.get(&offset).filter(|open| sendable(open.state)) else {
+        let Some(Located { members, cursor, .. }) =
+            self.groups.must_locate(&mut self.topics, at, &self.broken)
+        else {
             return false;
         };
-        if !forgetful && !cursor.may_send_of_key(offset) {
+        let Some(open) = cursor.window.get(offset).filter(|open| open.state() == OpenState::Ready) else {
+            return false;
+        };
+        if !cursor.window.may_send_of_key(offset) {
             return false;
         }
-        let (key, last, is_here) = (open.key, open.last, open.event.is_some());
-        let member = key.and_then(|key| group.key_members.get(&key).copied());
+        let (key, last, is_here) = (open.key(), open.last(), open.event().is_some());
+        let member = key.and_then(|key| members.member_of(key));
         let home = member.filter(|member| !member.timed_out).map(|member| member.conn);
-        if let Some(conn) = home.filter(|conn| !group.has_room(*conn, &self.conns)) {
-            if let Some(cursor) = group.cursors.get_mut(at.partition as usize) {
-                cursor.await_member(offset, conn);
-            }
+        if let Some(conn) = home.filter(|conn| !members.has_room(*conn, &self.conns)) {
+            cursor.window.await_member(offset, conn);
             return false;
         }
         if !is_here {
@@ -198,9 +170,9 @@ impl Bus {
             (Some(conn), _) => Some(conn),
             // A key without a member gets the next one in turn. A key whose member let an event time out gets another
             // member.
-            (None, Some(_)) => group.pick(&self.conns, member.map(|member| member.conn), false),
+            (None, Some(_)) => members.pick(&self.conns, member.map(|member| member.conn)),
             // An event without a key avoids the member that had it last.
-            (None, None) => group.pick(&self.conns, last, false),
+            (None, None) => members.pick(&self.conns, last),
         };
         let Some(conn) = conn else { return false };
         if let (Some(key), None) = (key, home) {
@@ -211,29 +183,19 @@ impl Bus {
     }
 
     fn remember_key_member(&mut self, group: GroupId, key: KeyHash, conn: ConnId) {
-        let Some(state) = self.groups.get_mut(&group) else { return };
-        let before = state.key_members.len();
-        if self.sticky_keys >= self.limits.sticky_keys_max {
-            state.forget_idle_keys();
-        }
-        state.key_members.insert(key, KeyMember { conn, timed_out: false });
-        self.sticky_keys = (self.sticky_keys + state.key_members.len()).saturating_sub(before);
+        let too_many = self.groups.sticky_keys() >= self.limits.sticky_keys_max;
+        self.groups.change_keys(group, |state| {
+            if too_many {
+                state.forget_idle_keys();
+            }
+            state.members.set_member_of(key, conn);
+        });
     }
 }
 
 impl GroupState {
-    fn has_room(&self, conn: ConnId, conns: &crate::groups::group::Connections) -> bool {
-        self.members.get(&conn).is_some_and(Member::has_room)
-            && conns.get(&conn).is_some_and(crate::groups::connection::Connection::can_receive)
-    }
-
-    fn room_of(&self, conn: ConnId) -> usize {
-        self.members.get(&conn).map_or(0, |member| member.window.saturating_sub(member.inflight) as usize)
-    }
-
     fn forget_idle_keys(&mut self) {
         let cursors = &self.cursors;
-        let is_busy = |key| cursors.iter().flat_map(|cursor| &cursor.keyed).any(|keyed| keyed.is_busy(key));
-        self.key_members.retain(|key, _| is_busy(*key));
+        self.members.retain_keys(|key, _| cursors.iter().any(|cursor| cursor.window.has_unfinished(key)));
     }
 }

@@ -1,15 +1,15 @@
 //! Joining and leaving a group.
 
-use millrace_model::{Actor, Group, Mono, Now, Op, Partition, TopicKey};
+use millrace_model::{Actor, Group, Mono, Now, Op, Partition, TopicKey, never};
 
 use crate::bus::Bus;
 use crate::groups::connection::Connection;
 use crate::groups::cursor::Cursor;
-use crate::groups::group::{CursorRef, GroupId, GroupState, Member};
+use crate::groups::group::{CursorRef, GroupId, GroupState};
+use crate::groups::members::Member;
 use crate::interface::input::{ConnId, From, Subscribe};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::lifecycle::pending::{AfterPlacement, Placement};
-use crate::sabotage::Sabotage;
 
 /// How a member leaves its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,19 +36,17 @@ impl Bus {
         let ReplyTo::Conn { conn, .. } = to else {
             return Err(BusError::NeedsConnection);
         };
-        let Some(connection) = self.conns.get(&conn) else {
-            return Ok(());
-        };
+        // Nobody is left to subscribe.
+        let Some(connection) = self.conns.get(conn) else { return Ok(()) };
         if waited {
-            let Some(by) = &connection.by else { return Ok(()) };
+            let Some(by) = connection.by() else { return Ok(()) };
             // The access lists may have changed while the subscription waited, and it may be about to move the group
             // (`reset`).
             self.permit_member(by, &subscribe.topic, &subscribe.group)?;
         }
         let key = (subscribe.topic.clone(), subscribe.group.clone());
         let max = self.limits.subscriptions_per_connection_max;
-        let known = connection.subscriptions.contains_key(&key) || connection.joining.contains_key(&key);
-        if !known && connection.subscriptions.len() + connection.joining.len() >= max {
+        if !connection.has_subscription(&key) && connection.subscriptions() >= max {
             return Err(BusError::LimitReached { what: "subscriptions per connection", max: max as u64 });
         }
         let window = subscribe.max_inflight.unwrap_or(self.limits.max_inflight);
@@ -57,13 +55,13 @@ impl Bus {
             return Err(BusError::OutOfRange { what: "max_inflight", found, max });
         }
         self.totals.window_fits(&self.limits, connection.agent(), u64::from(self.wider(conn, &subscribe)))?;
-        if !self.topic_ids.contains_key(&subscribe.topic) {
+        if !self.topics.contains(&subscribe.topic) {
             // Checked before the topic is created: a refusal must not leave a topic behind without its row.
             self.totals.cursors_fit(&self.limits, connection.sharer().as_ref(), 1)?;
         }
         let mut ops = Vec::new();
         let topic = self.topic_or_create(&subscribe.topic, &mut ops)?;
-        let known = self.topics.get(&topic).and_then(|topic| topic.groups.get(&subscribe.group)).copied();
+        let known = self.topics.get(topic).and_then(|topic| topic.groups.get(&subscribe.group)).copied();
         match known {
             Some(group) => self.subscribe_to_existing(now, (to, conn), group, subscribe, waited),
             None => self.subscribe_to_new(now, to, topic, subscribe, ops),
@@ -78,18 +76,18 @@ impl Bus {
         subscribe: Subscribe,
         waited: bool,
     ) -> Result<(), BusError> {
-        let Some(state) = self.groups.get_mut(&group) else {
+        let Some(state) = self.groups.must_mut(group, &self.broken) else {
             return Ok(());
         };
-        let others = state.members.keys().filter(|member| **member != conn).count();
+        let others = state.members.conns().filter(|member| *member != conn).count();
         let max = self.limits.members_per_group_max;
-        if !state.members.contains_key(&conn) && others + state.waiters.len() >= max {
+        if !state.members.contains(conn) && others + state.waiters.len() >= max {
             return Err(BusError::LimitReached { what: "members per group", max: max as u64 });
         }
         // Each connection has one subscription to a group under way at a time: a later frame must not overtake an
         // earlier one.
         let key = (subscribe.topic.clone(), subscribe.group.clone());
-        let in_turn = self.conns.get(&conn).is_some_and(|connection| connection.joining.contains_key(&key));
+        let in_turn = self.conns.get(conn).is_some_and(|connection| connection.is_joining(&key));
         if !state.placed || (in_turn && !waited) {
             state.waiters.push((to, subscribe.clone()));
             self.begin_join(conn, &subscribe);
@@ -124,9 +122,8 @@ impl Bus {
     }
 
     fn begin_join(&mut self, conn: ConnId, subscribe: &Subscribe) {
-        if let Some(connection) = self.conns.get_mut(&conn) {
-            let key = (subscribe.topic.clone(), subscribe.group.clone());
-            connection.joining.entry(key).or_insert(None);
+        if let Some(connection) = self.conns.get_mut(conn) {
+            connection.begin_join((subscribe.topic.clone(), subscribe.group.clone()));
         }
     }
 
@@ -134,7 +131,7 @@ impl Bus {
     fn end_join(&mut self, to: ReplyTo, subscribe: &Subscribe) -> Option<ReplyTo> {
         let ReplyTo::Conn { conn, .. } = to else { return None };
         let key = (subscribe.topic.clone(), subscribe.group.clone());
-        self.conns.get_mut(&conn)?.joining.remove(&key).flatten()
+        self.conns.get_mut(conn)?.end_join(&key)
     }
 
     pub(crate) fn refuse_join(&mut self, to: ReplyTo, subscribe: &Subscribe, error: BusError) {
@@ -154,7 +151,7 @@ impl Bus {
         subscribe: Subscribe,
         ops: Vec<Op>,
     ) -> Result<(), BusError> {
-        let Some(state) = self.topics.get_mut(&topic) else {
+        let Some(state) = self.topics.must_mut(topic, &self.broken) else {
             return Ok(());
         };
         let max = self.limits.groups_per_topic_max;
@@ -162,22 +159,20 @@ impl Bus {
             return Err(BusError::LimitReached { what: "groups per topic", max: max as u64 });
         }
         let by = match to {
-            ReplyTo::Conn { conn, .. } => self.conns.get(&conn).and_then(Connection::sharer),
+            ReplyTo::Conn { conn, .. } => self.conns.get(conn).and_then(Connection::sharer),
             _ => None,
         };
         let cursors = state.logs.len() as u64;
         self.totals.cursors_fit(&self.limits, by.as_ref(), cursors)?;
         self.totals.cursors_made(by.as_ref(), cursors);
-        self.groups_made += 1;
-        let group = GroupId(self.groups_made);
-        state.groups.insert(subscribe.group.clone(), group);
         let name = subscribe.group.clone();
         let mut made = GroupState::new(topic, state.key.clone(), name, subscribe.filter.clone(), now.wall);
         made.made_by = by;
         // The positions of these cursors do not matter yet: nothing is delivered before the group is placed.
         made.cursors = state.logs.iter().map(|log| Cursor::at(log.next)).collect();
-        self.groups.insert(group, made);
-        let partitions = self.topics.get(&topic).map_or(0, |topic| topic.logs.len() as u32);
+        let group = self.groups.insert(made);
+        state.groups.insert(subscribe.group.clone(), group);
+        let partitions = state.logs.len() as u32;
         let cursors = (0..partitions).map(|partition| CursorRef { group, partition }).collect();
         let from = subscribe.from.unwrap_or(From::Latest);
         if let ReplyTo::Conn { conn, .. } = to {
@@ -191,49 +186,45 @@ impl Bus {
     pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
         let ReplyTo::Conn { conn, .. } = to else { return };
         // Checked again, because the topic's lists may have changed while the group was placed.
-        let Some(by) = self.conns.get(&conn).and_then(|connection| connection.by.as_ref()) else { return };
+        let Some(by) = self.conns.get(conn).and_then(Connection::by) else { return };
         if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
             return self.refuse_join(to, subscribe, error);
         }
         // The window is checked again, too, because several subscriptions may have waited for their groups to be
         // placed.
         let wider = u64::from(self.wider(conn, subscribe));
-        if let Some(connection) = self.conns.get(&conn)
+        if let Some(connection) = self.conns.get(conn)
             && let Err(error) = self.totals.window_fits(&self.limits, connection.agent(), wider)
         {
             return self.refuse_join(to, subscribe, error);
         }
         let leaving = self.end_join(to, subscribe);
-        let Some(connection) = self.conns.get_mut(&conn) else {
-            return;
-        };
-        let Some(state) = self.groups.get_mut(&group) else {
-            return;
-        };
+        // The connection may have been closed while the group was placed.
+        let Some(connection) = self.conns.get_mut(conn) else { return };
+        let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
         let window = self.limits.window_of(subscribe);
-        let before = state.members.get(&conn);
-        let inflight = before.map_or(0, |member| member.inflight);
-        self.totals.window_changed(connection.agent(), before.map_or(0, |member| member.window), window);
-        let member = Member { window, inflight, ack_mode: subscribe.ack_mode, sticky: subscribe.sticky };
-        let newcomer = state.members.insert(conn, member).is_none();
+        let before = state.members.join(conn, window, subscribe.ack_mode, subscribe.sticky);
+        self.totals.window_changed(connection.agent(), before.unwrap_or(0), window);
         // Shares the group's own names: each frame has copies of its own, and there may be many subscriptions.
-        connection.subscriptions.insert((state.key.clone(), state.name.clone()), group);
-        if let (true, Some(topic)) = (newcomer, self.topics.get_mut(&state.topic)) {
-            topic.members += 1;
+        connection.subscribe((state.key.clone(), state.name.clone()), group);
+        if let (None, Some(topic)) = (before, self.topics.get_mut(state.topic)) {
+            topic.member_joined();
         }
         let partitions =
-            state.cursors.iter().zip(0..).map(|(cursor, at)| (Partition(at), cursor.durable.next()));
+            state.cursors.iter().zip(0..).map(|(cursor, at)| (Partition(at), cursor.flush.durable().next()));
         let reply = Reply::Subscribed {
             topic: subscribe.topic.clone(),
             group: subscribe.group.clone(),
             partitions: partitions.collect(),
         };
         self.refresh_sticky(group);
-        self.to_deliver.insert(group);
+        self.agenda.deliver(group);
         self.reply(to, reply);
         if let Some(to) = leaving {
             let left = self.unsubscribe(now, to, subscribe.topic.clone(), subscribe.group.clone());
-            debug_assert!(left.is_ok(), "it has just joined");
+            if left.is_err() {
+                never!(self.broken, "{conn:?} has just joined {group:?} and is not a member");
+            }
         }
     }
 
@@ -247,17 +238,13 @@ impl Bus {
         let ReplyTo::Conn { conn, .. } = to else {
             return Err(BusError::NeedsConnection);
         };
-        let Some(connection) = self.conns.get_mut(&conn) else {
+        let Some(connection) = self.conns.get_mut(conn) else {
             return Ok(());
         };
         let key = (topic.clone(), group.clone());
         let agent = connection.agent().cloned();
-        let member = connection.subscriptions.remove(&key);
-        let joining = connection.joining.get_mut(&key).filter(|leaving| leaving.is_none());
-        let overtakes = joining.is_some();
-        if let Some(leaving) = joining {
-            *leaving = Some(to);
-        }
+        let member = connection.unsubscribe(&key);
+        let overtakes = connection.overtake_join(&key, to);
         match member {
             Some(id) => self.leave(now, conn, agent.as_ref(), id, Departure::Willing),
             None if !overtakes => return Err(BusError::NotAMember { topic, group }),
@@ -270,20 +257,19 @@ impl Bus {
     }
 
     pub(crate) fn close(&mut self, now: Now, conn: ConnId, departure: Departure) {
-        let Some(connection) = self.conns.remove(&conn) else {
+        let Some(connection) = self.conns.close(conn) else {
             return;
         };
-        let agent = connection.agent().cloned();
-        for group in connection.subscriptions.into_values() {
-            self.leave(now, conn, agent.as_ref(), group, departure);
+        for group in connection.groups() {
+            self.leave(now, conn, connection.agent(), group, departure);
         }
     }
 
     /// Returns by how much this subscription would widen the connection's window.
     fn wider(&self, conn: ConnId, subscribe: &Subscribe) -> u32 {
-        let topic = self.topic_ids.get(&subscribe.topic).and_then(|id| self.topics.get(id));
-        let group = topic.and_then(|topic| self.groups.get(topic.groups.get(&subscribe.group)?));
-        let now = group.and_then(|group| group.members.get(&conn)).map_or(0, |member| member.window);
+        let topic = self.topics.named(&subscribe.topic);
+        let group = topic.and_then(|topic| self.groups.get(*topic.groups.get(&subscribe.group)?));
+        let now = group.and_then(|group| group.members.get(conn)).map_or(0, Member::window);
         self.limits.window_of(subscribe).saturating_sub(now)
     }
 
@@ -297,34 +283,28 @@ impl Bus {
         group: GroupId,
         departure: Departure,
     ) {
-        let keep = self.sabotaged(Sabotage::KeepLeasesOfClosed);
-        let Some(state) = self.groups.get_mut(&group) else {
+        let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
+        let Some(member) = state.members.leave(conn) else {
+            never!(self.broken, "{conn:?} has a subscription and is not a member of {group:?}");
             return;
         };
-        let Some(member) = state.members.remove(&conn) else { return };
-        self.totals.window_changed(agent, member.window, 0);
-        if let Some(topic) = self.topics.get_mut(&state.topic) {
-            topic.members = topic.members.saturating_sub(1);
-            if topic.members == 0 {
-                self.tail_bytes -= topic.tail_bytes();
-                topic.logs.iter_mut().for_each(crate::topics::topic::Log::drop_tail);
-            }
+        self.totals.window_changed(agent, member.window(), 0);
+        if let Some((topic, tails)) = self.topics.with_tails(state.topic) {
+            topic.member_left(tails);
         }
-        if keep {
-            return;
-        }
+        let fetched_before = state.fetched_bytes();
         if state.members.is_empty() {
-            self.fetched_bytes = self.fetched_bytes.saturating_sub(state.fetched_bytes());
-            state.cursors.iter_mut().for_each(crate::groups::cursor::Cursor::unfetch);
+            state.cursors.iter_mut().for_each(Cursor::unread);
         }
         let held: Vec<_> =
-            (0..).zip(&state.cursors).map(|(at, cursor)| (at, cursor.leased_to(conn))).collect();
+            (0..).zip(&state.cursors).map(|(at, cursor)| (at, cursor.window.leased_to(conn))).collect();
+        self.groups.account_fetched(group, fetched_before);
         for (partition, leases) in held {
             self.free(now, CursorRef { group, partition }, &leases, departure);
         }
         self.forget_key_member(group, conn);
         self.refresh_sticky(group);
-        self.to_deliver.insert(group);
+        self.agenda.deliver(group);
     }
 
     /// Frees the events that a member held when it left. A consumer works on the lowest event it holds: if that event
@@ -332,15 +312,14 @@ impl Bus {
     /// others are given back; of a member that left willingly all are given back. Leases that have expired count as
     /// attempts in any case.
     fn free(&mut self, now: Now, at: CursorRef, leases: &[(u64, Mono)], departure: Departure) {
-        let all = self.sabotaged(Sabotage::BlameAll);
         let mut blamed = departure == Departure::Willing;
         for (offset, deadline) in leases {
             if *deadline <= now.mono {
                 self.counters.timed_out += 1;
                 self.requeue(now, at, *offset, Some("not acknowledged in time"), None);
-            } else if !blamed || all {
+            } else if !blamed {
                 self.requeue(now, at, *offset, Some("the connection closed"), None);
-            } else if let Some(cursor) = self.cursor_mut(at) {
+            } else if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
                 cursor.give_back(*offset);
                 self.counters.given_back += 1;
             }
@@ -349,12 +328,12 @@ impl Bus {
     }
 
     pub(crate) fn set_congested(&mut self, conn: ConnId, congested: bool) {
-        let Some(connection) = self.conns.get_mut(&conn) else {
+        let Some(connection) = self.conns.get_mut(conn) else {
             return;
         };
-        connection.congested = congested;
+        connection.set_congested(congested);
         if !congested {
-            self.to_deliver.extend(connection.subscriptions.values());
+            self.agenda.deliver_all(connection.groups());
         }
     }
 }

@@ -64,8 +64,8 @@ impl Bus {
 
     /// Returns `None` for the server's own topics, about which nothing is noted.
     pub(crate) fn noted_place(&self, at: CursorRef, offset: u64) -> Option<NotedPlace> {
-        let group = self.groups.get(&at.group)?;
-        let topic = self.topics.get(&group.topic).filter(|topic| !topic.system)?;
+        let group = self.groups.get(at.group)?;
+        let topic = self.topics.get(group.topic).filter(|topic| !topic.system)?;
         Some(NotedPlace {
             topic: topic.key.clone(),
             group: group.name.clone(),
@@ -75,6 +75,6 @@ impl Bus {
     }
 
     pub(crate) fn agent_of(&self, conn: ConnId) -> Option<Actor> {
-        self.conns.get(&conn)?.agent().cloned()
+        self.conns.get(conn)?.agent().cloned()
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Appended, BATCH_BYTES_MAX, Event, Now, Offset, Outcome};
+use millrace_model::{Appended, BATCH_BYTES_MAX, Event, Now, Offset, Outcome, never};
 
 use crate::bus::Bus;
 use crate::interface::input::Token;
@@ -16,9 +16,8 @@ impl Bus {
             self.look_up_doubted(token);
         }
         self.settle_doubts(token);
-        let Some(pending) = self.pending.remove(&token) else {
-            return;
-        };
+        // Given up when the store failed.
+        let Some(pending) = self.pending.end(token) else { return };
         let (pending, appended) = match (pending, outcome) {
             (Pending::Resend { resend, then }, Outcome::Refused(refusal)) => {
                 for to in then.into_askers() {
@@ -32,8 +31,10 @@ impl Bus {
             }
             (Pending::Resend { then, .. }, Outcome::Done(done)) => (*then, done.appended),
             (pending, Outcome::Done(done)) => (pending, done.appended),
-            // No other commit carries checks, so no other one is refused.
-            (pending, Outcome::Refused(_)) => (pending, Vec::<Appended>::new()),
+            (pending, Outcome::Refused(_)) => {
+                never!(self.broken, "a commit without checks was refused: {pending:?}");
+                (pending, Vec::<Appended>::new())
+            }
         };
         match pending {
             Pending::Publish { to, topic, single, durability, appends } => {
@@ -66,13 +67,14 @@ impl Bus {
             Pending::MoveAlone { .. } => self.due_moved(now),
             Pending::Trim { topic, partition, start } => self.trimmed(topic, partition, start),
             Pending::Compact => self.compaction_durable(now, token),
-            Pending::Row | Pending::Resend { .. } => {}
-            Pending::Read { .. }
+            Pending::Row => {}
+            other @ (Pending::Resend { .. }
+            | Pending::Read { .. }
             | Pending::Refetch { .. }
             | Pending::FindStart { .. }
             | Pending::ReadTopic { .. }
             | Pending::SchemaCheck { .. }
-            | Pending::ScanDue(_) => {}
+            | Pending::ScanDue(_)) => never!(self.broken, "a commit is the answer to {other:?}"),
         }
     }
 
@@ -94,7 +96,8 @@ impl Bus {
     /// less.
     pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize) {
         self.settle_doubts(token);
-        let Some(pending) = self.pending.remove(&token) else { return };
+        // Given up when the store failed.
+        let Some(pending) = self.pending.end(token) else { return };
         match &pending {
             Pending::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
             Pending::MoveDue { by, .. } | Pending::MoveAlone { by, .. } => self.move_refused(now, *by),
@@ -106,14 +109,16 @@ impl Bus {
     }
 
     pub(crate) fn found(&mut self, now: Now, token: Token, offsets: Option<Vec<Offset>>) {
-        match self.pending.remove(&token) {
+        match self.pending.end(token) {
             Some(Pending::Placement(placement)) => self.placement_found(now, placement, offsets),
             Some(Pending::FindStart { topic, partition }) => {
                 if let Some(start) = offsets.and_then(|offsets| offsets.first().copied()) {
                     self.start_found(now, topic, partition, start);
                 }
             }
-            _ => {}
+            Some(other) => never!(self.broken, "offsets are the answer to {other:?}"),
+            // Given up when the store failed.
+            None => {}
         }
     }
 }

@@ -4,15 +4,14 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{
-    AgeGuard, AgesRow, AttemptRow, Boot, CursorRow, DueBy, Elapsed, ElapsedRow, Group, GroupRow, Now, Offset,
-    RowError, Stream, Timestamp, TopicKey, TopicRow, keys,
+    AgesRow, AttemptRow, Boot, CursorRow, DueBy, Elapsed, ElapsedRow, Group, GroupRow, Now, Offset, RowError,
+    Stream, Timestamp, TopicKey, TopicRow, keys,
 };
 
 use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
-use crate::groups::group::{GroupId, GroupState};
+use crate::groups::group::GroupState;
 use crate::limits::BusLimits;
-use crate::sabotage::Sabotage;
 use crate::topics::topic::Log;
 
 /// Rows as they stand in the store. The engine reads them with the types of [`millrace_model`].
@@ -45,15 +44,11 @@ type AttemptRows = BTreeMap<String, BTreeMap<u64, AttemptRow>>;
 impl Bus {
     pub fn restore(limits: BusLimits, snapshot: Snapshot, now: Now) -> Result<Bus, RowError> {
         let mut bus = Bus::empty(limits, snapshot.seed);
-        if bus.sabotaged(Sabotage::BelieveEveryStep) {
-            bus.ages = AgeGuard::new(0);
-        }
         bus.ages.tell(now);
         let ages = snapshot.ages.map(|row| AgesRow::decode(keys::AGES, &row)).transpose()?;
         bus.restore_ages(ages, snapshot.newest, snapshot.boot, now);
         let elapsed = snapshot.elapsed.map(|row| ElapsedRow::decode(keys::ELAPSED, &row)).transpose()?;
         bus.elapsed = Elapsed::restore(elapsed, snapshot.boot, now);
-        bus.elapsed.by_wall = bus.sabotaged(Sabotage::DelayByWall);
         for (key, value) in &snapshot.topics {
             let row = TopicRow::decode(key, value)?;
             if let Ok(topic) = TopicKey::parse(key) {
@@ -62,10 +57,10 @@ impl Bus {
             }
         }
         for (stream, start, next) in snapshot.streams {
-            let topic = bus.topic_ids.get(&stream.topic).and_then(|id| bus.topics.get_mut(id));
+            let topic = bus.topics.named_mut(&stream.topic);
             let age_ms = topic.as_ref().and_then(|topic| topic.config.retention_ms);
             if let Some(log) = topic.and_then(|topic| topic.logs.get_mut(stream.partition.0 as usize)) {
-                *log = Log { start, next, ..Log::new() };
+                *log = Log::restore(start, next);
                 if let Some(age_ms) = age_ms {
                     log.lain.note(now.mono, next, age_ms);
                 }
@@ -74,6 +69,7 @@ impl Bus {
         let mut tries = AttemptRows::new();
         for (key, value) in &snapshot.tries {
             let row = AttemptRow::decode(key, value)?;
+            // A key that cannot be parsed is reported by `inspect.rs`.
             let Some((cursor, offset)) = key.rsplit_once('/') else {
                 continue;
             };
@@ -90,7 +86,7 @@ impl Bus {
             bus.restore_group(key, GroupRow::decode(key, value)?, &mut cursors, &mut tries);
         }
         for (by, at) in snapshot.first_due {
-            bus.due.any = true;
+            bus.due.note_delayed();
             bus.expect_due(now, by, at);
         }
         Ok(bus)
@@ -104,19 +100,14 @@ impl Bus {
         cursors: &mut BTreeMap<&str, CursorRow>,
         tries: &mut AttemptRows,
     ) {
-        let Some((topic, name)) = key.rsplit_once('/') else {
-            return;
-        };
+        // A key that cannot be parsed, or names no topic, is reported by `inspect.rs`.
+        let Some((topic, name)) = key.rsplit_once('/') else { return };
         let Ok(name) = Group::new(name) else { return };
-        let Some((topic_key, id)) =
-            TopicKey::parse(topic).ok().and_then(|key| self.topic_ids.get_key_value(&key))
+        let Some((topic_key, id)) = TopicKey::parse(topic).ok().and_then(|key| self.topics.shared_key(&key))
         else {
             return;
         };
-        let (topic_key, id) = (topic_key.clone(), *id);
-        let Some(topic) = self.topics.get_mut(&id) else {
-            return;
-        };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let mut group = GroupState::new(id, topic_key, name.clone(), row.filter, row.created);
         group.made_by = row.made_by;
         let mut found = false;
@@ -136,9 +127,6 @@ impl Bus {
         }
         group.placed = true;
         self.totals.cursors_made(group.made_by.as_ref(), group.cursors.len() as u64);
-        self.groups_made += 1;
-        let id = GroupId(self.groups_made);
-        topic.groups.insert(name, id);
-        self.groups.insert(id, group);
+        topic.groups.insert(name, self.groups.insert(group));
     }
 }

@@ -3,7 +3,7 @@
 use millrace_model::Now;
 
 use crate::bus::Bus;
-use crate::groups::group::{CursorRef, GroupId};
+use crate::groups::group::CursorRef;
 use crate::interface::reply::{BusError, ReplyTo};
 use crate::lifecycle::pending::Pending;
 
@@ -13,35 +13,27 @@ impl Bus {
     pub(crate) fn stop(&mut self, now: Now) {
         self.write_last_ages(now);
         self.tell_removed();
-        self.stopping = true;
-        let groups: Vec<GroupId> = self.groups.keys().copied().collect();
-        for group in groups {
-            let Some(state) = self.groups.get_mut(&group) else {
-                continue;
-            };
+        self.life.begin_stop();
+        for group in self.groups.ids() {
+            let Some(state) = self.groups.must_mut(group, &self.broken) else { continue };
             state.members.clear();
             for (cursor, partition) in state.cursors.iter_mut().zip(0..) {
                 cursor.give_back_all();
-                cursor.flush_now = true;
-                self.to_flush.insert(CursorRef { group, partition });
+                cursor.flush.request();
+                self.agenda.flush(CursorRef { group, partition });
             }
         }
-        for conn in self.conns.values_mut() {
-            conn.subscriptions.clear();
-        }
+        self.conns.unsubscribe_all();
     }
 
     /// Refuses every request that waits for a commit, because that commit will never be confirmed.
     pub(crate) fn storage_failed(&mut self, reason: &str) {
-        let waiting = std::mem::take(&mut self.pending);
-        self.failed = Some(reason.to_owned());
-        let mut refused: Vec<ReplyTo> = waiting.into_values().flat_map(Pending::into_askers).collect();
-        for connection in self.conns.values_mut() {
-            refused.extend(std::mem::take(&mut connection.joining).into_values().flatten());
-        }
+        self.life.fail(reason);
+        let mut refused: Vec<ReplyTo> = self.pending.take_all().flat_map(Pending::into_askers).collect();
+        refused.extend(self.conns.end_joins());
         for group in self.groups.values_mut() {
             refused.extend(group.waiters.drain(..).map(|(to, _)| to));
-            refused.extend(group.cursors.iter_mut().flat_map(|cursor| cursor.confirms.drain(..)));
+            refused.extend(group.cursors.iter_mut().flat_map(|cursor| cursor.flush.take_confirms()));
         }
         for to in refused {
             self.refuse(to, BusError::StorageFailed(reason.to_owned()));

@@ -8,7 +8,7 @@
 
 use bytes::Bytes;
 use millrace_model::{
-    Check, DueBy, DueEvent, Durability, Mono, Now, Op, Refusal, Timestamp, keys, set_aside,
+    Check, DueBy, DueEvent, Durability, Mono, Now, Op, Refusal, Timestamp, keys, never, set_aside,
 };
 
 use crate::bus::Bus;
@@ -25,19 +25,46 @@ const RETRY_MS: u64 = 500;
 #[derive(Debug, Default)]
 pub(crate) struct DueState {
     /// When the next delayed event may be due; derived again from the table after each scan.
-    pub(crate) wake: Option<Mono>,
+    wake: Option<Mono>,
     /// The times behind `wake`.
     next_by_wall: Option<Timestamp>,
     next_by_elapsed: Option<Timestamp>,
     /// Whether there may be delayed events, which a new schema must be compared with. Never unset: a topic that delays
     /// events once does so again.
-    pub(crate) any: bool,
+    any: bool,
     scanning: bool,
     /// Commits under way that move rows: the table is read again when they have ended.
     moves: usize,
 }
 
 impl DueState {
+    pub(crate) fn wake(&self) -> Option<Mono> {
+        self.wake
+    }
+
+    /// Whether there may be delayed events.
+    pub(crate) fn may_exist(&self) -> bool {
+        self.any
+    }
+
+    /// Notes that there are delayed events.
+    pub(crate) fn note_delayed(&mut self) {
+        self.any = true;
+    }
+
+    /// Checks the numbers of moves and scans under way.
+    pub(crate) fn check(&self, moves: usize, scans: usize) {
+        assert_eq!(
+            (self.moves, usize::from(self.scanning)),
+            (moves, scans),
+            "moves and scans of delayed events"
+        );
+    }
+
+    fn move_ended(&mut self) {
+        self.moves = self.moves.saturating_sub(1);
+    }
+
     fn next(&mut self, by: DueBy) -> &mut Option<Timestamp> {
         match by {
             DueBy::Wall => &mut self.next_by_wall,
@@ -64,7 +91,7 @@ impl Bus {
 
     /// Computes the moment to wake at from the due times. Done again and again, because the wall clock may be set.
     fn rearm_due(&mut self, now: Now) {
-        let busy = self.due.scanning || self.due.moves > 0 || self.stopping;
+        let busy = self.due.scanning || self.due.moves > 0 || self.life.is_stopping();
         let wakes = [DueBy::Wall, DueBy::Elapsed]
             .map(|by| self.due.next(by).map(|next| self.now_by(now, by).mono_at(next)));
         self.due.wake = wakes.into_iter().flatten().min().filter(|_| !busy);
@@ -88,14 +115,16 @@ impl Bus {
         self.due.scanning = true;
         self.due.wake = None;
         *self.due.next(waits) = None;
-        let token = self.token();
-        self.pending.insert(token, Pending::ScanDue(waits));
+        let token = self.pending.begin(Pending::ScanDue(waits));
         self.effects.push(Effect::ScanDue { token, waits, rows_max: self.limits.due_rows_max });
     }
 
     pub(crate) fn due_rows(&mut self, now: Now, token: Token, rows: Option<Vec<(String, Bytes)>>) {
-        let Some(Pending::ScanDue(by)) = self.pending.remove(&token) else {
-            return;
+        let by = match self.pending.end(token) {
+            Some(Pending::ScanDue(by)) => by,
+            Some(other) => return never!(self.broken, "rows are the answer to {other:?}"),
+            // Given up when the store failed.
+            None => return,
         };
         self.due.scanning = false;
         let time = self.now_by(now, by).wall;
@@ -140,14 +169,14 @@ impl Bus {
 
     /// Returns the topic that the event was published to, if this engine knows it.
     fn topic_of(&self, event: &DueEvent) -> Option<TopicId> {
-        let id = self.topic_ids.get(&event.topic).copied()?;
-        self.topics.get(&id).is_some_and(|topic| topic.incarnation == event.row.incarnation).then_some(id)
+        let id = self.topics.id(&event.topic)?;
+        self.topics.get(id).is_some_and(|topic| topic.incarnation == event.row.incarnation).then_some(id)
     }
 
     fn move_together(&mut self, topic: TopicId, event: &DueEvent, bytes: usize, together: &mut Move) {
         let append = event.append();
         let (stream, body) = (append.stream.clone(), append.event.body.clone());
-        self.topics.get_mut(&topic).into_iter().for_each(|topic| topic.try_candidate(&body));
+        self.topics.get_mut(topic).into_iter().for_each(|topic| topic.try_candidate(&body));
         together.bytes += bytes;
         together.durability = together.durability.max(event.row.durability);
         together.checks.push(event.waits());
@@ -170,7 +199,7 @@ impl Bus {
 
     /// Scans again, because a session has moved a row of this move before. The other rows are where they were.
     pub(crate) fn moved_elsewhere(&mut self, now: Now, by: DueBy) {
-        self.due.moves = self.due.moves.saturating_sub(1);
+        self.due.move_ended();
         let time = self.now_by(now, by).wall;
         self.expect_due(now, by, time);
     }
@@ -187,19 +216,19 @@ impl Bus {
 
     /// Handles a move that was refused as too large: the rows are where they were, and are read again after a pause.
     pub(crate) fn move_refused(&mut self, now: Now, by: DueBy) {
-        self.due.moves = self.due.moves.saturating_sub(1);
+        self.due.move_ended();
         let time = self.now_by(now, by).wall;
         self.expect_due(now, by, time + RETRY_MS);
     }
 
     pub(crate) fn due_moved(&mut self, now: Now) {
-        self.due.moves = self.due.moves.saturating_sub(1);
+        self.due.move_ended();
         self.rearm_due(now);
     }
 
     /// Writes the row of the elapsed time again when the wall clock was set, or is in doubt, and delays may be waiting.
     pub(crate) fn keep_elapsed(&mut self, now: Now) {
-        if self.elapsed.is_outdated(now) && !self.stopping {
+        if self.elapsed.is_outdated(now) && !self.life.is_stopping() {
             let (op, durability) = (self.elapsed.put(now), self.limits.durability);
             self.commit(now, durability, vec![op], Pending::Row);
         }

@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use millrace_model::{
-    DueBy, ElapsedRow, Mono, Now, Offset, Op, Space, Stream, Timestamp, TopicKey, TopicRow, keys,
+    DueBy, ElapsedRow, Mono, Now, Offset, Op, Space, Stream, Timestamp, TopicKey, TopicRow, keys, never,
 };
 
 use crate::bus::Bus;
@@ -59,10 +59,14 @@ pub(crate) struct Elsewhere {
     /// Commits under way that write or drop the row of a topic.
     in_doubt: BTreeMap<Token, Vec<TopicKey>>,
     /// When the next lookup that failed is tried again.
-    pub(crate) wake: Option<Mono>,
+    wake: Option<Mono>,
 }
 
 impl Elsewhere {
+    pub(crate) fn wake(&self) -> Option<Mono> {
+        self.wake
+    }
+
     /// Called with every commit: remembers the commits that create, change or drop a topic.
     pub(crate) fn watch(&mut self, token: Token, ops: &[Op]) {
         let topics: Vec<TopicKey> = ops
@@ -84,6 +88,13 @@ impl Elsewhere {
         }
     }
 
+    /// Checks which topics are being looked up; `is_pending` says whether a commit is under way.
+    pub(crate) fn check(&self, looked_up: &BTreeSet<&TopicKey>, is_pending: impl Fn(Token) -> bool) {
+        assert!(self.asked.iter().eq(looked_up.iter().copied()), "topics that are being looked up");
+        assert!(self.to_adopt.is_subset(&self.wanted), "a topic to be adopted is looked up");
+        assert!(self.in_doubt.keys().all(|token| is_pending(*token)), "a doubt ends with its commit");
+    }
+
     fn doubts(&self, topic: &TopicKey) -> bool {
         self.in_doubt.values().flatten().any(|doubted| doubted == topic)
     }
@@ -94,7 +105,7 @@ impl Bus {
     pub(crate) fn reported(&mut self, reaches: &[Reach]) {
         for reach in reaches {
             let topic = &reach.stream.topic;
-            if self.topic_ids.contains_key(topic) && !self.elsewhere.doubts(topic) {
+            if self.topics.contains(topic) && !self.elsewhere.doubts(topic) {
                 self.extend_log(reach);
             } else if self.elsewhere.wanted.insert(topic.clone()) {
                 self.look_up(topic.clone());
@@ -104,7 +115,7 @@ impl Bus {
 
     /// Handles a report that somebody has delayed an event: it says when the first delayed event of each kind is due.
     pub(crate) fn delayed_elsewhere(&mut self, now: Now, delayed: &DelayedElsewhere) {
-        self.due.any = true;
+        self.due.note_delayed();
         let elapsed = delayed.elapsed.as_ref();
         if let Some(row) = elapsed.and_then(|row| ElapsedRow::decode(keys::ELAPSED, row).ok()) {
             self.elapsed.meet(row, now);
@@ -135,22 +146,21 @@ impl Bus {
         if self.elsewhere.doubts(&topic) || !self.elsewhere.asked.insert(topic.clone()) {
             return;
         }
-        let token = self.token();
-        self.pending.insert(token, Pending::ReadTopic { topic: topic.clone() });
+        let token = self.pending.begin(Pending::ReadTopic { topic: topic.clone() });
         self.effects.push(Effect::ReadTopic { token, topic });
     }
 
     fn extend_log(&mut self, reach: &Reach) {
-        let Some(id) = self.topic_ids.get(&reach.stream.topic).copied() else { return };
+        let Some(id) = self.topics.id(&reach.stream.topic) else { return };
         let partition = reach.stream.partition.0;
-        let Some(topic) = self.topics.get_mut(&id) else { return };
+        let Some((topic, tails)) = self.topics.with_tails(id) else { return };
+        // Another process may have given the topic more partitions than this engine knows.
         let Some(log) = topic.logs.get_mut(partition as usize) else { return };
         if reach.next > log.next {
             // This engine has not seen these events: groups at the tail read them from the store.
-            self.tail_bytes -= log.tail_bytes;
-            log.drop_tail();
+            log.drop_tail(tails);
             log.next = reach.next;
-            self.to_deliver.extend(topic.groups.values());
+            self.agenda.deliver_all(topic.groups.values().copied());
         }
         if reach.start > log.start {
             self.trimmed(id, partition, reach.start);
@@ -160,7 +170,12 @@ impl Bus {
     /// Handles a lookup. `found` is `None` when the topic could not be read just now, `Some(None)` when there is no
     /// such topic.
     pub(crate) fn topic_read(&mut self, now: Now, token: Token, found: Option<Option<StoredTopic>>) {
-        let Some(Pending::ReadTopic { topic }) = self.pending.remove(&token) else { return };
+        let topic = match self.pending.end(token) {
+            Some(Pending::ReadTopic { topic }) => topic,
+            Some(other) => return never!(self.broken, "a topic is the answer to {other:?}"),
+            // Given up when the store failed.
+            None => return,
+        };
         self.elsewhere.asked.remove(&topic);
         if self.elsewhere.doubts(&topic) {
             // A commit on this topic has begun meanwhile: its end looks the topic up again.
@@ -171,11 +186,12 @@ impl Bus {
             return;
         };
         self.elsewhere.wanted.remove(&topic);
+        let adopted = self.elsewhere.to_adopt.remove(&topic);
         // A topic that is gone again is ignored; a row that cannot be decoded is reported at the next start.
         let Some(found) = found else { return };
         let Ok(row) = TopicRow::decode(topic.as_str(), &found.row) else { return };
         let incarnation = row.incarnation;
-        let id = match self.topic_ids.get(&topic).copied() {
+        let id = match self.topics.id(&topic) {
             Some(id) => id,
             None => {
                 let id = self.insert_topic(topic.clone(), row);
@@ -183,13 +199,12 @@ impl Bus {
                 id
             }
         };
-        let adopted = self.elsewhere.to_adopt.remove(&topic);
         // Not for a topic with versions of a schema: their rows are stored under the incarnation they were written
         // with.
-        if let Some(topic) = self.topics.get_mut(&id).filter(|topic| adopted && topic.schema_version == 0) {
+        if let Some(topic) = self.topics.get_mut(id).filter(|topic| adopted && topic.schema_version == 0) {
             topic.incarnation = incarnation;
         }
-        if self.topics.get(&id).is_some_and(|topic| topic.incarnation == incarnation) {
+        if self.topics.get(id).is_some_and(|topic| topic.incarnation == incarnation) {
             for reach in &found.reaches {
                 self.extend_log(reach);
             }

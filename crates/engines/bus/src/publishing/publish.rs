@@ -4,14 +4,13 @@ use std::sync::Arc;
 
 use millrace_model::{
     Append, Appended, BATCH_BYTES_MAX, Delay, DeliverAt, DueBy, DueRow, Durability, Event, EventId, NewEvent,
-    Now, Op, TICK_MS, Timestamp, TopicKey,
+    Now, Op, TICK_MS, Timestamp, TopicKey, never,
 };
 
 use crate::bus::Bus;
 use crate::interface::input::{Publish, PublishBatch};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::lifecycle::pending::{Appending, Delayed, Pending};
-use crate::sabotage::Sabotage;
 use crate::topics::schema_change::Resend;
 use crate::topics::topic::TopicId;
 
@@ -62,12 +61,6 @@ impl Bus {
     ) -> Result<(), BusError> {
         let mut ops = Vec::with_capacity(events.len() + 1);
         let (durability, appends) = self.push_appends(&topic, events, &mut ops)?;
-        if self.sabotaged(Sabotage::AnswerBeforeCommit) && single {
-            self.answer_too_early(to, &topic, durability);
-            let pending = Pending::Publish { to: ReplyTo::Nobody, topic, single, durability, appends };
-            self.commit(now, durability, ops, pending);
-            return Ok(());
-        }
         let pending = Pending::Publish { to, topic, single, durability, appends };
         self.commit_published(now, durability, resend, ops, pending);
         Ok(())
@@ -105,23 +98,8 @@ impl Bus {
             self.push_append(id, event, ops, &mut appends);
         }
         let durability =
-            self.topics.get(&id).map_or(self.limits.durability, |topic| topic.durability(&self.limits));
+            self.topics.get(id).map_or(self.limits.durability, |topic| topic.durability(&self.limits));
         Ok((durability, appends))
-    }
-
-    fn answer_too_early(&mut self, to: ReplyTo, topic: &TopicKey, durability: Durability) {
-        let id = self.topic_ids.get(topic);
-        let at = id
-            .and_then(|id| self.topics.get(id))
-            .and_then(|topic| topic.bounds().next().map(|log| (log.partition, log.next)));
-        let reply = Reply::Published {
-            topic: topic.clone(),
-            id: EventId::mint(Timestamp(0), 0, 0),
-            at,
-            due: None,
-            durability,
-        };
-        self.reply(to, reply);
     }
 
     /// Adds one append for a topic that exists, in the partition that the event's key, or the next turn, selects.
@@ -132,7 +110,7 @@ impl Bus {
         ops: &mut Vec<Op>,
         appends: &mut Vec<Appending>,
     ) {
-        let Some(topic) = self.topics.get_mut(&id) else {
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else {
             return;
         };
         topic.try_candidate(&event.body);
@@ -145,17 +123,18 @@ impl Bus {
 
     /// Handles committed appends: now the events exist, for their publisher and for every group.
     pub(crate) fn appended(&mut self, now: Now, appends: Vec<Appending>, appended: &[Appended]) {
-        let lose = self.sabotaged(Sabotage::LoseTail);
         for (appending, at) in appends.into_iter().zip(appended) {
             if at.duplicate {
                 self.counters.duplicates += 1;
                 continue;
             }
-            let Some(topic) = self.topics.get_mut(&appending.topic) else {
+            // The topic may have been deleted while the commit was under way.
+            let Some((topic, tails)) = self.topics.with_tails(appending.topic) else {
                 continue;
             };
-            let keep = topic.members > 0 && self.tail_bytes < self.limits.tail_bytes_total_max;
+            let keep = topic.keeps_tail(tails, &self.limits);
             let Some(log) = topic.logs.get_mut(at.partition.0 as usize) else {
+                never!(self.broken, "topic {} has no partition {}", topic.key, at.partition);
                 continue;
             };
             // Events that the server writes itself do not count as published.
@@ -165,16 +144,10 @@ impl Bus {
             if let Some(age_ms) = topic.config.retention_ms {
                 log.lain.note(now.mono, at.offset.next(), age_ms);
             }
-            if lose {
-                log.next = log.next.max(at.offset);
-                continue;
-            }
             let Appending { stream, body, .. } = appending;
             let event = Event { stream, offset: at.offset, ts: at.ts, id: at.id.clone(), body };
-            self.tail_bytes -= log.tail_bytes;
-            log.append(Arc::new(event), keep);
-            self.tail_bytes += log.tail_bytes;
-            self.to_deliver.extend(topic.groups.values());
+            log.append(Arc::new(event), keep, tails);
+            self.agenda.deliver_all(topic.groups.values().copied());
         }
     }
 
@@ -211,9 +184,9 @@ impl Bus {
     ) -> Result<(), BusError> {
         let mut ops = Vec::new();
         let id = self.topic_or_create(topic, &mut ops)?;
-        let token = self.token();
-        let nonce = self.nonce(token);
-        let Some(state) = self.topics.get_mut(&id) else {
+        let token = self.pending.next_token();
+        let nonce = self.pending.nonce(token);
+        let Some(state) = self.topics.must_mut(id, &self.broken) else {
             return Ok(());
         };
         state.try_candidate(&event.body);
@@ -227,7 +200,7 @@ impl Bus {
         };
         let stream = &appending.stream;
         let row = DueRow::of(stream, event_id.clone(), &event.body, durability, dedupe_window_ms);
-        self.due.any = true;
+        self.due.note_delayed();
         let waits_until = match by {
             DueBy::Wall => due,
             DueBy::Elapsed => {
@@ -255,7 +228,10 @@ impl Bus {
     /// if it has been appended by now.
     pub(crate) fn delayed(&mut self, now: Now, waiting: Delayed, appended: &[Appended]) {
         let Delayed { to, topic, durability, by, waits_until, .. } = waiting;
-        let Some(at) = appended.first() else { return };
+        let Some(at) = appended.first() else {
+            never!(self.broken, "a delayed event was committed without an outcome");
+            return;
+        };
         match at.due {
             Some(_) if !at.duplicate => self.expect_due(now, by, waits_until),
             _ => self.counters.duplicates += 1,

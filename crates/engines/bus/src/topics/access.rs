@@ -9,6 +9,7 @@ use millrace_model::{
 };
 
 use crate::bus::Bus;
+use crate::groups::connection::Connection;
 use crate::groups::subscribe::Departure;
 use crate::interface::effect::Effect;
 use crate::interface::input::Request;
@@ -41,7 +42,7 @@ impl Bus {
             | Request::ListTopics { .. }
             | Request::Stats => return Ok(()),
         };
-        let exists = self.topic_ids.contains_key(topic);
+        let exists = self.topics.contains(topic);
         let joins = matches!(request, Request::Publish(_) | Request::PublishBatch(_) | Request::Subscribe(_));
         if !joins && !exists {
             // The request itself answers that there is no such topic, whatever the lists of the source topic say.
@@ -113,18 +114,15 @@ impl Bus {
     /// Keeps the subscriber on its connection: `evict` checks it again when access lists change.
     pub(crate) fn remember(&mut self, to: ReplyTo, by: Requester) {
         if let ReplyTo::Conn { conn, .. } = to
-            && let Some(connection) = self.conns.get_mut(&conn)
+            && let Some(connection) = self.conns.get_mut(conn)
         {
-            connection.by = Some(by);
+            connection.set_by(by);
         }
     }
 
     /// Asks the rule of access lists about a topic, which need not exist.
     fn access<T>(&self, topic: &TopicKey, ask: impl FnOnce(TopicAccess<'_>) -> T) -> T {
-        let config = |key: &TopicKey| {
-            let topic = self.topic_ids.get(key).and_then(|id| self.topics.get(id));
-            topic.map(|topic| &topic.config)
-        };
+        let config = |key: &TopicKey| self.topics.named(key).map(|topic| &topic.config);
         let letters_of = topic.dead_letters_of();
         ask(TopicAccess { topic, config: config(topic), letters_of: letters_of.as_ref().and_then(config) })
     }
@@ -138,17 +136,17 @@ impl Bus {
     /// access lists changed.
     pub(crate) fn evict(&mut self, now: Now, topic: &TopicKey) {
         for key in std::iter::once(topic.clone()).chain(topic.dead_letters()) {
-            let state = self.topic_ids.get(&key).and_then(|id| self.topics.get(id));
+            let state = self.topics.named(&key);
             let groups: Vec<_> = state.into_iter().flat_map(|topic| topic.groups.values().copied()).collect();
             for group in groups {
-                let Some(state) = self.groups.get(&group) else { continue };
+                let Some(state) = self.groups.must(group, &self.broken) else { continue };
                 let name = state.name.clone();
-                for conn in state.members.keys().copied().collect::<Vec<_>>() {
-                    let by = self.conns.get(&conn).and_then(|connection| connection.by.as_ref());
+                for conn in state.members.conns().collect::<Vec<_>>() {
+                    let by = self.conns.get(conn).and_then(Connection::by);
                     let Some(Err(error)) = by.map(|by| self.permit_member(by, &key, &name)) else { continue };
                     let agent = self.agent_of(conn);
-                    if let Some(connection) = self.conns.get_mut(&conn) {
-                        connection.subscriptions.remove(&(key.clone(), name.clone()));
+                    if let Some(connection) = self.conns.get_mut(conn) {
+                        connection.unsubscribe(&(key.clone(), name.clone()));
                     }
                     self.leave(now, conn, agent.as_ref(), group, Departure::Willing);
                     self.effects.push(Effect::Notice { conn, error, group: Some(name.clone()) });
@@ -166,7 +164,7 @@ impl Bus {
         ops: &mut Vec<Op>,
     ) {
         let Some(key) = topic.dead_letters().filter(|_| config.has_access()) else { return };
-        let Some(letters) = self.topic_ids.get(&key).and_then(|id| self.topics.get_mut(id)) else { return };
+        let Some(letters) = self.topics.named_mut(&key) else { return };
         let lists = &mut letters.config;
         lists.publish_acl = lists.publish_acl.take().or_else(|| config.publish_acl.clone());
         lists.subscribe_acl = lists.subscribe_acl.take().or_else(|| config.subscribe_acl.clone());

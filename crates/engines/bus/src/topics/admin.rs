@@ -1,7 +1,6 @@
 //! Administration of topics: creating, changing, deleting and listing them, and the positions of their groups.
 
 use std::collections::BTreeMap;
-use std::ops::Bound;
 use std::sync::Arc;
 
 use millrace_model::{
@@ -12,10 +11,10 @@ use crate::bus::Bus;
 use crate::groups::cursor::Cursor;
 use crate::interface::reply::{BusError, GroupView, OffsetsView, Reply, ReplyTo, SchemaView};
 use crate::lifecycle::pending::Pending;
-use crate::stats::{GroupGauges, Stats};
+use crate::stats::{Counters, GroupGauges, Stats};
 use crate::topics::schema::{Compared, TopicSchema};
 use crate::topics::schema_change::NewSchema;
-use crate::topics::topic::{Log, TopicId};
+use crate::topics::topic::{Log, Topic, TopicId};
 
 /// Parameters of a page of topics.
 pub(crate) struct Listing {
@@ -36,7 +35,7 @@ impl Bus {
         settings: TopicPatch,
         only_new: bool,
     ) -> Result<(), BusError> {
-        if let Some(id) = self.topic_ids.get(topic).copied() {
+        if let Some(id) = self.topics.id(topic) {
             return match only_new {
                 true => Err(BusError::TopicExists(topic.clone())),
                 false => self.reshape(now, to, id, settings),
@@ -64,7 +63,7 @@ impl Bus {
         topic: &TopicKey,
         patch: TopicPatch,
     ) -> Result<(), BusError> {
-        let id = self.topic_id(topic)?;
+        let id = self.topics.known(topic)?;
         self.reshape(now, to, id, patch)
     }
 
@@ -91,18 +90,18 @@ impl Bus {
         config: TopicConfig,
         schema: Option<NewSchema>,
     ) -> Result<(), BusError> {
-        let Some(topic) = self.topics.get_mut(&id) else {
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else {
             return Ok(());
         };
         let more = u64::from(config.partitions).saturating_sub(topic.logs.len() as u64);
         let groups = topic.groups.len() as u64;
         self.totals.partitions_fit(&self.limits, more, groups)?;
-        self.totals.partitions += more;
+        self.totals.partitions_added(more);
         // A cursor without a row stands at its log's start, so no rows are written for the new cursors.
         for _ in topic.logs.len() as u32..config.partitions {
             topic.logs.push(Log::new());
             for group in topic.groups.values() {
-                if let Some(state) = self.groups.get_mut(group) {
+                if let Some(state) = self.groups.must_mut(*group, &self.broken) {
                     self.totals.cursors_made(state.made_by.as_ref(), 1);
                     state.cursors.push(Cursor::at(Offset::FIRST));
                 }
@@ -117,7 +116,7 @@ impl Bus {
         let ops = self.set_config(now, id, config, schema);
         for group in groups {
             self.refresh_sticky(group);
-            self.to_deliver.insert(group);
+            self.agenda.deliver(group);
         }
         self.note_upkeep(now, id);
         self.evict(now, &key);
@@ -135,11 +134,11 @@ impl Bus {
         config: TopicConfig,
         schema: Option<(Arc<TopicSchema>, bool)>,
     ) -> Vec<Op> {
-        if let Some(topic) = self.topics.get_mut(&id) {
+        if let Some(topic) = self.topics.must_mut(id, &self.broken) {
             topic.config = config;
         }
         let mut ops = self.follow_config(now, id, schema);
-        ops.extend(self.topics.get(&id).map(|topic| {
+        ops.extend(self.topics.get(id).map(|topic| {
             let (key, value) = (keys::topic(&topic.key), topic.row().encode());
             Op::Put { space: Space::Topics, key, value }
         }));
@@ -147,19 +146,19 @@ impl Bus {
     }
 
     pub(crate) fn note_upkeep(&mut self, now: Now, id: TopicId) {
-        let limited = self.topics.get(&id).is_some_and(|topic| {
+        let limited = self.topics.get(id).is_some_and(|topic| {
             topic.config.retention_ms.is_some() || topic.config.retention_bytes.is_some()
         });
         if limited {
             self.expect_retention(now);
         }
-        if self.topics.get(&id).is_some_and(|topic| topic.config.compact) {
+        if self.topics.get(id).is_some_and(|topic| topic.config.compact) {
             self.expect_compaction(now);
         }
     }
 
     pub(crate) fn topic_written(&mut self, to: ReplyTo, key: TopicKey, created: bool, checked: Compared) {
-        match self.topic_ids.get(&key).and_then(|id| self.topics.get(id)) {
+        match self.topics.named(&key) {
             Some(topic) => {
                 let mut view = topic.view();
                 view.schema = view.schema.map(|schema| SchemaView { checked, ..schema });
@@ -171,12 +170,10 @@ impl Bus {
 
     /// Deletes the topic with its events, groups and positions, and notifies the members.
     pub(crate) fn delete_topic(&mut self, now: Now, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
-        let id = self.topic_id(&topic)?;
-        self.topic_ids.remove(&topic);
-        let Some(state) = self.topics.remove(&id) else { return Ok(()) };
-        self.tail_bytes -= state.tail_bytes();
-        self.totals.partitions -= state.logs.len() as u64;
-        self.totals.topic_gone(state.made_by.as_ref());
+        let Some(state) = self.topics.remove(&topic) else {
+            return Err(BusError::UnknownTopic(topic));
+        };
+        self.totals.topic_gone(state.made_by.as_ref(), state.logs.len() as u64);
         // Groups are deleted first, in batches of their own: a crash in between leaves a topic without some of its
         // groups, never groups without a topic, which a later topic of that name would inherit.
         let mut ops = Vec::new();
@@ -203,24 +200,22 @@ impl Bus {
     ) -> Result<(), BusError> {
         let Listing { namespace, after, max, dead_letters_only } = listing;
         let after = after.as_ref().map(|after| TopicKey::new(namespace, after));
-        let from = after.as_ref().map_or(Bound::Unbounded, Bound::Excluded);
         let seen = |key: &TopicKey| {
             key.namespace() == namespace.as_str()
                 && (!dead_letters_only || key.is_dead_letter())
                 && self.permit(by, Action::Subscribe, key).is_ok()
         };
-        let mut found =
-            self.topic_ids.range::<TopicKey, _>((from, Bound::Unbounded)).filter(|(key, _)| seen(key));
-        let page = found.by_ref().take(*max).filter_map(|(_, id)| self.topics.get(id));
-        let topics = page.map(crate::topics::topic::Topic::view).collect();
+        let mut found = self.topics.by_name(after.as_ref()).filter(|topic| seen(&topic.key));
+        let topics = found.by_ref().take(*max).map(Topic::view).collect();
         let more = found.next().is_some();
+        drop(found);
         self.reply(to, Reply::Topics { topics, more });
         Ok(())
     }
 
     pub(crate) fn describe_topic(&mut self, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
-        let id = self.topic_id(&topic)?;
-        let Some(state) = self.topics.get(&id) else {
+        let id = self.topics.known(&topic)?;
+        let Some(state) = self.topics.get(id) else {
             return Err(BusError::UnknownTopic(topic));
         };
         let view = state.view();
@@ -229,20 +224,20 @@ impl Bus {
     }
 
     pub(crate) fn offsets(&mut self, to: ReplyTo, topic: TopicKey) -> Result<(), BusError> {
-        let id = self.topic_id(&topic)?;
-        let Some(state) = self.topics.get(&id) else {
+        let id = self.topics.known(&topic)?;
+        let Some(state) = self.topics.get(id) else {
             return Err(BusError::UnknownTopic(topic));
         };
         let placed = || {
-            let groups = state.groups.iter().filter_map(|(name, id)| Some((name, self.groups.get(id)?)));
+            let groups = state.groups.iter().filter_map(|(name, id)| Some((name, self.groups.get(*id)?)));
             groups.filter(|(_, group)| group.placed)
         };
         let partitions = state.bounds().map(|log| {
             let groups = placed().filter_map(|(name, group)| {
                 let cursor = group.cursors.get(log.partition.0 as usize)?;
-                let (committed, updated) = (cursor.durable, cursor.durable_since);
+                let (committed, updated) = (cursor.flush.durable(), cursor.flush.durable_since());
                 let lag = log.next.before().0.saturating_sub(committed.0);
-                let inflight = cursor.leases().count() as u64;
+                let inflight = cursor.window.leases().count() as u64;
                 Some((name.clone(), GroupView { committed, updated, lag, inflight }))
             });
             (log, groups.collect::<BTreeMap<_, _>>())
@@ -254,16 +249,15 @@ impl Bus {
 
     pub(crate) fn stats(&self) -> Stats {
         let by_group: Vec<GroupGauges> = self
-            .topic_ids
-            .values()
-            .filter_map(|id| self.topics.get(id))
+            .topics
+            .by_name(None)
             .flat_map(|topic| topic.groups.iter().map(move |(name, id)| (topic, name, id)))
             .filter_map(|(topic, name, id)| {
                 let mut gauges =
                     GroupGauges { topic: topic.key.clone(), group: name.clone(), inflight: 0, lag: 0 };
-                for (cursor, log) in self.groups.get(id)?.cursors.iter().zip(&topic.logs) {
-                    gauges.inflight += cursor.leases().count() as u64;
-                    gauges.lag += log.next.before().0.saturating_sub(cursor.durable.0);
+                for (cursor, log) in self.groups.get(*id)?.cursors.iter().zip(&topic.logs) {
+                    gauges.inflight += cursor.window.leases().count() as u64;
+                    gauges.lag += log.next.before().0.saturating_sub(cursor.flush.durable().0);
                 }
                 Some(gauges)
             })
@@ -271,22 +265,22 @@ impl Bus {
         let (inflight, lag) =
             by_group.iter().fold((0, 0), |(inflight, lag), one| (inflight + one.inflight, lag + one.lag));
         Stats {
-            counters: self.counters.clone(),
+            counters: Counters { never: self.never_count(), ..self.counters.clone() },
             by_topic: self.topics.values().map(|topic| (topic.key.clone(), topic.counters.clone())).collect(),
             topics_with_access: self.topics.values().filter(|topic| topic.config.has_access()).count() as u64,
             connections: self.conns.len() as u64,
             topics: self.topics.len() as u64,
             groups: self.groups.len() as u64,
-            subscriptions: self.topics.values().map(|topic| topic.members as u64).sum(),
+            subscriptions: self.topics.values().map(|topic| topic.members() as u64).sum(),
             by_group,
             inflight,
             lag,
-            tail_bytes: self.tail_bytes as u64,
-            fetched_bytes: self.fetched_bytes as u64,
-            delayed: self.due.wake.is_some(),
+            tail_bytes: self.topics.tail_bytes() as u64,
+            fetched_bytes: self.groups.fetched_bytes() as u64,
+            delayed: self.due.wake().is_some(),
             commits_pending: self.pending.len() as u64,
-            storage_failed: self.failed.clone(),
-            stopping: self.stopping,
+            storage_failed: self.life.failed().map(str::to_owned),
+            stopping: self.life.is_stopping(),
         }
     }
 }

@@ -6,7 +6,7 @@
 //!
 //! [`AgeGuard`]: millrace_model::AgeGuard
 
-use millrace_model::{AgesRow, Boot, Mono, Now, Op, Space, Timestamp, keys};
+use millrace_model::{AgeGuard, AgesRow, Boot, Mono, Now, Op, Space, Timestamp, keys};
 
 use crate::bus::Bus;
 use crate::interface::note::Note;
@@ -18,12 +18,42 @@ const WRITE_INTERVAL_MS: u64 = 600_000;
 /// ([`Note::ClockAhead`]).
 const TOLD_FROM_MS: u64 = 24 * 3_600_000;
 
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct AgesRowState {
+#[derive(Debug)]
+pub(crate) struct Ages {
+    guard: AgeGuard,
     boot: Option<Boot>,
+    /// When the row was written last.
     written: Mono,
-    /// Something other than this row was committed since it was written.
-    pub(crate) has_commits: bool,
+    /// Something other than the row was committed since it was written.
+    has_commits: bool,
+}
+
+impl Ages {
+    pub(crate) fn new(settle_ms: u64) -> Ages {
+        Ages { guard: AgeGuard::new(settle_ms), boot: None, written: Mono::default(), has_commits: false }
+    }
+
+    pub(crate) fn tell(&mut self, now: Now) {
+        self.guard.tell(now);
+    }
+
+    /// Whether the wall clock can be trusted to tell that something is older than `age_ms`.
+    pub(crate) fn believes(&self, now: Now, age_ms: u64) -> bool {
+        self.guard.believes(now, age_ms)
+    }
+
+    /// The time that ages are counted from.
+    pub(crate) fn latest(&self, now: Now) -> Timestamp {
+        self.guard.latest(now)
+    }
+
+    pub(crate) fn note_commit(&mut self) {
+        self.has_commits = true;
+    }
+
+    fn is_outdated(&self, now: Now) -> bool {
+        self.has_commits && now.mono.0.saturating_sub(self.written.0) >= WRITE_INTERVAL_MS
+    }
 }
 
 impl Bus {
@@ -34,9 +64,9 @@ impl Bus {
         boot: Option<Boot>,
         now: Now,
     ) {
-        self.ages_row.boot = boot;
-        self.ages.found(row, newest, boot, now);
-        let (by_ms, believed_in_ms) = self.ages.behind(now);
+        self.ages.boot = boot;
+        self.ages.guard.found(row, newest, boot, now);
+        let (by_ms, believed_in_ms) = self.ages.guard.behind(now);
         if by_ms > TOLD_FROM_MS {
             self.note(Note::ClockAhead { by_ms, believed_in_ms });
         }
@@ -48,27 +78,26 @@ impl Bus {
     }
 
     pub(crate) fn keep_ages(&mut self, now: Now) {
-        let AgesRowState { written, has_commits, .. } = self.ages_row;
-        let is_old = now.mono.0.saturating_sub(written.0) >= WRITE_INTERVAL_MS;
-        if is_old && has_commits && self.removes_by_age() {
+        if self.ages.is_outdated(now) && self.removes_by_age() {
             self.write_ages(now);
         }
     }
 
     fn removes_by_age(&self) -> bool {
-        self.retention.wake.is_some() || self.compaction.wake.is_some()
+        self.retention.wake().is_some() || self.compaction.wake().is_some()
     }
 
     pub(crate) fn write_last_ages(&mut self, now: Now) {
-        if self.removes_by_age() && self.failed.is_none() && !self.stopping {
+        if self.removes_by_age() && self.life.failed().is_none() && !self.life.is_stopping() {
             self.write_ages(now);
         }
     }
 
     fn write_ages(&mut self, now: Now) {
-        let Some(row) = self.ages.row(self.ages_row.boot, now) else { return };
+        let Some(row) = self.ages.guard.row(self.ages.boot, now) else { return };
         let op = Op::Put { space: Space::Kv, key: keys::AGES.to_owned(), value: row.encode() };
         self.commit(now, self.limits.durability, vec![op], Pending::Row);
-        self.ages_row = AgesRowState { written: now.mono, has_commits: false, ..self.ages_row };
+        self.ages.written = now.mono;
+        self.ages.has_commits = false;
     }
 }

@@ -8,7 +8,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use millrace_model::{Durability, Event, Mono, Now, Offset, Op, Partition, Stream, Timestamp};
+use millrace_model::{Durability, Event, Mono, Now, Offset, Op, Partition, Stream, Timestamp, never};
 
 use crate::bus::Bus;
 use crate::interface::effect::Effect;
@@ -32,10 +32,21 @@ const NEXT_LOOK_MS: u64 = 20;
 
 #[derive(Debug, Default)]
 pub(crate) struct CompactionState {
-    pub(crate) wake: Option<Mono>,
+    wake: Option<Mono>,
     /// The last stream that had its turn.
     after: Option<(TopicId, u32)>,
     pass: Option<Pass>,
+}
+
+impl CompactionState {
+    /// The read or commit that the pass waits for; `None` while it rests.
+    pub(crate) fn token(&self) -> Option<Token> {
+        self.pass.as_ref().filter(|pass| !pass.resting).map(|pass| pass.token)
+    }
+
+    pub(crate) fn wake(&self) -> Option<Mono> {
+        self.wake
+    }
 }
 
 /// State of compaction for a log; forgotten at a restart, after which the first pass looks at everything.
@@ -92,7 +103,7 @@ impl Bus {
 
     pub(crate) fn wake_compaction(&mut self, now: Now) {
         let asleep = self.compaction.wake.is_none_or(|wake| wake > now.mono);
-        if asleep || self.stopping {
+        if asleep || self.life.is_stopping() {
             return;
         }
         self.compaction.wake = None;
@@ -110,7 +121,8 @@ impl Bus {
             return;
         };
         self.compaction.after = Some((topic, partition));
-        let Some(log) = self.topics.get(&topic).and_then(|topic| topic.logs.get(partition as usize)) else {
+        let Some(log) = self.topics.get(topic).and_then(|topic| topic.logs.get(partition as usize)) else {
+            never!(self.broken, "{topic:?} has no partition {partition}");
             return;
         };
         self.compaction.pass = Some(Pass {
@@ -139,8 +151,8 @@ impl Bus {
         let spent_before = self.spent_before(now);
         let from = self.compaction.after.map_or(TopicId(0), |(topic, _)| topic);
         let streams =
-            self.topics.range(from..).filter(|(_, topic)| topic.config.compact).flat_map(|(id, topic)| {
-                topic.logs.iter().zip(0u32..).map(|(log, partition)| ((*id, partition), log))
+            self.topics.from(from).filter(|(_, topic)| topic.config.compact).flat_map(|(id, topic)| {
+                topic.logs.iter().zip(0u32..).map(move |(log, partition)| ((id, partition), log))
             });
         let mut due = streams.filter(|(at, log)| {
             self.compaction.after.is_none_or(|after| *at > after) && log.compacted.is_due(log, spent_before)
@@ -156,12 +168,19 @@ impl Bus {
 
     /// Takes the pass's next step: removes the offsets in `gone`, reads the next page, or ends the pass.
     fn go_on(&mut self, now: Now) {
-        let Some(mut pass) = self.compaction.pass.take() else { return };
-        let Some(topic) = self.topics.get(&pass.topic).filter(|topic| topic.config.compact && !self.stopping)
+        let Some(mut pass) = self.compaction.pass.take() else {
+            never!(self.broken, "no pass of compaction is under way");
+            return;
+        };
+        let stopping = self.life.is_stopping();
+        let Some(topic) = self.topics.get(pass.topic).filter(|topic| topic.config.compact && !stopping)
         else {
             return self.give_up(now);
         };
-        let Some(log) = topic.logs.get(pass.partition as usize) else { return self.give_up(now) };
+        let Some(log) = topic.logs.get(pass.partition as usize) else {
+            never!(self.broken, "{:?} has no partition {}", pass.topic, pass.partition);
+            return self.give_up(now);
+        };
         let stream = topic.key.stream(Partition(pass.partition));
         if !pass.gone.is_empty() {
             let durability = topic.durability(&self.limits);
@@ -174,11 +193,10 @@ impl Bus {
         if pass.at >= pass.end {
             return self.finish(now, &pass);
         }
-        let token = self.token();
+        let token = self.pending.begin(Pending::Compact);
         pass.token = token;
         let from = Offset(pass.at);
         self.compaction.pass = Some(pass);
-        self.pending.insert(token, Pending::Compact);
         let (events_max, bytes_max) = (PAGE_EVENTS_MAX, self.limits.fetched_bytes_max);
         self.effects.push(Effect::Read { token, stream, from, events_max, bytes_max });
     }
@@ -191,6 +209,7 @@ impl Bus {
 
     pub(crate) fn compaction_read(&mut self, now: Now, token: Token, page: ReadOutcome) {
         let spent_before = self.spent_before(now);
+        // The pass may have been abandoned meanwhile.
         let Some(pass) = self.compaction.pass.as_mut().filter(|pass| pass.token == token) else { return };
         // Without a page, or without progress, the stream is gone or the store cannot be read just now.
         let Some(page) = page.filter(|page| page.through.0 >= pass.at) else { return self.give_up(now) };
@@ -205,7 +224,10 @@ impl Bus {
     fn remove_some(&mut self, now: Now, mut pass: Pass, stream: Stream, durability: Durability) {
         let count = pass.gone.len().min(REMOVED_MAX);
         let offsets: Vec<Offset> = pass.gone.drain(..count).collect();
-        let Some(compacted_to) = offsets.last().map(|last| last.next()) else { return self.give_up(now) };
+        let Some(compacted_to) = offsets.last().map(|last| last.next()) else {
+            never!(self.broken, "a pass of compaction removes nothing");
+            return self.give_up(now);
+        };
         (pass.asked_at, pass.published) = (now.mono, self.counters.published);
         let ops = vec![Op::Remove { stream, offsets, compacted_to }];
         pass.token = self.commit(now, durability, ops, Pending::Compact);
@@ -224,8 +246,11 @@ impl Bus {
 
     fn finish(&mut self, now: Now, pass: &Pass) {
         self.compaction.wake = Some(now.mono + NEXT_LOOK_MS);
-        let Some(topic) = self.topics.get_mut(&pass.topic) else { return };
-        let Some(log) = topic.logs.get_mut(pass.partition as usize) else { return };
+        let Some(topic) = self.topics.must_mut(pass.topic, &self.broken) else { return };
+        let Some(log) = topic.logs.get_mut(pass.partition as usize) else {
+            never!(self.broken, "{:?} has no partition {}", pass.topic, pass.partition);
+            return;
+        };
         log.compacted = Compacted { to: pass.end, kept: pass.kept, tombstone: pass.tombstone };
         // Moves the log's start, so that readers need not walk through its empty beginning.
         let start = Offset(pass.first_kept.unwrap_or(pass.end));

@@ -9,13 +9,12 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use millrace_model::{Mono, Now, Offset, Op, Partition};
+use millrace_model::{Mono, Now, Offset, Op, Partition, never};
 
 use crate::bus::Bus;
 use crate::interface::effect::Effect;
 use crate::interface::note::Note;
 use crate::lifecycle::pending::Pending;
-use crate::sabotage::Sabotage;
 use crate::topics::topic::TopicId;
 
 /// Topics looked at in one go; the rest follow shortly after, so that retention never holds up the loop.
@@ -68,11 +67,17 @@ fn is_old(now: Mono, (at, _): &(Mono, Offset), age_ms: u64) -> bool {
 
 #[derive(Debug, Default)]
 pub(crate) struct RetentionState {
-    pub(crate) wake: Option<Mono>,
+    wake: Option<Mono>,
     /// The last topic that was looked at in the round under way.
     after: Option<TopicId>,
     /// Events that were removed since the last round began, of topics of users.
     removed: BTreeMap<TopicId, u64>,
+}
+
+impl RetentionState {
+    pub(crate) fn wake(&self) -> Option<Mono> {
+        self.wake
+    }
 }
 
 impl Bus {
@@ -83,7 +88,7 @@ impl Bus {
     }
 
     pub(crate) fn wake_retention(&mut self, now: Now) {
-        if self.retention.wake.is_none_or(|wake| wake > now.mono) || self.stopping {
+        if self.retention.wake.is_none_or(|wake| wake > now.mono) || self.life.is_stopping() {
             return;
         }
         self.retention.wake = None;
@@ -94,9 +99,9 @@ impl Bus {
         };
         let round: Vec<TopicId> = self
             .topics
-            .range(from..)
+            .from(from)
             .filter(|(_, topic)| limited(topic))
-            .map(|(id, _)| *id)
+            .map(|(id, _)| id)
             .take(TOPICS_PER_LOOK_MAX)
             .collect();
         self.retention.after = None;
@@ -112,12 +117,10 @@ impl Bus {
     }
 
     fn look_at(&mut self, now: Now, id: TopicId) {
-        let trusts_all = self.sabotaged(Sabotage::TrustEveryAge);
-        let Some(topic) = self.topics.get_mut(&id) else { return };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let age_ms = topic.config.retention_ms;
-        let believed_ms = age_ms.filter(|ms| trusts_all || self.ages.believes(now, *ms));
-        let counted_from = if trusts_all { now.wall } else { self.ages.latest(now) };
-        let older_than = believed_ms.map(|ms| counted_from.saturating_sub(ms));
+        let believed_ms = age_ms.filter(|ms| self.ages.believes(now, *ms));
+        let older_than = believed_ms.map(|ms| self.ages.latest(now).saturating_sub(ms));
         let bytes_max = topic.config.retention_bytes;
         let mut found = Vec::new();
         for (log, partition) in topic.logs.iter_mut().zip(0u32..).filter(|(log, _)| log.start < log.next) {
@@ -130,21 +133,21 @@ impl Bus {
         for (stream, start) in found {
             self.start_found(now, id, stream.partition.0, start);
             if older_than.is_some() || bytes_max.is_some() {
-                let token = self.token();
-                self.pending.insert(token, Pending::FindStart { topic: id, partition: stream.partition.0 });
+                let pending = Pending::FindStart { topic: id, partition: stream.partition.0 };
+                let token = self.pending.begin(pending);
                 self.effects.push(Effect::FindStart { token, stream, older_than, bytes_max });
             }
         }
     }
 
     pub(crate) fn start_found(&mut self, now: Now, topic: TopicId, partition: u32, start: Offset) {
-        let Some(state) = self.topics.get(&topic) else {
-            return;
-        };
+        // The topic may have been deleted while its log was searched.
+        let Some(state) = self.topics.get(topic) else { return };
         let Some(log) = state.logs.get(partition as usize) else {
+            never!(self.broken, "{topic:?} has no partition {partition}");
             return;
         };
-        if start <= log.start || self.stopping {
+        if start <= log.start || self.life.is_stopping() {
             return;
         }
         let ops = vec![Op::Trim { stream: state.key.stream(Partition(partition)), start }];
@@ -155,16 +158,15 @@ impl Bus {
     /// Emits notes about removed events, once per round, so that a topic with many partitions is noted once.
     pub(crate) fn tell_removed(&mut self) {
         for (id, events) in std::mem::take(&mut self.retention.removed) {
-            if let Some(topic) = self.topics.get(&id).map(|topic| topic.key.clone()) {
+            if let Some(topic) = self.topics.get(id).map(|topic| topic.key.clone()) {
                 self.note(Note::Removed { topic, events });
             }
         }
     }
 
     pub(crate) fn trimmed(&mut self, topic: TopicId, partition: u32, start: Offset) {
-        let Some(state) = self.topics.get_mut(&topic) else {
-            return;
-        };
+        // The topic may have been deleted while its log was trimmed.
+        let Some(state) = self.topics.get_mut(topic) else { return };
         if let Some(log) = state.logs.get_mut(partition as usize) {
             let events = start.0.saturating_sub(log.start.0);
             log.start = log.start.max(start);
@@ -172,6 +174,6 @@ impl Bus {
                 *self.retention.removed.entry(topic).or_default() += events;
             }
         }
-        self.to_deliver.extend(state.groups.values());
+        self.agenda.deliver_all(state.groups.values().copied());
     }
 }

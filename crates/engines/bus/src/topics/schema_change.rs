@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    Check, EventBody, Now, Op, Space, TakenId, TopicConfig, TopicKey, TopicPatch, TopicSchemaRow, keys,
+    Check, EventBody, Now, Op, Space, TakenId, TopicConfig, TopicKey, TopicPatch, TopicSchemaRow, keys, never,
 };
 
 use crate::bus::Bus;
@@ -17,7 +17,6 @@ use crate::interface::effect::Effect;
 use crate::interface::input::{Request, Token};
 use crate::interface::reply::{BusError, ReplyTo};
 use crate::lifecycle::pending::Pending;
-use crate::sabotage::Sabotage;
 use crate::topics::schema::{
     BreakingEvent, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome, SchemaStamp,
     SchemaVerdict, TopicSchema,
@@ -83,7 +82,7 @@ impl Bus {
         request: &Request,
         checked: Option<Box<SchemaVerdict>>,
     ) -> Result<Option<Resend>, BusError> {
-        if self.schemas == 0 {
+        if self.topics.schemas() == 0 {
             return Ok(None);
         }
         let (topic, events, in_batch) = match request {
@@ -91,7 +90,7 @@ impl Bus {
             Request::PublishBatch(batch) => (&batch.topic, batch.events.as_slice(), true),
             _ => return Ok(None),
         };
-        let state = self.topic_ids.get(topic).and_then(|id| self.topics.get(id));
+        let state = self.topics.named(topic);
         let Some((state, schema)) = state.and_then(|state| Some((state, state.schema.as_ref()?))) else {
             return Ok(None);
         };
@@ -132,7 +131,7 @@ impl Bus {
         wanted: TopicPatch,
     ) -> Result<(), BusError> {
         let config = self.wanted_config(id, &wanted)?;
-        let Some(topic) = self.topics.get(&id) else { return Ok(()) };
+        let Some(topic) = self.topics.must(id, &self.broken) else { return Ok(()) };
         if config.schema.is_none() || config.schema == topic.config.schema {
             return self.reconfigure(now, to, id, config, None);
         }
@@ -151,7 +150,7 @@ impl Bus {
     }
 
     fn wanted_config(&self, id: TopicId, wanted: &TopicPatch) -> Result<TopicConfig, BusError> {
-        let current = self.topics.get(&id).map(|topic| topic.config.clone()).unwrap_or_default();
+        let current = self.topics.get(id).map(|topic| topic.config.clone()).unwrap_or_default();
         self.checked(current.patched(wanted).map_err(BusError::BadConfig)?)
     }
 
@@ -171,7 +170,7 @@ impl Bus {
             let (found, max) = (bytes as u64, limits.schema_bytes_max as u64);
             return Err(BusError::OutOfRange { what: "the number of bytes of schema", found, max });
         }
-        if self.schemas_bytes + bytes > limits.schemas_bytes_total_max {
+        if self.topics.schemas_bytes() + bytes > limits.schemas_bytes_total_max {
             let max = limits.schemas_bytes_total_max as u64;
             return Err(BusError::LimitReached { what: "bytes of schemas", max });
         }
@@ -189,10 +188,10 @@ impl Bus {
         wanted: TopicPatch,
         schema: Arc<TopicSchema>,
     ) -> Result<(), BusError> {
-        let under_way = self.pending.values().flat_map(Pending::appends).filter(|append| append.topic == id);
+        let under_way = self.pending.iter().flat_map(Pending::appends).filter(|append| append.topic == id);
         let broken_by =
             under_way.map(|append| schema.check(&append.body, Quote::Nothing)).find_map(Result::err);
-        let Some(topic) = self.topics.get_mut(&id) else { return Ok(()) };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return Ok(()) };
         if topic.candidate.is_some() {
             return Err(BusError::SchemaChanging(topic.key.clone()));
         }
@@ -209,15 +208,14 @@ impl Bus {
             .collect();
         let (events_max, bytes_max) =
             (self.limits.schema_check_events_max, self.limits.schema_check_bytes_max);
-        let delayed = self.due.any.then(|| DelayedCheck {
+        let delayed = self.due.may_exist().then(|| DelayedCheck {
             topic: key.clone(),
             incarnation: topic.incarnation,
             events_max,
             bytes_max,
             rows_max: self.limits.schema_check_delayed_rows_max,
         });
-        let token = self.token();
-        self.pending.insert(token, Pending::SchemaCheck { to, topic: key, id, wanted });
+        let token = self.pending.begin(Pending::SchemaCheck { to, topic: key, id, wanted });
         if streams.is_empty() && delayed.is_none() {
             self.retained_checked(now, token, Some(RetainedOutcome::Match(Compared::default())));
             return Ok(());
@@ -228,8 +226,11 @@ impl Bus {
     }
 
     pub(crate) fn retained_checked(&mut self, now: Now, token: Token, outcome: Option<RetainedOutcome>) {
-        let Some(Pending::SchemaCheck { to, topic, id, wanted }) = self.pending.remove(&token) else {
-            return;
+        let (to, topic, id, wanted) = match self.pending.end(token) {
+            Some(Pending::SchemaCheck { to, topic, id, wanted }) => (to, topic, id, wanted),
+            Some(other) => return never!(self.broken, "a comparison is the answer to {other:?}"),
+            // Given up when the store failed.
+            None => return,
         };
         if let Err(error) = self.conclude(now, to, topic, id, &wanted, outcome) {
             self.refuse(to, error);
@@ -245,11 +246,10 @@ impl Bus {
         wanted: &TopicPatch,
         outcome: Option<RetainedOutcome>,
     ) -> Result<(), BusError> {
-        let Some(candidate) = self.topics.get_mut(&id).and_then(|topic| topic.candidate.take()) else {
+        let Some(candidate) = self.topics.get_mut(id).and_then(|topic| topic.candidate.take()) else {
             return Err(BusError::TopicDeleted(topic));
         };
-        let slips = self.sabotaged(Sabotage::SlipPastSchema);
-        let checked = match (outcome, candidate.broken_by.filter(|_| !slips)) {
+        let checked = match (outcome, candidate.broken_by) {
             (None, _) => return Err(BusError::EventsUnread(topic)),
             (Some(RetainedOutcome::Breaks { event, why }), _) => {
                 return Err(BusError::SchemaBreaks { topic, event, why });
@@ -277,7 +277,7 @@ impl Bus {
     ) -> Vec<Op> {
         let versions_max = self.limits.schema_versions_max.max(1);
         let mut ops = Vec::new();
-        let Some(topic) = self.topics.get_mut(&id) else { return ops };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return ops };
         let before = topic.schema.clone();
         if let (Some((_, forced)), Some(schema)) = (&new, &topic.config.schema) {
             topic.schema_version = topic.schema_version.saturating_add(1);
@@ -303,7 +303,7 @@ impl Bus {
 
     /// Compiles the schema of a topic from the store. A new topic has none yet.
     pub(crate) fn restore_schema(&mut self, id: TopicId) {
-        let Some(topic) = self.topics.get_mut(&id) else { return };
+        let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let Some(document) = &topic.config.schema else { return };
         let schema = TopicSchema::stored(document, topic.schema_stamp(), self.limits.schema_work());
         topic.schema = Some(Arc::new(schema));
@@ -317,10 +317,8 @@ impl Bus {
     }
 
     fn tell_schema(&mut self, id: TopicId, before: Option<&Arc<TopicSchema>>) {
-        let Some((key, after)) = self.topics.get(&id).map(|topic| (topic.key.clone(), topic.schema.clone()))
-        else {
-            return;
-        };
+        let Some(topic) = self.topics.must(id, &self.broken) else { return };
+        let (key, after) = (topic.key.clone(), topic.schema.clone());
         self.account_schema(&key, before, after);
     }
 
@@ -330,9 +328,7 @@ impl Bus {
         before: Option<&Arc<TopicSchema>>,
         after: Option<Arc<TopicSchema>>,
     ) {
-        let bytes = |schema: Option<&Arc<TopicSchema>>| schema.map_or(0, |schema| schema.bytes);
-        self.schemas = self.schemas + usize::from(after.is_some()) - usize::from(before.is_some());
-        self.schemas_bytes = (self.schemas_bytes + bytes(after.as_ref())).saturating_sub(bytes(before));
+        self.topics.account_schema(before, after.as_ref());
         if before.map(|schema| schema.stamp) != after.as_ref().map(|schema| schema.stamp) {
             self.effects.push(Effect::SchemaInForce { topic: topic.clone(), schema: after });
         }

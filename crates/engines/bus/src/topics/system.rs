@@ -30,8 +30,8 @@ impl Bus {
     /// Returns the topic, and creates it if it does not exist: somebody may have deleted it. Its settings are given
     /// only here, because its owner may change them later.
     pub(crate) fn system_topic(&mut self, now: Now, key: &TopicKey, ops: &mut Vec<Op>) -> TopicId {
-        if let Some(id) = self.topic_ids.get(key) {
-            return *id;
+        if let Some(id) = self.topics.id(key) {
+            return id;
         }
         let id = self.make_topic_unbounded(key, self.system_config(), ops);
         self.note_upkeep(now, id);

@@ -33,7 +33,7 @@ pub(crate) struct Topic {
     pub(crate) logs: Vec<Log>,
     pub(crate) groups: BTreeMap<Group, GroupId>,
     /// How many subscriptions there are; without any, the tail is not worth keeping.
-    pub(crate) members: usize,
+    members: usize,
     pub(crate) counters: TopicCounters,
     /// The schema in force, compiled from the configuration.
     pub(crate) schema: Option<Arc<TopicSchema>>,
@@ -51,10 +51,20 @@ pub(crate) struct Log {
     pub(crate) start: Offset,
     pub(crate) next: Offset,
     /// The newest events, without holes, ending at `next - 1`; or empty.
-    pub(crate) tail: VecDeque<Arc<Event>>,
-    pub(crate) tail_bytes: usize,
+    tail: VecDeque<Arc<Event>>,
+    tail_bytes: usize,
     pub(crate) compacted: Compacted,
     pub(crate) lain: Lain,
+}
+
+/// Bytes of the tails of all logs. Every change of a tail has to be given the total, so that it stays true.
+#[derive(Debug, Default)]
+pub(crate) struct TailBytes(usize);
+
+impl TailBytes {
+    pub(crate) fn get(&self) -> usize {
+        self.0
+    }
 }
 
 impl Topic {
@@ -117,6 +127,11 @@ impl Topic {
         self.config.max_attempts.unwrap_or(limits.max_attempts)
     }
 
+    /// Whether events that the groups give up on become dead letters: those of a dead-letter topic do not.
+    pub(crate) fn has_dead_letters(&self) -> bool {
+        !self.key.is_dead_letter()
+    }
+
     pub(crate) fn dedupe_window_ms(&self, limits: &BusLimits) -> u64 {
         self.config.dedupe_window_ms.unwrap_or(limits.dedupe_window_ms)
     }
@@ -126,8 +141,29 @@ impl Topic {
         self.config.durability.map_or(limits.durability, |wish| wish.min(limits.durability))
     }
 
-    pub(crate) fn tail_bytes(&self) -> usize {
-        self.logs.iter().map(|log| log.tail_bytes).sum()
+    pub(crate) fn drop_tails(&mut self, total: &mut TailBytes) {
+        self.logs.iter_mut().for_each(|log| log.drop_tail(total));
+    }
+
+    pub(crate) fn members(&self) -> usize {
+        self.members
+    }
+
+    pub(crate) fn member_joined(&mut self) {
+        self.members += 1;
+    }
+
+    /// Without members the tails are dropped.
+    pub(crate) fn member_left(&mut self, total: &mut TailBytes) {
+        self.members = self.members.saturating_sub(1);
+        if self.members == 0 {
+            self.drop_tails(total);
+        }
+    }
+
+    /// Whether fresh events are kept in memory: somebody has subscribed, and there is room.
+    pub(crate) fn keeps_tail(&self, total: &TailBytes, limits: &BusLimits) -> bool {
+        self.members > 0 && total.0 < limits.tail_bytes_total_max
     }
 
     pub(crate) fn bounds(&self) -> impl Iterator<Item = PartitionView> + '_ {
@@ -165,33 +201,59 @@ impl Log {
         }
     }
 
+    pub(crate) fn restore(start: Offset, next: Offset) -> Log {
+        Log { start, next, ..Log::new() }
+    }
+
     /// Takes a committed event. The tail never has a hole: where it would get one it starts anew. An event below
     /// `next`, which appends of others have already passed, does not belong to the tail.
-    pub(crate) fn append(&mut self, event: Arc<Event>, keep: bool) {
+    pub(crate) fn append(&mut self, event: Arc<Event>, keep: bool, total: &mut TailBytes) {
         let keep = keep && event.offset >= self.next;
         if !keep || event.offset != self.next {
-            self.drop_tail();
+            self.drop_tail(total);
         }
         self.next = self.next.max(event.offset.next());
         if keep {
-            self.tail_bytes += event.body.bytes();
+            let bytes = event.body.bytes();
+            self.tail_bytes += bytes;
+            total.0 += bytes;
             self.tail.push_back(event);
         }
     }
 
-    pub(crate) fn drop_tail(&mut self) {
+    pub(crate) fn drop_tail(&mut self, total: &mut TailBytes) {
         self.tail.clear();
+        total.0 -= self.tail_bytes;
         self.tail_bytes = 0;
     }
 
+    /// Checks the log's bounds and its tail. Returns the bytes and the number of events of the tail.
+    pub(crate) fn check(&self, topic: &TopicKey) -> (usize, usize) {
+        assert!(Offset::FIRST <= self.start && self.start <= self.next, "bounds of a log of {topic}");
+        let bytes = self.tail.iter().map(|event| event.body.bytes()).sum();
+        assert_eq!(self.tail_bytes, bytes, "bytes of a tail of {topic}");
+        let first = self.next.0 - self.tail.len() as u64;
+        for (event, offset) in self.tail.iter().zip(first..) {
+            assert_eq!(event.offset.0, offset, "a tail of {topic} has no holes and ends at the newest event");
+        }
+        (bytes, self.tail.len())
+    }
+
+    /// The first offset of the tail.
+    pub(crate) fn tail_start(&self) -> Option<u64> {
+        self.tail.front().map(|event| event.offset.0)
+    }
+
     /// Drops events that no group at the tail still needs, and the oldest beyond the bounds.
-    pub(crate) fn trim_tail(&mut self, needed_from: Offset, limits: &BusLimits) {
+    pub(crate) fn trim_tail(&mut self, needed_from: Offset, limits: &BusLimits, total: &mut TailBytes) {
         while let Some(first) = self.tail.front() {
             let over = self.tail.len() > limits.tail_events_max || self.tail_bytes > limits.tail_bytes_max;
             if first.offset >= needed_from && !over {
                 break;
             }
-            self.tail_bytes -= first.body.bytes();
+            let bytes = first.body.bytes();
+            self.tail_bytes -= bytes;
+            total.0 -= bytes;
             self.tail.pop_front();
         }
     }

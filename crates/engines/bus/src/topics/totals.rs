@@ -21,12 +21,14 @@ const ADMIN: &str = "admin";
 #[derive(Debug, Default)]
 pub(crate) struct Totals {
     /// Partitions of all topics.
-    pub(crate) partitions: u64,
+    partitions: u64,
     /// Cursors: for each group one per partition of its topic.
-    pub(crate) cursors: u64,
+    cursors: u64,
     /// `max_inflight` of all members together.
     inflight: u64,
     by_agent: BTreeMap<Actor, Share>,
+    /// The agent against whose share topics count that the current request creates; `None` = nobody's share.
+    requester: Option<Actor>,
 }
 
 /// How much one agent has of everything that is bounded.
@@ -44,24 +46,42 @@ pub(crate) fn sharer(by: &Requester) -> Option<Actor> {
 }
 
 impl Totals {
+    pub(crate) fn begin_request(&mut self, by: Option<Actor>) {
+        self.requester = by;
+    }
+
+    pub(crate) fn end_request(&mut self) {
+        self.requester = None;
+    }
+
+    pub(crate) fn requester(&self) -> Option<&Actor> {
+        self.requester.as_ref()
+    }
+
     /// Checks whether a topic may get `more` partitions, with a cursor on each of them for each of its `groups`.
     pub(crate) fn partitions_fit(&self, limits: &BusLimits, more: u64, groups: u64) -> Result<(), BusError> {
         fits("partitions", self.partitions, more, limits.partitions_total_max)?;
         self.cursors_fit(limits, None, more.saturating_mul(groups))
     }
 
-    /// Checks whether this agent may create one more topic.
-    pub(crate) fn topic_fits(&self, limits: &BusLimits, by: Option<&Actor>) -> Result<(), BusError> {
-        let Some(by) = by else { return Ok(()) };
+    /// Checks whether the agent of the current request may create one more topic.
+    pub(crate) fn topic_fits(&self, limits: &BusLimits) -> Result<(), BusError> {
+        let Some(by) = &self.requester else { return Ok(()) };
         fits("topics made by one agent", self.share(by).topics, 1, limits.topics_max as u64 / 2)
     }
 
-    pub(crate) fn topic_made(&mut self, by: Option<&Actor>) {
+    pub(crate) fn topic_made(&mut self, by: Option<&Actor>, partitions: u64) {
+        self.partitions += partitions;
         self.change(by, |share| share.topics += 1);
     }
 
-    pub(crate) fn topic_gone(&mut self, by: Option<&Actor>) {
+    pub(crate) fn topic_gone(&mut self, by: Option<&Actor>, partitions: u64) {
+        self.partitions -= partitions;
         self.change(by, |share| share.topics = share.topics.saturating_sub(1));
+    }
+
+    pub(crate) fn partitions_added(&mut self, more: u64) {
+        self.partitions += more;
     }
 
     pub(crate) fn cursors_fit(
@@ -86,6 +106,31 @@ impl Totals {
     pub(crate) fn cursors_gone(&mut self, by: Option<&Actor>, less: u64) {
         self.cursors = self.cursors.saturating_sub(less);
         self.change(by, |share| share.cursors = share.cursors.saturating_sub(less));
+    }
+
+    /// Checks the totals of partitions and cursors, and what each agent has made. `topics`: the agent of each topic.
+    /// `groups`: the agent and the cursors of each group.
+    pub(crate) fn check<'a>(
+        &self,
+        (partitions, cursors): (u64, u64),
+        topics: impl Iterator<Item = &'a Actor>,
+        groups: impl Iterator<Item = (&'a Actor, u64)>,
+    ) {
+        assert_eq!((self.partitions, self.cursors), (partitions, cursors), "partitions and cursors");
+        let mut made: BTreeMap<&Actor, (u64, u64)> = BTreeMap::new();
+        topics.for_each(|by| made.entry(by).or_default().0 += 1);
+        groups.for_each(|(by, cursors)| made.entry(by).or_default().1 += cursors);
+        for (by, share) in &self.by_agent {
+            let (topics, cursors) = made.remove(by).unwrap_or_default();
+            assert_eq!((share.topics, share.cursors), (topics, cursors), "topics and cursors made by {by}");
+        }
+        assert!(made.is_empty(), "{made:?} are counted for nobody");
+    }
+
+    /// Checks the total of the members' windows. The windows by agent are not checked: a connection may subscribe as
+    /// several agents.
+    pub(crate) fn check_windows(&self, windows: u64) {
+        assert_eq!(self.inflight, windows, "windows of all members");
     }
 
     fn share(&self, by: &Actor) -> Share {

@@ -1,15 +1,15 @@
-//! The test harness (`Harness`): an engine with a store of plain maps, a clock that is moved by hand, and its output as
-//! text.
+//! The test harness (`Harness`): an engine with a store in memory, a clock that is moved by hand, and its output as text.
 
 // Each test file uses only a part of the harness.
 #![allow(dead_code, unreachable_pub)]
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_bus::*;
 use millrace_model::*;
+use millrace_store::{KeyRange, MemoryStore, ReadLimit, Retention, Store};
 
 pub struct Harness {
     pub bus: Bus,
@@ -17,10 +17,9 @@ pub struct Harness {
     pub limits: BusLimits,
     /// The machine's boot that the next start finds.
     pub boot: Option<Boot>,
-    pub tables: BTreeMap<(Space, String), Bytes>,
-    pub logs: BTreeMap<Stream, Vec<Arc<Event>>>,
-    pub starts: BTreeMap<Stream, Offset>,
-    pub removed: BTreeSet<(Stream, Offset)>,
+    pub store: MemoryStore,
+    /// How many events compaction has removed.
+    pub removed: usize,
     /// Commits that were requested and not made yet, while `hold` is set.
     pub held: Vec<(Token, Batch)>,
     pub hold: bool,
@@ -81,10 +80,8 @@ impl Harness {
             now,
             limits,
             boot: None,
-            tables: BTreeMap::new(),
-            logs: BTreeMap::new(),
-            starts: BTreeMap::new(),
-            removed: BTreeSet::new(),
+            store: MemoryStore::new(),
+            removed: 0,
             held: Vec::new(),
             hold: false,
             commits: 0,
@@ -101,14 +98,9 @@ impl Harness {
 
     /// Kills the process and starts it again: only what was committed is left.
     pub fn restart(&mut self) {
-        let rows = |space| {
-            let rows = self.tables.iter().filter(|((at, _), _)| *at == space);
-            rows.map(|((_, key), value)| (key.clone(), value.clone())).collect::<Vec<_>>()
-        };
-        let streams = self.logs.iter().map(|(stream, log)| {
-            let start = self.starts.get(stream).copied().unwrap_or(Offset::FIRST);
-            (stream.clone(), start, Offset(log.len() as u64 + 1))
-        });
+        let rows = |space| self.rows(space, &KeyRange::all(), usize::MAX);
+        let kv = |key: &str| self.find_row(Space::Kv, key);
+        let bounds = self.store.streams().expect("a memory store");
         let snapshot = Snapshot {
             topics: rows(Space::Topics),
             groups: rows(Space::Groups),
@@ -118,12 +110,16 @@ impl Harness {
                 .into_iter()
                 .filter_map(|by| Some((by, keys::due_time(&self.due_rows(by, 1).first()?.0)?)))
                 .collect(),
-            elapsed: self.tables.get(&(Space::Kv, keys::ELAPSED.to_owned())).cloned(),
-            ages: self.tables.get(&(Space::Kv, keys::AGES.to_owned())).cloned(),
+            elapsed: kv(keys::ELAPSED),
+            ages: kv(keys::AGES),
             boot: self.boot,
             seed: self.requests,
-            newest: self.logs.values().filter_map(|log| log.last()).map(|event| event.ts).max(),
-            streams: streams.collect(),
+            newest: bounds
+                .iter()
+                .filter(|bounds| bounds.next > Offset::FIRST)
+                .map(|bounds| bounds.last_ts)
+                .max(),
+            streams: bounds.into_iter().map(|bounds| (bounds.stream, bounds.start, bounds.next)).collect(),
         };
         self.held.clear();
         self.bus = Bus::restore(self.limits.clone(), snapshot, self.now).expect("rows that were written");
@@ -249,37 +245,28 @@ impl Harness {
                 let outcome = self.commit(batch);
                 Input::Committed { token, outcome }
             }
-            Effect::Read { token, stream, from, events_max, .. } => {
-                Input::Page { token, page: Some(self.read(&stream, from, events_max)) }
+            Effect::Read { token, stream, from, events_max, bytes_max } => {
+                Input::Page { token, page: Some(self.read(&stream, from, events_max, bytes_max)) }
             }
             Effect::Seek { token, streams, ts } => {
-                let seek = |stream: &Stream| {
-                    let log = self.logs.get(stream).map_or(&[][..], |log| log);
-                    log.iter()
-                        .find(|event| event.ts >= ts)
-                        .map_or(Offset(log.len() as u64 + 1), |event| event.offset)
-                };
+                let seek = |stream: &Stream| self.store.seek(stream, ts).expect("a memory store");
                 Input::Found { token, offsets: Some(streams.iter().map(seek).collect()) }
             }
-            Effect::FindStart { token, stream, older_than, .. } => {
-                let log = self.logs.get(&stream).map_or(&[][..], |log| log);
-                let cut = older_than.unwrap_or_default();
-                let next = Offset(log.len() as u64 + 1);
-                let start = log.iter().find(|event| event.ts >= cut).map_or(next, |event| event.offset);
+            Effect::FindStart { token, stream, older_than, bytes_max } => {
+                let rule = Retention { older_than, bytes_max };
+                let start = self.store.retention_start(&stream, rule).expect("a memory store");
                 Input::Found { token, offsets: Some(vec![start]) }
             }
             Effect::ScanDue { token, waits, rows_max } => {
                 Input::DueRows { token, rows: Some(self.due_rows(waits, rows_max)) }
             }
             Effect::ReadTopic { token, topic } => {
-                let row = self.tables.get(&(Space::Topics, topic.as_str().to_owned()));
+                let bounds = self.store.streams().expect("a memory store");
+                let bounds = bounds.into_iter().filter(|bounds| bounds.stream.topic == topic);
                 let reaches =
-                    self.logs.iter().filter(|(stream, _)| stream.topic == topic).map(|(stream, log)| Reach {
-                        stream: stream.clone(),
-                        start: self.starts.get(stream).copied().unwrap_or(Offset::FIRST),
-                        next: Offset(log.len() as u64 + 1),
-                    });
-                let found = row.map(|row| StoredTopic { row: row.clone(), reaches: reaches.collect() });
+                    bounds.map(|of| Reach { stream: of.stream, start: of.start, next: of.next }).collect();
+                let row = self.find_row(Space::Topics, topic.as_str());
+                let found = row.map(|row| StoredTopic { row, reaches });
                 Input::TopicRead { token, found: Some(found) }
             }
             Effect::CheckRetained { token, check } if self.hold_checks => {
@@ -300,26 +287,20 @@ impl Harness {
         self.bus.handle(self.now, input);
     }
 
-    fn read(&self, stream: &Stream, from: Offset, events_max: usize) -> ReadPage {
-        let log = self.logs.get(stream).cloned().unwrap_or_default();
-        let start = self.starts.get(stream).copied().unwrap_or(Offset::FIRST).max(from);
-        let there = |event: &Arc<Event>| {
-            event.offset >= start && !self.removed.contains(&(stream.clone(), event.offset))
-        };
-        let events: Vec<_> = log.into_iter().filter(there).take(events_max).collect();
-        let through = events.last().map_or(from, |event| event.offset);
-        ReadPage { events, through }
+    fn read(&self, stream: &Stream, from: Offset, events_max: usize, bytes_max: usize) -> ReadPage {
+        let limit = ReadLimit { events_max, bytes_max };
+        let page = self.store.read(stream, from, limit).expect("a memory store");
+        ReadPage { events: page.events, through: page.through }
     }
 
     fn check_retained(&self, token: Token, check: &RetainedCheck) -> Input {
         let scan = |from: &str, rows_max| {
-            let rows = self.tables.range((Space::Due, from.to_owned())..);
-            let rows = rows.take_while(|((space, _), _)| *space == Space::Due).take(rows_max);
-            Some(rows.map(|((_, key), value)| (key.clone(), value.clone())).collect())
+            Some(self.rows(Space::Due, &KeyRange { from: from.to_owned(), to: None }, rows_max))
         };
-        let read = |stream: &Stream, from, events_max, _| Some(self.read(stream, from, events_max));
-        let outcome = check.run(read, scan);
-        Input::RetainedChecked { token, outcome }
+        let read = |stream: &Stream, from, events_max, bytes_max| {
+            Some(self.read(stream, from, events_max, bytes_max))
+        };
+        Input::RetainedChecked { token, outcome: check.run(read, scan) }
     }
 
     pub fn release_checks(&mut self) {
@@ -333,124 +314,98 @@ impl Harness {
     pub fn commit(&mut self, batch: Batch) -> Outcome {
         self.commits += 1;
         assert!(batch.bytes() <= BATCH_BYTES_MAX, "a batch of {} bytes", batch.bytes());
-        for (at, check) in batch.checks.iter().enumerate() {
-            let found = match check {
-                Check::Absent { space, key } => self.tables.get(&(*space, key.clone())).cloned().map(Some),
-                Check::Present { space, key } => {
-                    (!self.tables.contains_key(&(*space, key.clone()))).then_some(None)
-                }
-                Check::Incarnation { topic, incarnation } => {
-                    (self.incarnation_of(topic) != Some(*incarnation)).then_some(None)
-                }
-                Check::IdTaken(TakenId { topic, id, dedupe_window_ms }) => {
-                    let taken = self.taken(topic, id, *dedupe_window_ms, batch.now);
-                    taken.is_none().then_some(None)
-                }
-                _ => panic!("a check the bus does not use"),
-            };
-            if let Some(found) = found {
-                return Outcome::Refused(Refusal { check: at, found });
+        for op in &batch.ops {
+            if let Op::Remove { offsets, .. } = op {
+                self.removed += offsets.len();
             }
         }
-        let (mut appended, mut kept) = (Vec::new(), false);
-        for op in batch.ops {
-            match op {
-                Op::Append(append) => {
-                    appended.push(self.append(append, batch.now, batch.nonce, appended.len() as u32));
-                }
-                Op::Delay(delay) => appended.push(self.delay(delay, batch.now)),
-                Op::Put { space, key, value } => {
-                    let standing = self.tables.get(&(space, key.clone())).filter(|_| space == Space::Topics);
-                    let incarnation = standing.and_then(|row| TopicRow::incarnation_of(row));
-                    let row = TopicRow::decode(&key, &value).ok();
-                    let other =
-                        incarnation.zip(row).filter(|(incarnation, row)| row.incarnation != *incarnation);
-                    kept |= other.is_some();
-                    let value =
-                        other.map_or(value, |(incarnation, row)| TopicRow { incarnation, ..row }.encode());
-                    self.tables.insert((space, key), value);
-                }
-                Op::PutNew { space, key, value } => {
-                    self.tables.entry((space, key)).or_insert(value);
-                }
-                Op::Claim(_) | Op::Reconcile(_) => {
-                    panic!("an operation the bus does not use")
-                }
-                Op::Delete { space, key } => {
-                    self.tables.remove(&(space, key));
-                }
-                Op::Trim { stream, start } => {
-                    self.starts.insert(stream, start);
-                }
-                Op::Remove { stream, offsets, compacted_to } => {
-                    assert!(offsets.iter().all(|offset| *offset < compacted_to));
-                    self.removed.extend(offsets.into_iter().map(|offset| (stream.clone(), offset)));
-                }
-                Op::Drop { topic } => {
-                    self.logs.retain(|stream, _| stream.topic != topic);
-                    self.starts.retain(|stream, _| stream.topic != topic);
-                    self.removed.retain(|(stream, _)| stream.topic != topic);
-                }
-            }
-        }
-        Outcome::Done(Done { incarnation_kept: kept, ..appended.into() })
+        let mut outcomes = self.store.commit(&[batch]).expect("a memory store");
+        outcomes.pop().expect("an outcome for each batch")
     }
 
-    fn append(&mut self, append: Append, now: Timestamp, nonce: u64, ordinal: u32) -> Appended {
-        let Append { stream, event, dedupe_window_ms } = append;
-        if let Some(id) = &event.id
-            && let Some(first) = self.taken(&stream.topic, id, dedupe_window_ms, now)
-        {
-            return first;
-        }
-        let log = self.logs.entry(stream.clone()).or_default();
-        let offset = Offset(log.len() as u64 + 1);
-        let id = event.id.unwrap_or_else(|| EventId::mint(now, nonce, ordinal));
-        let partition = stream.partition;
-        log.push(Arc::new(Event { stream, offset, ts: now, id: id.clone(), body: event.body }));
-        Appended { partition, offset, ts: now, id, duplicate: false, due: None }
+    fn rows(&self, space: Space, range: &KeyRange, rows_max: usize) -> Vec<(String, Bytes)> {
+        let rows = self.store.scan(space, range, rows_max).expect("a memory store");
+        rows.into_iter().map(|row| (row.key, row.value)).collect()
+    }
+
+    pub fn find_row(&self, space: Space, key: &str) -> Option<Bytes> {
+        let range = KeyRange { from: key.to_owned(), to: Some(format!("{key}\0")) };
+        self.rows(space, &range, 1).pop().map(|(_, value)| value)
+    }
+
+    #[track_caller]
+    pub fn row(&self, space: Space, key: &str) -> Bytes {
+        self.find_row(space, key).unwrap_or_else(|| panic!("there is no row {key}"))
+    }
+
+    /// Writes a row as nobody should.
+    pub fn put_row(&mut self, space: Space, key: &str, value: Bytes) {
+        self.store_alone(Op::Put { space, key: key.to_owned(), value });
+    }
+
+    pub fn delete_row(&mut self, space: Space, key: &str) {
+        self.store_alone(Op::Delete { space, key: key.to_owned() });
+    }
+
+    fn store_alone(&mut self, op: Op) {
+        let batch = Batch { nonce: 99, now: self.now.wall, ops: vec![op], ..Batch::default() };
+        self.store.commit(&[batch]).expect("a memory store");
+    }
+
+    /// The rows of all tables that the bus writes.
+    pub fn tables(&self) -> BTreeMap<(Space, String), Bytes> {
+        let spaces = [
+            Space::Topics,
+            Space::Groups,
+            Space::Cursors,
+            Space::Attempts,
+            Space::Due,
+            Space::DueIds,
+            Space::Kv,
+        ];
+        let all =
+            |space| self.rows(space, &KeyRange::all(), usize::MAX).into_iter().map(move |row| (space, row));
+        spaces.into_iter().flat_map(all).map(|(space, (key, value))| ((space, key), value)).collect()
+    }
+
+    pub fn count_rows(&self, space: Space) -> usize {
+        self.rows(space, &KeyRange::all(), usize::MAX).len()
+    }
+
+    /// The events that are stored, of all streams.
+    pub fn logs(&self) -> BTreeMap<Stream, Vec<Arc<Event>>> {
+        let streams = self.store.streams().expect("a memory store");
+        streams.into_iter().map(|bounds| (bounds.stream.clone(), self.log_of(&bounds.stream))).collect()
+    }
+
+    pub fn log(&self, topic_name: &str) -> Vec<Arc<Event>> {
+        self.log_of(&topic(topic_name).stream(Partition(0)))
+    }
+
+    /// Where the log of a topic starts.
+    pub fn start(&self, topic_name: &str) -> Offset {
+        let stream = topic(topic_name).stream(Partition(0));
+        let bounds = self.store.streams().expect("a memory store");
+        bounds.iter().find(|bounds| bounds.stream == stream).map_or(Offset::FIRST, |bounds| bounds.start)
+    }
+
+    pub fn log_of(&self, stream: &Stream) -> Vec<Arc<Event>> {
+        self.read(stream, Offset::FIRST, usize::MAX, usize::MAX).events
+    }
+
+    /// The payloads of the events that are stored, of all streams.
+    pub fn payloads(&self) -> Vec<String> {
+        self.logs().values().flatten().map(|event| event.body.payload.as_str().to_owned()).collect()
     }
 
     fn due_rows(&self, by: DueBy, rows_max: usize) -> Vec<(String, Bytes)> {
         let (from, to) = by.key_range();
-        let mine = |key: &str| key >= from && to.is_none_or(|to| key < to);
-        let rows = self.tables.iter().filter(|((space, key), _)| *space == Space::Due && mine(key));
-        rows.take(rows_max).map(|((_, key), value)| (key.clone(), value.clone())).collect()
-    }
-
-    fn delay(&mut self, delay: Delay, now: Timestamp) -> Appended {
-        let Delay { topic, id, dedupe_window_ms, due, key, row } = delay;
-        let incarnation = self.incarnation_of(&topic).unwrap_or_default();
-        if let Some(first) = self.taken(&topic, &id, dedupe_window_ms, now) {
-            return first;
-        }
-        if dedupe_window_ms > 0 {
-            let held = format!("{key} {}", due.0);
-            self.tables.insert((Space::DueIds, keys::due_id(&topic, incarnation, &id)), held.into());
-        }
-        self.tables.insert((Space::Due, key), DueRow { incarnation, ..*row }.encode());
-        waiting(id, now, due, false)
+        let range = KeyRange { from: from.to_owned(), to: to.map(str::to_owned) };
+        self.rows(Space::Due, &range, rows_max)
     }
 
     pub fn incarnation_of(&self, topic: &TopicKey) -> Option<u64> {
-        TopicRow::incarnation_of(self.tables.get(&(Space::Topics, keys::topic(topic)))?)
-    }
-
-    fn taken(&self, topic: &TopicKey, id: &EventId, window_ms: u64, now: Timestamp) -> Option<Appended> {
-        if window_ms == 0 {
-            return None;
-        }
-        let since = now.saturating_sub(window_ms);
-        let all = self.logs.values().flatten();
-        let first = all.filter(|e| e.stream.topic == *topic && e.ts >= since).find(|e| e.id == *id);
-        if let Some(e) = first {
-            let (partition, offset, ts) = (e.stream.partition, e.offset, e.ts);
-            return Some(Appended { partition, offset, ts, id: id.clone(), duplicate: true, due: None });
-        }
-        let row = self.tables.get(&(Space::DueIds, keys::due_id(topic, self.incarnation_of(topic)?, id)))?;
-        let (key, due) = std::str::from_utf8(row).ok()?.split_once(' ')?;
-        let (key, due) = (key.to_owned(), Timestamp(due.parse().ok()?));
-        self.tables.contains_key(&(Space::Due, key)).then(|| waiting(id.clone(), now, due, true))
+        TopicRow::incarnation_of(&self.find_row(Space::Topics, &keys::topic(topic))?)
     }
 
     /// Returns the output since the last call, one line each.
@@ -472,11 +427,6 @@ impl Harness {
         let at = line.find(&marker).unwrap_or_else(|| panic!("no {marker} in {line}"));
         line[at + marker.len()..].split(' ').next().and_then(|n| n.parse().ok()).expect("a number")
     }
-}
-
-fn waiting(id: EventId, now: Timestamp, due: Timestamp, duplicate: bool) -> Appended {
-    let (partition, offset) = (Partition(0), Offset::ZERO);
-    Appended { partition, offset, ts: now, id, duplicate, due: Some(due) }
 }
 
 fn show(effect: &Effect) -> String {

@@ -17,7 +17,7 @@ pub struct Harness {
     pub now: Now,
     pub workers: BTreeMap<&'static str, Worker>,
     /// Runs that were requested and have not ended.
-    pub runs: BTreeMap<&'static str, VecDeque<Run>>,
+    pub runs: BTreeMap<&'static str, VecDeque<HandlerRun>>,
     /// Runs that the worker asked to cut off.
     pub cuts: Vec<RunId>,
     pub answers: Vec<Result<Option<StateCommit>, CommitError>>,
@@ -173,9 +173,9 @@ impl Harness {
         match effect {
             Effect::Commit { token, batch } if self.hold => self.held.push((who, token, batch)),
             Effect::Commit { token, batch } => self.commit(who, token, &batch),
-            Effect::Look { token, look } => {
-                let seen = Some(self.look(&look));
-                self.input(who, Input::Seen { token, seen });
+            Effect::Read { token, query } => {
+                let result = Some(self.read(&query));
+                self.input(who, Input::ReadDone { token, result });
             }
             Effect::Run(run) => self.runs.entry(who).or_default().push_back(run),
             Effect::Cut { run } => self.cuts.push(run),
@@ -202,24 +202,24 @@ impl Harness {
         }
     }
 
-    pub fn let_go(&mut self) {
+    pub fn release_commits(&mut self) {
         self.hold = false;
         for (who, token, batch) in std::mem::take(&mut self.held) {
             self.commit(who, token, &batch);
         }
     }
 
-    pub fn look(&self, look: &Look) -> Seen {
-        match look {
-            Look::Rows { space, from, to, rows_max } => {
+    pub fn read(&self, query: &ReadQuery) -> ReadResult {
+        match query {
+            ReadQuery::Rows { space, from, to, rows_max } => {
                 let range = KeyRange { from: from.clone(), to: Some(to.clone()) };
                 let rows = self.store.scan(*space, &range, *rows_max).expect("a sound harness");
-                Seen::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect())
+                ReadResult::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect())
             }
-            Look::Streams { namespace, .. } => {
+            ReadQuery::Streams { namespace, .. } => {
                 let streams = self.store.streams().expect("a sound harness").into_iter();
                 let mine = streams.filter(|bounds| bounds.stream.topic.namespace() == namespace.as_str());
-                Seen::Streams(
+                ReadResult::Streams(
                     mine.map(|b| StreamSpan {
                         stream: b.stream,
                         start: b.start,
@@ -229,34 +229,34 @@ impl Harness {
                     .collect(),
                 )
             }
-            Look::RetentionStart { stream, older_than, bytes_max } => {
+            ReadQuery::RetentionStart { stream, older_than, bytes_max } => {
                 let rule = Retention { older_than: *older_than, bytes_max: *bytes_max };
-                Seen::Start(self.store.retention_start(stream, rule).expect("a sound harness"))
+                ReadResult::Start(self.store.retention_start(stream, rule).expect("a sound harness"))
             }
         }
     }
 
     /// Takes the next run of this worker; it stays open until it is finished.
-    pub fn take(&mut self, who: &'static str) -> Run {
+    pub fn next_run(&mut self, who: &'static str) -> HandlerRun {
         self.runs.get_mut(who).and_then(VecDeque::pop_front).expect("a run")
     }
 
-    pub fn waiting(&self, who: &'static str) -> usize {
+    pub fn waiting_runs(&self, who: &'static str) -> usize {
         self.runs.get(who).map_or(0, VecDeque::len)
     }
 
-    pub fn finish(&mut self, who: &'static str, run: &Run, result: Result<Vec<OutEvent>, RunError>) {
+    pub fn finish(&mut self, who: &'static str, run: &HandlerRun, result: Result<Vec<OutEvent>, RunError>) {
         self.input(who, Input::Finished { run: run.run, result });
     }
 
-    pub fn ok(&mut self, who: &'static str) -> Run {
-        let run = self.take(who);
+    pub fn ok(&mut self, who: &'static str) -> HandlerRun {
+        let run = self.next_run(who);
         self.finish(who, &run, Ok(Vec::new()));
         run
     }
 
-    pub fn fail(&mut self, who: &'static str) -> Run {
-        let run = self.take(who);
+    pub fn fail(&mut self, who: &'static str) -> HandlerRun {
+        let run = self.next_run(who);
         self.finish(who, &run, failed("no luck"));
         run
     }
@@ -265,7 +265,7 @@ impl Harness {
     pub fn commit_run(
         &mut self,
         who: &'static str,
-        run: &Run,
+        run: &HandlerRun,
         commit: StateChanges,
     ) -> Result<Option<StateCommit>, CommitError> {
         self.input(who, Input::Commit { run: run.run, commit });
@@ -295,7 +295,7 @@ impl Harness {
         let (end, mut done) = (self.now.mono + ms, 0);
         loop {
             for who in self.workers.keys().copied().collect::<Vec<_>>() {
-                while self.waiting(who) > 0 {
+                while self.waiting_runs(who) > 0 {
                     self.ok(who);
                     done += 1;
                 }
@@ -322,17 +322,17 @@ impl Harness {
     }
 
     /// The newest dead letter, with the store's rows about it.
-    pub fn letter(&self) -> Letter {
+    pub fn letter(&self) -> DeadLetter {
         let (key, value) = self.rows(Space::DeadLetters).pop().expect("a dead letter");
         let value: bytes::Bytes = value.into_bytes().into();
         let row = DeadLetterRow::decode(&key, &value).expect("a sound harness");
-        let stream = Letter::stream_of(&Namespace::default(), &row).expect("a sound harness");
+        let stream = DeadLetter::stream_of(&Namespace::default(), &row).expect("a sound harness");
         let value_of = |space, wanted: String| {
             let found = self.rows(space).into_iter().find(|(key, _)| *key == wanted);
             found.map(|(_, value)| bytes::Bytes::from(value.into_bytes()))
         };
         let events = self.events(stream.topic.topic());
-        Letter {
+        DeadLetter {
             event: events.into_iter().find(|event| event.id == row.event_id),
             handler: value_of(Space::Handlers, keys::handler(&Namespace::default(), &row.handler)),
             finished: value_of(Space::Finished, keys::finished(&stream, row.offset, &row.handler)),

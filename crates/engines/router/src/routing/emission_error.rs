@@ -1,10 +1,10 @@
-//! Errors of messages that capabilities emit.
+//! The fault of a message that a capability emitted.
 
 use millrace_model::{OsId, OsKind, OsType};
 
 use crate::capabilities::schema::SchemaMismatch;
 
-/// Why a message that a capability emitted is not routed. The text follows the name of the capability.
+/// The fault of a message that a capability emitted. The text follows the name of the capability.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum EmissionError {
     #[error("emitted a reply {ty} without metadata.causation")]

@@ -462,14 +462,14 @@ impl Router {
         let failed = |why: &NotStored| OsFault::new(503, format!("The timer could not be stored: {why}"));
         match (self.timers.commits.remove(&token), result) {
             (Some(TimerCommit::Set { timer, armed, ask }), Ok(())) => {
-                self.timer_is_set(now, timer, armed, &ask)
+                self.timer_is_set(now, timer, armed, &ask);
             }
             (Some(TimerCommit::Set { timer, ask, .. }), Err(why)) => {
                 self.drop_timer(timer);
                 self.finish_builtin(now, &ask, Err(failed(&why)));
             }
             (Some(TimerCommit::Cancel { timer, ask, .. }), Ok(())) => {
-                self.timer_is_cancelled(now, timer, &ask)
+                self.timer_is_cancelled(now, timer, &ask);
             }
             (Some(TimerCommit::Cancel { timer, armed, ask }), Err(why)) => {
                 self.timers.arm(timer, armed);

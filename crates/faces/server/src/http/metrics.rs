@@ -90,6 +90,11 @@ fn write_bus(page: &mut Page, stats: &Stats) {
             "Delayed events that could not be read and were set aside.",
             counters.quarantined,
         ),
+        (
+            "engine_never_total",
+            "States of the bus's engine that cannot occur but did: each is a bug of this server.",
+            counters.never,
+        ),
     ] {
         page.single("counter", name, help, value);
     }

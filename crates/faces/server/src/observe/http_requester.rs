@@ -83,7 +83,7 @@ impl HttpRequester {
         let Some(traceparent) = http_requester.traceparent.as_deref() else { return };
         match request {
             Request::Publish(publish) => {
-                stamp(&mut publish.event, traceparent, http_requester.tracestate.as_deref())
+                stamp(&mut publish.event, traceparent, http_requester.tracestate.as_deref());
             }
             Request::PublishBatch(batch) => {
                 for event in &mut batch.events {

@@ -1,6 +1,6 @@
 //! Carries out what a worker asks of its world, and lets its handlers go on.
 
-use millrace_claims::{Effect, Input, RunId};
+use millrace_claims::{Effect, Input, RunId, Token};
 use millrace_model::{HandlerOrder, keys};
 
 use super::process::{self, Step};
@@ -10,8 +10,13 @@ use crate::check::Violation;
 use crate::fault::Fault;
 
 impl ClaimsWorld {
-    pub(super) fn effect(&mut self, at: usize, effect: Effect) -> Result<(), Violation> {
+    pub(super) fn effect(&mut self, at: usize, mut effect: Effect) -> Result<(), Violation> {
         let (life, soon) = (self.processes[at].life, self.clock.world_ms + 1);
+        if let Some(batch) = self.saboteur.effect(at, &mut effect, self.disk.store()) {
+            // No worker ever uses this token: the answer is ignored.
+            let (token, batch) = (Token(0), Box::new(batch));
+            self.schedule.at(soon, Happening::CommitApplies { process: at, life, token, batch });
+        }
         match effect {
             Effect::Commit { token, batch } => {
                 if batch.bytes() > millrace_model::BATCH_BYTES_MAX {
@@ -26,13 +31,13 @@ impl ClaimsWorld {
                 let batch = Box::new(batch);
                 self.schedule.at(at_ms, Happening::CommitApplies { process: at, life, token, batch });
             }
-            Effect::Look { token, look } => {
+            Effect::Read { token, query } => {
                 let fails = !self.calm && self.dice.chance(self.plan.look_fails);
                 if fails {
                     self.faults.add(Fault::ReadFailed);
                 }
-                let seen = (!fails).then(|| process::look(self.disk.store(), &look));
-                let input = Box::new(Input::Seen { token, seen });
+                let result = (!fails).then(|| process::read(self.disk.store(), &query));
+                let input = Box::new(Input::ReadDone { token, result });
                 let at_ms = soon + self.dice.below(10);
                 self.schedule.at(at_ms, Happening::Report { process: at, life, input });
             }
@@ -62,7 +67,7 @@ impl ClaimsWorld {
         Ok(())
     }
 
-    fn begin_run(&mut self, at: usize, run: millrace_claims::Run) {
+    fn begin_run(&mut self, at: usize, run: millrace_claims::HandlerRun) {
         let id = &self.plan.handlers[run.handler].id;
         let work = plan::work(self.seed, id, &run.event);
         let slow = !self.calm && self.dice.chance(self.plan.slow_runs);

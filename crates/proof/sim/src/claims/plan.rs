@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use millrace_claims::{
-    CatchUp, From, HandlerSettings, HandlerSpec, OutEvent, Sabotage, ScheduleSpec, StateChanges, WorkerConfig,
+    CatchUp, From, HandlerSettings, HandlerSpec, OutEvent, ScheduleSpec, StateChanges, WorkerConfig,
 };
 use millrace_model::{Event, HandlerId, HandlerOrder, Identity, Intent, JsonText, Priority, TopicName};
 
@@ -44,7 +44,7 @@ impl Plan {
         if self.skewed { dice.between(0, 2 * SKEW_MS_MAX) as i64 - most } else { 0 }
     }
 
-    pub(crate) fn draw(seed: u64, sabotage: Option<Sabotage>) -> Plan {
+    pub(crate) fn draw(seed: u64) -> Plan {
         let mut dice = Dice::new(seed, "claims plan");
         let mut often = |most: u64| if dice.chance(250) { 0 } else { dice.between(1, most) };
         let (kill, commit_fails, look_fails) = (often(8), often(8), often(60));
@@ -66,7 +66,6 @@ impl Plan {
             session_heartbeat_interval_ms: dice.between(500, 5000),
             refresh_interval_ms: dice.between(500, 5000),
             retention_interval_ms: if dice.chance(500) { 2000 } else { 0 },
-            sabotage,
             ..retention(seed)
         };
         let spec = |id: &str, topic: &str, priority| HandlerSpec {

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use millrace_claims::{
-    HandlerSpec, Input, Look, Run, RunError, RunId, Seen, StreamSpan, Worker, WorkerIdentity,
+    HandlerRun, HandlerSpec, Input, ReadQuery, ReadResult, RunError, RunId, StreamSpan, Worker,
+    WorkerIdentity,
 };
 use millrace_model::{
     ClaimRow, HandlerOrder, LaneRow, Namespace, Offset, OrderKey, SessionId, Space, Timestamp, TopicKey, keys,
@@ -32,7 +33,7 @@ pub(crate) struct Process {
 
 /// How one run proceeds.
 struct Script {
-    run: Run,
+    run: HandlerRun,
     work: Work,
     next: u32,
     last_ms: u64,
@@ -96,7 +97,7 @@ impl Process {
 
     pub(crate) fn begin_run(
         &mut self,
-        run: Run,
+        run: HandlerRun,
         work: Work,
         last_ms: u64,
         fails_at: Option<u32>,
@@ -164,14 +165,14 @@ fn bad_luck(run: RunId) -> RunError {
     }
 }
 
-pub(crate) fn look(store: &dyn Store, look: &Look) -> Seen {
-    match look {
-        Look::Rows { space, from, to, rows_max } => {
+pub(crate) fn read(store: &dyn Store, query: &ReadQuery) -> ReadResult {
+    match query {
+        ReadQuery::Rows { space, from, to, rows_max } => {
             let range = KeyRange { from: from.clone(), to: Some(to.clone()) };
             let rows = store.scan(*space, &range, *rows_max).unwrap_or_default();
-            Seen::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect())
+            ReadResult::Rows(rows.into_iter().map(|row| (row.key, row.value)).collect())
         }
-        Look::Streams { namespace, .. } => {
+        ReadQuery::Streams { namespace, .. } => {
             let streams = store.streams().unwrap_or_default().into_iter();
             let mine = streams.filter(|bounds| bounds.stream.topic.namespace() == namespace.as_str());
             let spans = mine.map(|bounds| StreamSpan {
@@ -180,11 +181,11 @@ pub(crate) fn look(store: &dyn Store, look: &Look) -> Seen {
                 next: bounds.next,
                 last_ts: bounds.last_ts,
             });
-            Seen::Streams(spans.collect())
+            ReadResult::Streams(spans.collect())
         }
-        Look::RetentionStart { stream, older_than, bytes_max } => {
+        ReadQuery::RetentionStart { stream, older_than, bytes_max } => {
             let rule = Retention { older_than: *older_than, bytes_max: *bytes_max };
-            Seen::Start(store.retention_start(stream, rule).unwrap_or(Offset::FIRST))
+            ReadResult::Start(store.retention_start(stream, rule).unwrap_or(Offset::FIRST))
         }
     }
 }

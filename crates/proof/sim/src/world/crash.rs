@@ -4,6 +4,7 @@ use millrace_bus::{Bus, DueBy, Snapshot};
 use millrace_model::{Offset, Space, keys};
 use millrace_store::{KeyRange, Store};
 
+use super::sabotage::Saboteur;
 use super::shell::{Shell, broken, due_range, rows};
 use super::{Happening, World};
 use crate::check::Violation;
@@ -50,11 +51,12 @@ impl World {
         let unreadable = |detail: String| Violation { invariant: "restores", detail };
         let snapshot = snapshot(self.disk.store(), self.dice.draw())
             .ok_or_else(|| unreadable("the store cannot be read".to_owned()))?;
-        let bus = Bus::restore(self.plan.limits.clone(), snapshot, now);
+        let limits = Saboteur::limits(self.plan.sabotage, &self.plan.limits);
+        let bus = Bus::restore(limits, snapshot, now);
         let bus = bus.map_err(|error| unreadable(error.to_string()))?;
         self.note(&format!("! start, life {}", self.life));
         self.see(&Seen::Started)?;
-        self.shell = Some(Shell::new(bus, reader));
+        self.shell = Some(Shell::new(bus, reader, Saboteur::new(self.plan.sabotage)));
         self.desk.up = true;
         self.schedule.at(self.clock.world_ms + 1, Happening::LookAround { life: self.life });
         self.turn_by(self.clock.world_ms);

@@ -7,6 +7,7 @@ use millrace_model::{Batch, Mono, Offset, Outcome, Space, Stream};
 use millrace_store::{KeyRange, ReadLimit, Retention, Store, StoreError};
 
 use super::neighbour::stored_topic;
+use super::sabotage::Saboteur;
 use super::{Happening, World};
 use crate::check::Violation;
 use crate::clock::Reader;
@@ -21,7 +22,8 @@ const TURN_INPUTS_MAX: u64 = 6;
 const WAIT_MS_MAX: u64 = 1000;
 
 pub(super) struct Shell {
-    pub(super) bus: Bus,
+    bus: Bus,
+    saboteur: Saboteur,
     reader: Reader,
     pub(super) inbox: VecDeque<Input>,
     turn_at_ms: Option<u64>,
@@ -41,9 +43,10 @@ pub(super) struct UnderWay {
 }
 
 impl Shell {
-    pub(super) fn new(bus: Bus, reader: Reader) -> Shell {
+    pub(super) fn new(bus: Bus, reader: Reader, saboteur: Saboteur) -> Shell {
         Shell {
             bus,
+            saboteur,
             reader,
             inbox: VecDeque::new(),
             turn_at_ms: None,
@@ -98,11 +101,14 @@ impl World {
         for input in inputs {
             self.note(&words::input(&input));
             self.see(&Seen::Told { input: &input })?;
-            self.shell.as_mut().into_iter().for_each(|shell| shell.bus.handle(now, input.clone()));
+            let Some(shell) = &mut self.shell else { return Ok(()) };
+            for input in shell.saboteur.inputs(now, input) {
+                shell.bus.handle(now, input);
+            }
         }
         let Some(shell) = &mut self.shell else { return Ok(()) };
         shell.bus.settle(now);
-        let effects = shell.bus.drain();
+        let effects = shell.saboteur.effects(shell.bus.drain());
         let deadline = shell.bus.next_deadline();
         let quiet = nothing_in && effects.is_empty();
         for effect in effects {

@@ -62,10 +62,10 @@ async fn serve(edge: &Edge, stream: UnixStream) {
             tracing::info!(conn = conn.0, "a client of the socket was dropped: it did not read for too long");
         }
         ConnectionEnd::Silent => {
-            tracing::info!(conn = conn.0, "a client of the socket was dropped: it sent no token")
+            tracing::info!(conn = conn.0, "a client of the socket was dropped: it sent no token");
         }
         ConnectionEnd::Finished | ConnectionEnd::Gone => {
-            tracing::debug!(conn = conn.0, ?end, "a client of the socket left")
+            tracing::debug!(conn = conn.0, ?end, "a client of the socket left");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use millrace_claims::{OutEvent, Run, RunError};
+use millrace_claims::{HandlerRun, OutEvent, RunError};
 
 use crate::context::Core;
 use crate::typed::{Called, Handler};
@@ -27,7 +27,7 @@ impl Driver {
 pub(super) fn call<T>(
     handler: &Handler,
     core: Core,
-    run: &Run,
+    run: &HandlerRun,
     driver: &mut Driver,
     cut: impl Future<Output = Result<(), T>>,
 ) -> Result<Vec<OutEvent>, RunError> {

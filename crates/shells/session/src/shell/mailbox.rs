@@ -60,7 +60,7 @@ impl Mailbox {
         Post { mail, news: self.news.swap(false, Ordering::Relaxed) }
     }
 
-    pub(crate) fn end(&self) {
+    pub(crate) fn close(&self) {
         self.mail.end();
     }
 }

@@ -3,9 +3,9 @@
 mod call;
 mod clock;
 mod committer;
-mod looks;
 mod mailbox;
 mod pool;
+mod reads;
 mod run_loop;
 mod signals;
 pub(crate) mod simulated;

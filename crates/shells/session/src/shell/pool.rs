@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use millrace_claims::{Input, Run, RunError, RunId};
+use millrace_claims::{HandlerRun, Input, RunError, RunId};
 use millrace_model::Event;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::sync::oneshot;
@@ -47,7 +47,7 @@ struct Jobs {
 
 #[derive(Debug, Default)]
 struct State {
-    queue: VecDeque<Run>,
+    queue: VecDeque<HandlerRun>,
     calls: BTreeMap<RunId, Call>,
     threads: usize,
     /// If more threads than this wait for runs, the surplus ones end.
@@ -71,7 +71,7 @@ impl Jobs {
 
     /// Waits for the next run; also returns the signal that cuts it off. Returns `None` at the end, or when there are
     /// enough threads without this one.
-    fn take(&self, thread: u64) -> Option<(Run, oneshot::Receiver<()>)> {
+    fn next_run(&self, thread: u64) -> Option<(HandlerRun, oneshot::Receiver<()>)> {
         let mut state = self.lock();
         loop {
             if let Some(run) = state.queue.pop_front() {
@@ -134,7 +134,7 @@ impl Pool {
         Ok(())
     }
 
-    pub(super) fn give(&mut self, runs: Vec<Run>) {
+    pub(super) fn submit(&mut self, runs: Vec<HandlerRun>) {
         let count = runs.len();
         if count == 0 {
             return;
@@ -171,7 +171,7 @@ impl Pool {
 
     /// Waits at most `patience` for calls to return, a little longer for async ones that were cut off, and leaves the
     /// others behind. Commits of those are refused from now on.
-    pub(super) fn end(mut self, patience: Duration) {
+    pub(super) fn shut_down(mut self, patience: Duration) {
         let jobs = self.shared.jobs.clone();
         let mut state = jobs.lock();
         state.ended = true;
@@ -212,7 +212,7 @@ impl Shared {
     fn work(self, thread: u64) {
         let Shared { session, handlers, mailbox, jobs } = self;
         let mut driver = Driver::default();
-        while let Some((run, cut)) = jobs.take(thread) {
+        while let Some((run, cut)) = jobs.next_run(thread) {
             let Some(handler) = handlers.get(run.handler) else {
                 jobs.returned(run.run);
                 continue;

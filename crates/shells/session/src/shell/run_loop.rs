@@ -10,9 +10,9 @@ use millrace_shell::Watcher;
 use millrace_store::{Pace, StoreError};
 
 use super::committer::{Committer, Sender};
-use super::looks::{look, say};
 use super::mailbox::{Answer, Mail, Mailbox};
 use super::pool::Pool;
+use super::reads::{log_note, read};
 use crate::error::{Result, SessionError};
 use crate::session::Session;
 use crate::typed::Handler;
@@ -76,11 +76,11 @@ impl RunLoop {
             self.turn();
         };
         // Handlers that still wait for an answer learn that there will be none.
-        self.mailbox.end();
+        self.mailbox.close();
         self.waiting.clear();
         // A session that stops has waited for its handlers already.
         let grace = Duration::from_millis(self.session.settings().stop_grace_ms);
-        self.pool.end(if failed.is_some() { grace } else { Duration::ZERO });
+        self.pool.shut_down(if failed.is_some() { grace } else { Duration::ZERO });
         failed.map_or(Ok(()), |reason| Err(SessionError::Store(StoreError::Poisoned(reason.into()))))
     }
 
@@ -141,9 +141,9 @@ impl RunLoop {
                     Effect::Commit { token, batch } => {
                         commits.push((Sender::Worker(self.mailbox.clone(), token), batch));
                     }
-                    Effect::Look { token, look: asked } => {
-                        let seen = look(self.session.store(), &asked);
-                        self.worker.handle(self.session.clock().now(), Input::Seen { token, seen });
+                    Effect::Read { token, query } => {
+                        let result = read(self.session.store(), &query);
+                        self.worker.handle(self.session.clock().now(), Input::ReadDone { token, result });
                     }
                     Effect::Run(run) => runs.push(run),
                     Effect::Cut { run } => self.pool.cut(run),
@@ -153,14 +153,14 @@ impl RunLoop {
                             let _ = reply.send(result);
                         }
                     }
-                    Effect::Note(note) => say(&note, &self.handlers),
+                    Effect::Note(note) => log_note(&note, &self.handlers),
                     Effect::Stopped { failed } => self.stopped = Some(failed),
                 }
             }
             if !commits.is_empty() {
                 self.committer.submit(commits);
             }
-            self.pool.give(runs);
+            self.pool.submit(runs);
         }
     }
 

@@ -143,11 +143,11 @@ fn serve(path: &Path, locks: &Locks, shared: &SharedStage) -> Attempt<()> {
     while shared.wait(&[CopyStage::Idle, CopyStage::Copied]) == CopyStage::Requested {
         // No connection (no descriptor left, say) is no harm: the writer copies everything.
         conn = conn.or_else(|| connect(path).ok());
-        if let Some(conn) = &conn {
-            if let Err(fault) = copy(conn, locks, shared) {
-                // The log is unchanged. The writer takes over, meets the same error and reports it.
-                fault.left_nothing()?;
-            }
+        if let Some(conn) = &conn
+            && let Err(fault) = copy(conn, locks, shared)
+        {
+            // The log is unchanged. The writer takes over, meets the same error and reports it.
+            fault.left_nothing()?;
         }
         shared.set(CopyStage::Copied);
     }

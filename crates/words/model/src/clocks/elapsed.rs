@@ -107,17 +107,15 @@ impl ElapsedTime {
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Elapsed {
     time: ElapsedTime,
-    /// A deliberate bug for the simulator: delays are counted on the wall clock.
-    pub by_wall: bool,
 }
 
 impl Elapsed {
     pub fn restore(row: Option<ElapsedRow>, boot: Option<Boot>, now: Now) -> Elapsed {
-        Elapsed { time: ElapsedTime::restore(row, boot, now), by_wall: false }
+        Elapsed { time: ElapsedTime::restore(row, boot, now) }
     }
 
     pub fn at(&self, now: Now) -> Timestamp {
-        if self.by_wall { now.wall } else { self.time.at(now) }
+        self.time.at(now)
     }
 
     /// Returns `now` with elapsed time in the place of wall time.
@@ -134,7 +132,7 @@ impl Elapsed {
     /// Returns the time from which a delay that begins now is counted: the later one of this process's elapsed time and
     /// the row's, from which the next process goes on. So no process ends the delay early.
     pub fn begin_delay(&self, now: Now) -> Timestamp {
-        self.at(now).max(self.time.of_row(now).filter(|_| !self.by_wall).unwrap_or_default())
+        self.at(now).max(self.time.of_row(now).unwrap_or_default())
     }
 
     /// See [`ElapsedTime::meet`].

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use millrace_claims::{Run, RunId, Worker};
+use millrace_claims::{HandlerRun, RunId, Worker};
 use millrace_model::{HandlerId, Space, Timestamp, TopicKey, keys};
 use millrace_store::{KeyRange, Store};
 
@@ -41,7 +41,7 @@ pub(super) struct Actor {
     pub(super) session: Session,
     pub(super) handlers: Arc<[Handler]>,
     specs: Vec<(TopicKey, HandlerId)>,
-    pub(super) jobs: VecDeque<Run>,
+    pub(super) jobs: VecDeque<HandlerRun>,
     pub(super) answers: BTreeMap<RunId, Answer>,
     /// Set when the worker has ended, with the reason if the store failed.
     pub(super) stopped: Option<Option<String>>,

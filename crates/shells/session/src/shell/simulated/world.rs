@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_claims::{CommitError, Effect, Input, Run, RunError, RunId};
+use millrace_claims::{CommitError, Effect, HandlerRun, Input, RunError, RunId};
 use millrace_model::Mono;
 use millrace_store::StoreError;
 use parking_lot::{Mutex, MutexGuard};
@@ -18,8 +18,8 @@ use crate::error::{Result, SessionError};
 use crate::session::Session;
 use crate::shell::call::{Driver, call};
 use crate::shell::committer::worker_input;
-use crate::shell::looks::{look, say};
 use crate::shell::mailbox::Answer;
+use crate::shell::reads::{log_note, read};
 use crate::typed::Handler;
 
 /// The ground and all workers on it.
@@ -106,7 +106,7 @@ impl World {
     }
 
     #[allow(clippy::type_complexity)]
-    fn next_job(&self) -> Result<Option<(ActorId, Session, Arc<[Handler]>, Run)>> {
+    fn next_job(&self) -> Result<Option<(ActorId, Session, Arc<[Handler]>, HandlerRun)>> {
         let mut actors = self.lock();
         let now = self.ground.clock.at();
         for actor in actors.all.values_mut() {
@@ -160,16 +160,16 @@ impl World {
                         let committed = self.ground.commit(batch, Some(id));
                         actor.worker.handle(now, worker_input(token, committed));
                     }
-                    Effect::Look { token, look: asked } => {
-                        let seen = look(&*self.ground.store, &asked);
-                        actor.worker.handle(now, Input::Seen { token, seen });
+                    Effect::Read { token, query } => {
+                        let result = read(&*self.ground.store, &query);
+                        actor.worker.handle(now, Input::ReadDone { token, result });
                     }
                     Effect::Run(run) => actor.jobs.push_back(run),
                     Effect::Cut { run } => self.cut(actor, run),
                     Effect::Answer { run, result } => {
                         actor.answers.insert(run, result);
                     }
-                    Effect::Note(note) => say(&note, &actor.handlers),
+                    Effect::Note(note) => log_note(&note, &actor.handlers),
                     Effect::Stopped { failed } => actor.stopped = Some(failed),
                 }
             }

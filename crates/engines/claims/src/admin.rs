@@ -1,0 +1,4 @@
+//! Batches of people: pausing, switching, forgetting, replaying. Used without a worker.
+
+pub(crate) mod manage;
+pub(crate) mod replay;

@@ -1,0 +1,4 @@
+//! Schedules: their times, and that each fire happens once.
+
+pub(crate) mod cron;
+pub(crate) mod schedule;
