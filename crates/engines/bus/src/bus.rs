@@ -214,7 +214,6 @@ impl Bus {
             Request::Publish(publish) => self.publish(now, to, publish, duplicate_only),
             Request::PublishBatch(batch) => self.publish_batch(now, to, batch, duplicate_only),
             Request::Record(batch) => self.record(now, to, batch),
-            Request::Write { ops, durability } => self.write(now, to, ops, durability),
             Request::Subscribe(subscribe) => {
                 self.remember(to, by);
                 self.subscribe(now, to, subscribe)
@@ -374,7 +373,6 @@ fn adds(request: &Request) -> bool {
         Request::Publish(_) | Request::PublishBatch(_) => true,
         // A `Record` without events only creates a topic of the server itself.
         Request::Record(batch) => !batch.events.is_empty(),
-        Request::Write { ops, .. } => ops.iter().any(|op| !matches!(op, Op::Delete { .. })),
         _ => false,
     }
 }

@@ -15,7 +15,7 @@ use crate::interface::input::ConnId;
 use crate::lifecycle::pending::PendingEffect;
 use crate::topics::topic::TopicId;
 
-/// One step without a check for this many things that the last check looked at.
+/// After a check, one step is left unchecked for this many things that the check looked at.
 const THINGS_PER_STEP: usize = 256;
 
 /// When the next check is due. Up to [`THINGS_PER_STEP`] things, every step is checked.
@@ -37,7 +37,7 @@ impl CheckPace {
     }
 }
 
-/// What a group contributes to the sums over all groups.
+/// The part of a group in the sums over all groups.
 #[derive(Default)]
 struct Sums {
     cursors: u64,
@@ -160,7 +160,7 @@ impl Bus {
         }
     }
 
-    /// Whoever waits for an effect names its token, and the other way round. A failed store gives all tokens up.
+    /// Every token that a part of the bus waits for is pending, and the other way round. A failed store gives all tokens up.
     fn check_pending(&self) {
         if self.life.failed().is_some() {
             return;
@@ -170,7 +170,7 @@ impl Bus {
         for pending in self.pending.iter() {
             match pending {
                 PendingEffect::Refetch { cursor, offset } => {
-                    *refetches.entry((*cursor, *offset)).or_insert(0) += 1
+                    *refetches.entry((*cursor, *offset)).or_insert(0) += 1;
                 }
                 PendingEffect::MoveDue { .. } | PendingEffect::MoveAlone { .. } => moves += 1,
                 PendingEffect::ScanDue(_) => scans += 1,

@@ -6,5 +6,4 @@ pub(crate) mod life;
 pub(crate) mod outstanding;
 pub(crate) mod pending;
 pub(crate) mod restore;
-pub(crate) mod rows;
 pub(crate) mod stop;

@@ -41,7 +41,7 @@ fn nightly() -> Result<Vec<Schedule>> {
 
 /// Returns how many records are left after each of three nights.
 pub(crate) fn run() -> Result<Vec<u64>> {
-    let sim = Simulation::builder(1).namespace("system-tasks").open().unwrap();
+    let sim = Simulation::builder(1).namespace("system-tasks").open()?;
     let hour = 3_600_000;
     sim.ensure((0..48).map(|n| Record { id: n, created_at: sim.now().0 + n * hour }))?;
     sim.commit()?;

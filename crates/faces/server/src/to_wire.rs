@@ -172,8 +172,6 @@ fn about(error: &BusError) -> About {
         | BusError::BatchTooLarge { .. }
         | BusError::BatchTooLong { .. }
         | BusError::EmptyBatch
-        | BusError::EmptyWrite
-        | BusError::NotYourRow(_)
         | BusError::NeedsConnection
         | BusError::GroupGone
         | BusError::StorageFailed(_)

@@ -122,12 +122,7 @@ impl World {
             life: 0,
             watcher: None,
             desk: Desk::new(),
-            admin: Admin::new(
-                Dice::new(seed, "admin"),
-                Dice::new(seed, "rows"),
-                Dice::new(seed, "schemas"),
-                plan.clone(),
-            ),
+            admin: Admin::new(Dice::new(seed, "admin"), Dice::new(seed, "schemas"), plan.clone()),
             publishers: (0..plan.publishers).map(publisher).collect(),
             consumers: Vec::new(),
             callers: BTreeMap::new(),

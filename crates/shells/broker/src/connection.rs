@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use millrace_bus::{ConnId, Input, Reply, ReplyTo, Request, SchemaVerdict};
-use millrace_model::{Namespace, Op, Requester};
+use millrace_model::{Namespace, Requester};
 use tokio::sync::oneshot;
 
 use crate::handle::{BrokerShared, Ended};
@@ -51,7 +51,6 @@ pub(crate) fn units(request: &Request) -> u32 {
     let bytes = match request {
         Request::Publish(publish) => publish.event.body.bytes(),
         Request::PublishBatch(batch) => batch.events.iter().map(|event| event.body.bytes()).sum(),
-        Request::Write { ops, .. } => ops.iter().map(Op::bytes).sum(),
         _ => 0,
     };
     u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX)

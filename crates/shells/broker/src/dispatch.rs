@@ -120,7 +120,7 @@ impl Dispatch {
             }
             Effect::ReadTopic { token, topic } => self.reads.push(ReadJob::ReadTopic { token, topic }),
             Effect::CheckRetained { token, check } => {
-                self.reads.push(ReadJob::CheckRetained { token, check })
+                self.reads.push(ReadJob::CheckRetained { token, check });
             }
             Effect::SchemaInForce { topic, schema } => self.schemas.set(topic, schema),
             Effect::Reply { to, reply } => self.reply(to, reply),

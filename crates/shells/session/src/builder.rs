@@ -32,7 +32,7 @@ enum StoreChoice {
     Shared(Arc<Shared>),
 }
 
-/// What a session was made with, besides its store.
+/// The settings of a session, besides its store.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SessionSettings {
     /// The namespace that the program chose; without one the configuration's default is used.

@@ -8,7 +8,7 @@
 //! nobody is answered meanwhile, except those whom [`CommitReceiver::waits_for_retry`] excepts. Every other failure
 //! ends the writing.
 //!
-//! One thread at a time calls [`GroupCommit::commit_queued`]: whose thread that is, and when, is up to the shell.
+//! [`GroupCommit::commit_queued`] must be called by one thread at a time. The shell decides which thread, and when.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
 
 /// The shell's part of a group commit: learns how each batch ended.
 pub trait CommitReceiver {
-    /// What the sender of a batch expects: a token of an engine, a channel.
+    /// The address of an answer to the sender of a batch: a token of an engine, a channel.
     type Reply;
 
     /// Returns why this batch is not to be committed now, if so.
@@ -155,10 +155,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
     }
 
     /// Returns the batches, and why, if the store wrote nothing of them and may do so later.
-    fn commit(
-        &self,
-        taken: TakenBatches<C::Reply>,
-    ) -> Result<Option<(TakenBatches<C::Reply>, StoreError)>, CommitFailure<C::Reply>> {
+    fn commit(&self, taken: TakenBatches<C::Reply>) -> CommitAttempt<C::Reply> {
         let started = Instant::now();
         let outcomes = match self.store.commit(&taken.batches) {
             Ok(outcomes) => outcomes,
@@ -174,11 +171,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
 
     /// Commits each batch alone: the store accepts less than it must, or counts otherwise, so only the store can tell
     /// which batch is too large.
-    fn commit_singly(
-        &self,
-        taken: TakenBatches<C::Reply>,
-        found: usize,
-    ) -> Result<Option<(TakenBatches<C::Reply>, StoreError)>, CommitFailure<C::Reply>> {
+    fn commit_singly(&self, taken: TakenBatches<C::Reply>, found: usize) -> CommitAttempt<C::Reply> {
         let TakenBatches { mut replies, batches, bytes } = taken;
         if batches.len() == 1 {
             if let Some(reply) = replies.pop() {
@@ -263,6 +256,9 @@ impl<C: CommitReceiver> GroupCommit<C> {
         self.receiver.failed(replies, error);
     }
 }
+
+/// `Ok(Some(..))` has the batches, and why, if the store wrote nothing of them.
+type CommitAttempt<R> = Result<Option<(TakenBatches<R>, StoreError)>, CommitFailure<R>>;
 
 enum Attempt<R> {
     Done(usize),

@@ -1,5 +1,6 @@
 //! Group commit under a store that fails in every way a store may fail: each batch is answered exactly once, in order,
 //! and never as durable when it is not.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,4 +1,5 @@
 //! The row writer lets only its own rows through, in order, and bounds the bytes on their way to the disk.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
 //! The watcher reports each commit until its reader has understood it, and no commit twice after that.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use std::sync::Arc;
 use std::time::Duration;

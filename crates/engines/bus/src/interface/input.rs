@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    AckMode, DeliverAt, Durability, Event, Filter, Group, Namespace, NewEvent, Offset, Op, Outcome,
-    Partition, Requester, Timestamp, TopicKey, TopicName, TopicPatch,
+    AckMode, DeliverAt, Event, Filter, Group, Namespace, NewEvent, Offset, Outcome, Partition, Requester,
+    Timestamp, TopicKey, TopicName, TopicPatch,
 };
 
 use crate::interface::reply::ReplyTo;
@@ -124,13 +124,6 @@ pub enum Request {
     PublishBatch(PublishBatch),
     /// Events of the server itself, for its own topics. No WebSocket frame and no HTTP body leads here.
     Record(PublishBatch),
-    /// Rows of the router, all of them or none: `Put`, `PutNew` and `Delete` below [`millrace_model::keys::ROUTER`] of
-    /// `Space::Kv`. No WebSocket frame and no HTTP body leads here.
-    Write {
-        ops: Vec<Op>,
-        /// `None` = the durability of the bus's own rows.
-        durability: Option<Durability>,
-    },
     Subscribe(Subscribe),
     Unsubscribe {
         topic: TopicKey,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_model::{
     Action, Actor, ConfigError, Durability, EventId, Filter, Group, Offset, Partition, Timestamp,
-    TopicConfig, TopicKey, keys,
+    TopicConfig, TopicKey,
 };
 
 use crate::interface::input::ConnId;
@@ -78,8 +78,6 @@ pub enum Reply {
         partitions: Vec<(Partition, Offset)>,
     },
     Stats(Box<Stats>),
-    /// The rows of a [`crate::Request::Write`] are as durable as it asked for.
-    Written,
     Refused(BusError),
 }
 
@@ -238,10 +236,6 @@ pub enum BusError {
     BatchTooLong { events: usize, max: usize },
     #[error("the batch holds no events: give at least one")]
     EmptyBatch,
-    #[error("there is nothing to write: give at least one row")]
-    EmptyWrite,
-    #[error("{0} may not be written this way: only rows of kv below {prefix}", prefix = keys::ROUTER)]
-    NotYourRow(String),
     #[error("{0}")]
     BadSchema(SchemaError),
     #[error("topic {} cannot have a schema: what the server writes to it is not checked", .0.topic())]
@@ -309,9 +303,7 @@ impl BusError {
             | BusError::TopicExists(_)
             | BusError::TopicDeleted(_)
             | BusError::GroupGone => ErrorCode::BadTopic,
-            BusError::Forbidden { .. } | BusError::GroupForbidden { .. } | BusError::NotYourRow(_) => {
-                ErrorCode::Forbidden
-            }
+            BusError::Forbidden { .. } | BusError::GroupForbidden { .. } => ErrorCode::Forbidden,
             BusError::Hidden { shown, .. } => shown.code(),
             BusError::UnknownGroup { .. } | BusError::NotAMember { .. } => ErrorCode::BadGroup,
             BusError::SchemaMismatch { .. }
@@ -322,7 +314,6 @@ impl BusError {
             | BusError::NoSchemaHere(_)
             | BusError::OutOfRange { .. }
             | BusError::EmptyBatch
-            | BusError::EmptyWrite
             | BusError::NeedsConnection => ErrorCode::BadFrame,
             BusError::UnknownPartition { .. } | BusError::UnknownOffset { .. } => ErrorCode::UnknownOffset,
             BusError::FilterConflict { .. } => ErrorCode::FilterConflict,

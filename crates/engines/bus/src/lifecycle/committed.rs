@@ -58,7 +58,6 @@ impl Bus {
             PendingEffect::GroupDelete { to, topic, group } => {
                 self.reply(to, Reply::GroupDeleted { topic, group });
             }
-            PendingEffect::Write { to } => self.reply(to, Reply::Written),
             PendingEffect::MoveDue { appends, .. } => {
                 self.appended(now, appends, &appended);
                 self.due_moved(now);
@@ -101,7 +100,7 @@ impl Bus {
         match &pending {
             PendingEffect::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
             PendingEffect::MoveDue { by, .. } | PendingEffect::MoveAlone { by, .. } => {
-                self.move_refused(now, *by)
+                self.move_refused(now, *by);
             }
             _ => {}
         }

@@ -85,10 +85,6 @@ pub(crate) enum PendingEffect {
         topic: TopicKey,
         group: Group,
     },
-    /// Rows of another engine: see `rows.rs`.
-    Write {
-        to: ReplyTo,
-    },
     MoveDue {
         by: DueBy,
         appends: Vec<PendingAppend>,
@@ -163,7 +159,6 @@ impl PendingEffect {
             | PendingEffect::SchemaCheck { to, .. }
             | PendingEffect::TopicDelete { to, .. }
             | PendingEffect::GroupDelete { to, .. }
-            | PendingEffect::Write { to }
             | PendingEffect::Placement(Placement {
                 then: AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to },
                 ..

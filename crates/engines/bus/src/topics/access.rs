@@ -30,7 +30,6 @@ impl Bus {
             | Request::DescribeTopic { topic }
             | Request::Offsets { topic } => (Action::Subscribe, topic),
             Request::Record(_)
-            | Request::Write { .. }
             | Request::Unsubscribe { .. }
             | Request::Ack(_)
             | Request::Nack(_)

@@ -463,7 +463,6 @@ fn show(effect: &Effect) -> String {
             }
             Reply::Refused(error) => format!("refused {}: {error}", error.code().as_str()),
             Reply::Unsubscribed { .. } => "unsubscribed".to_owned(),
-            Reply::Written => "written".to_owned(),
             Reply::Acked => "acked".to_owned(),
             Reply::Nacked => "nacked".to_owned(),
             Reply::FlowAdded => "flow".to_owned(),

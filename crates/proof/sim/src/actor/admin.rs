@@ -1,10 +1,9 @@
-//! The admin: creates the topics, looks around, seeks groups, lets topics grow and deletes them. In between it writes
-//! rows of another engine.
+//! The admin: creates the topics, looks around, seeks groups, lets topics grow and deletes them.
 
 use std::sync::Arc;
 
 use millrace_bus::{From, Request};
-use millrace_model::{Namespace, Offset, Op, Partition, Space, Timestamp, TopicPatch, keys};
+use millrace_model::{Namespace, Offset, Partition, Timestamp, TopicPatch};
 
 use super::{Desk, Note};
 use crate::dice::Dice;
@@ -20,16 +19,13 @@ pub(crate) struct Admin {
     dice: Dice,
     plan: Plan,
     grown: u32,
-    /// Separate dice, so that writing rows does not shift the other draws.
-    row_dice: Dice,
-    rows: u64,
-    /// Separate dice as well.
+    /// Separate dice, so that changes of schemas do not shift the other draws.
     schema_dice: Dice,
 }
 
 impl Admin {
-    pub(crate) fn new(dice: Dice, row_dice: Dice, schema_dice: Dice, plan: Plan) -> Admin {
-        Admin { dice, plan, grown: 0, row_dice, rows: 0, schema_dice }
+    pub(crate) fn new(dice: Dice, schema_dice: Dice, plan: Plan) -> Admin {
+        Admin { dice, plan, grown: 0, schema_dice }
     }
 
     pub(crate) fn wake(&mut self, desk: &mut Desk, note: Note) {
@@ -44,9 +40,6 @@ impl Admin {
             }
         } else if desk.up && !desk.calm {
             self.look(desk);
-            if self.row_dice.chance(400) {
-                self.write(desk);
-            }
             if self.schema_dice.chance(self.plan.schema_changes) {
                 self.set_schema(desk);
             }
@@ -91,18 +84,6 @@ impl Admin {
             _ => Request::Stats,
         };
         desk.call(request);
-    }
-
-    /// Writes a new row each time, and now and then deletes one of the last few.
-    fn write(&mut self, desk: &mut Desk) {
-        self.rows += 1;
-        let key = |number: u64| format!("{}sim/{number}", keys::ROUTER);
-        let (space, value) = (Space::Kv, self.rows.to_string().into());
-        let mut ops = vec![Op::Put { space, key: key(self.rows), value }];
-        if self.row_dice.chance(300) {
-            ops.push(Op::Delete { space, key: key(self.rows.saturating_sub(self.row_dice.between(1, 5))) });
-        }
-        desk.call(Request::Write { ops, durability: None });
     }
 
     /// Sets a schema that forbids events of the past, or one that forbids an event that is about to come, or removes

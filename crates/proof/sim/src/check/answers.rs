@@ -116,7 +116,6 @@ fn fits(request: &Request, reply: &Reply) -> Result<(), String> {
             | (Request::ListGroups { .. }, Reply::Groups(_))
             | (Request::DeleteGroup { .. }, Reply::GroupDeleted { .. })
             | (Request::Stats, Reply::Stats(_))
-            | (Request::Write { .. }, Reply::Written)
     );
     fits.then_some(()).ok_or(format!("{request:?} was answered by {reply:?}"))
 }

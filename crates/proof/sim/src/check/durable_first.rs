@@ -2,7 +2,7 @@
 //! committed one.
 
 use millrace_bus::{Ack, Reply, Request};
-use millrace_model::{DueRow, EventId, Offset, Op, TopicKey};
+use millrace_model::{DueRow, EventId, Offset, TopicKey};
 
 use super::Checker;
 use crate::facts::Facts;
@@ -60,7 +60,6 @@ fn answered(facts: &Facts, request: Option<&Request>, reply: &Reply) -> Result<(
             known.then_some(()).ok_or(format!("{} was confirmed and is not durable", topic.topic))
         }
         (Reply::Acked, Some(Request::Ack(ack))) => acked(facts, ack),
-        (Reply::Written, Some(Request::Write { ops, .. })) => written(facts, ops),
         _ => Ok(()),
     }
 }
@@ -84,27 +83,6 @@ fn delayed(facts: &Facts, topic: &TopicKey, id: &EventId) -> Result<(), String> 
     let moved = || facts.ledger.ids.contains_key(&(topic.clone(), id.clone()));
     let known = facts.ledger.due.iter().any(waits) || moved();
     known.then_some(()).ok_or(format!("a delayed event for {topic} was confirmed as {id} and is not durable"))
-}
-
-/// Every key is put once, and deleted only after that; both may be durable before the put is answered.
-fn written(facts: &Facts, ops: &[Op]) -> Result<(), String> {
-    let deleted = |key: &String| {
-        facts.traffic.asked.values().any(|request| match request {
-            Request::Write { ops, .. } => {
-                ops.iter().any(|op| matches!(op, Op::Delete { key: of, .. } if of == key))
-            }
-            _ => false,
-        })
-    };
-    ops.iter().try_for_each(|op| match op {
-        Op::Put { key, value, .. } if facts.ledger.kv.get(key) != Some(value) && !deleted(key) => {
-            Err(format!("the row {key} was confirmed and is not durable"))
-        }
-        Op::Delete { key, .. } if facts.ledger.kv.contains_key(key) => {
-            Err(format!("the end of row {key} was confirmed and it is there"))
-        }
-        _ => Ok(()),
-    })
 }
 
 fn acked(facts: &Facts, ack: &Ack) -> Result<(), String> {

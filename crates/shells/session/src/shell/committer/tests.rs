@@ -13,9 +13,9 @@ fn at_most(file_bytes_max: u64) -> StoreOptions {
     StoreOptions { sqlite, ..StoreOptions::default() }
 }
 
-fn start(folder: &Path, options: StoreOptions) -> Committer {
+fn start(folder: &Path, options: &StoreOptions) -> Committer {
     let url = StoreUrl::Sqlite(folder.join("store.db"));
-    Committer::start(open_shared(&url, &options).unwrap()).unwrap()
+    Committer::start(open_shared(&url, options).unwrap()).unwrap()
 }
 
 fn event(n: u64) -> Batch {
@@ -25,7 +25,7 @@ fn event(n: u64) -> Batch {
 #[test]
 fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
     let folder = tempfile::tempdir().unwrap();
-    let committer = start(folder.path(), at_most(600 << 10));
+    let committer = start(folder.path(), &at_most(600 << 10));
     let mut events = 0;
     let error = loop {
         match committer.commit(event(events)) {
@@ -56,7 +56,7 @@ fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
 #[test]
 fn a_committer_whose_disk_is_full_ends_and_tells_who_waits() {
     let folder = tempfile::tempdir().unwrap();
-    let committer = start(folder.path(), at_most(400 << 10));
+    let committer = start(folder.path(), &at_most(400 << 10));
     while committer.commit(event(0)).is_ok() {}
     let mailbox = Arc::new(Mailbox::default());
     committer.submit(vec![(Sender::Worker(mailbox.clone(), Token(1)), event(1))]);
@@ -68,9 +68,9 @@ fn a_committer_whose_disk_is_full_ends_and_tells_who_waits() {
 #[test]
 fn below_the_mark_a_caller_may_add_nothing() {
     let folder = tempfile::tempdir().unwrap();
-    drop(start(folder.path(), StoreOptions::default()));
+    drop(start(folder.path(), &StoreOptions::default()));
     let committer =
-        start(folder.path(), StoreOptions { disk_free_bytes_min: u64::MAX, ..StoreOptions::default() });
+        start(folder.path(), &StoreOptions { disk_free_bytes_min: u64::MAX, ..StoreOptions::default() });
     let refused = committer.commit(event(0));
     assert!(
         matches!(&refused, Err(StoreError::NoSpace(why)) if why.text().contains("bytes free")),
