@@ -1,4 +1,4 @@
-//! What the next `settle` has to look at: groups that may be sent something, cursors to be written, cursors to be woken.
+//! The work of the next `settle`: groups that may be sent something, cursors to be written, cursors to be woken.
 //!
 //! An entry may name a group that was deleted meanwhile; whoever works through the agenda skips such entries.
 

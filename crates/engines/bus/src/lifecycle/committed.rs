@@ -101,7 +101,7 @@ impl Bus {
         match &pending {
             PendingEffect::Flush { cursor, appends, .. } => self.flush_refused(now, *cursor, appends),
             PendingEffect::MoveDue { by, .. } | PendingEffect::MoveAlone { by, .. } => {
-                self.move_refused(now, *by)
+                self.move_refused(now, *by);
             }
             _ => {}
         }
