@@ -1,4 +1,4 @@
-//! What is written: actions, the shared commit that writes them, and how batches are built.
+//! Writing: actions, the shared commit that writes them, and how batches are built.
 
 pub(crate) mod action;
 pub(crate) mod action_queue;

@@ -36,10 +36,10 @@ use crate::upkeep::retention::Retention;
 /// ```
 #[derive(Debug)]
 pub struct Worker {
-    // What the worker was created with.
+    // Given at the creation.
     pub(crate) config: WorkerConfig,
     pub(crate) identity: WorkerIdentity,
-    // What every part uses.
+    // Used by every part.
     pub(crate) requests: Requests,
     pub(crate) commits: SharedCommits,
     pub(crate) prng: Prng,

@@ -2,17 +2,7 @@
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests executed, POLLs included.
-    pub requests: u64,
-    /// Requests and malformed frames that were answered with an error frame.
-    pub errors: u64,
-    /// Writes that were refused because there was no room for the answer, or because a POLL was waiting.
-    pub refused_writes: u64,
-    /// Writes whose bytes could not be cut into frames.
-    pub malformed_writes: u64,
     pub polls: u64,
-    pub ready_events: u64,
-    pub timer_events: u64,
     /// Watches that reports and deliveries looked at: the work that readiness causes, idle watches not included.
     pub watches_examined: u64,
 }

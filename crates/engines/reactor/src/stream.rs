@@ -41,7 +41,7 @@ impl SysLoop {
     pub fn write(&mut self, now: MonoNs, input: &[u8], poller: &mut impl Poller) -> Written {
         self.see(now);
         if self.open_poll.is_some() {
-            return self.refuse_write();
+            return Written::Returned(Err(ZabiError::Again));
         }
         if input.len() > self.limits.write_bytes_max {
             return Written::Returned(Err(ZabiError::Bounds));
@@ -50,7 +50,7 @@ impl SysLoop {
         let starts_over =
             resync::starts_over(&self.reader, input) && !self.sabotage.is(Sabotage::NeverStartOver);
         if starts_over && !self.abandon_frame() {
-            return self.refuse_write();
+            return Written::Returned(Err(ZabiError::Again));
         }
         self.consume(input, poller)
     }
@@ -90,10 +90,9 @@ impl SysLoop {
             match self.step(rest, poller) {
                 ParseStep::Consumed(bytes) => self.consumed += bytes,
                 ParseStep::NoRoom if self.consumed > 0 => return Written::Returned(Ok(self.consumed)),
-                ParseStep::NoRoom => return self.refuse_write(),
+                ParseStep::NoRoom => return Written::Returned(Err(ZabiError::Again)),
                 ParseStep::NotAFrame(code) => {
                     self.reader.clear();
-                    self.counters.malformed_writes += 1;
                     return Written::Returned(Err(code));
                 }
             }
@@ -161,11 +160,6 @@ impl SysLoop {
         }
         self.reader.clear();
         true
-    }
-
-    fn refuse_write(&mut self) -> Written {
-        self.counters.refused_writes += 1;
-        Written::Returned(Err(ZabiError::Again))
     }
 
     /// Callers read their clocks at different moments; the engine uses the latest time.

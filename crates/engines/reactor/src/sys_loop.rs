@@ -3,7 +3,7 @@
 use crate::counters::{Counters, Gauges};
 use crate::handles::HandleNumber;
 use crate::limits::LoopLimits;
-use crate::messages::{FirstDue, OP_POLL, PollEvent, Request, RequestError};
+use crate::messages::{FirstDue, OP_POLL, Request, RequestError};
 use crate::poll::{OpenPoll, Sharing};
 use crate::poller::{Coverage, Poller, SourceReport, SourceToken};
 use crate::readiness::Readiness;
@@ -119,7 +119,6 @@ impl SysLoop {
     /// Executes a request. The caller has made sure that its answer can be queued. A POLL is only opened;
     /// `try_answer_poll` answers it.
     pub(crate) fn execute(&mut self, rid: u32, request: Request, poller: &mut impl Poller) {
-        self.counters.requests += 1;
         let done = match request {
             Request::Watch { handle, interest, watch_id } => match HandleNumber::new(handle) {
                 Some(handle) => self.watches.add(watch_id, handle, interest, poller),
@@ -165,9 +164,6 @@ impl SysLoop {
         let slots = poll.slots(self.output.room().min(self.limits.frame_bytes_max));
         let slots = slots + usize::from(self.sabotage.is(Sabotage::OneEventTooMany));
         let reply = self.sharing.take_events(slots, self.now, &mut self.watches, &mut self.timers);
-        let ready = reply.events.iter().filter(|event| matches!(event, PollEvent::Ready { .. })).count();
-        self.counters.ready_events += ready as u64;
-        self.counters.timer_events += (reply.events.len() - ready) as u64;
         let mut payload = std::mem::take(&mut self.payload);
         payload.clear();
         reply.encode(&mut payload);
@@ -179,7 +175,6 @@ impl SysLoop {
     }
 
     pub(crate) fn reply_error(&mut self, op: u16, rid: u32, error: RequestError) {
-        self.counters.errors += 1;
         let mut payload = Vec::with_capacity(error.payload().encoded_bytes());
         error.payload().encode(&mut payload);
         self.reply(Header::error(op, rid), &payload);

@@ -1,4 +1,4 @@
-//! What follows when an action is durable, and when one of its checks was refused.
+//! Consequences of an action: when it is durable, and when one of its checks was refused.
 
 use millrace_model::{Now, Refusal, RunCounts, Timestamp};
 
@@ -6,7 +6,7 @@ use crate::commits::action::{Action, FollowUp};
 use crate::interface::effect::Note;
 use crate::worker::Worker;
 
-/// What the ends of runs have left behind.
+/// Counts of runs that have ended, and repeats that are still to come.
 #[derive(Debug, Default)]
 pub(crate) struct EndedRuns {
     /// How runs ended since the session began, as far as that is durable.

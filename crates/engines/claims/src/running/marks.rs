@@ -104,11 +104,11 @@ impl Worker {
     /// The mark is durable.
     pub(crate) fn on_marked(&mut self, now: Now, run: RunId, ticket: Ticket) {
         let Some(active) = self.runs.must_get_mut(run, &self.broken) else { return };
-        active.set_ticket(ticket.clone());
+        active.set_ticket(ticket);
         if active.is_begun() {
             return self.resume_run(now, run);
         }
-        let handler = active.handler();
+        let (handler, ticket) = (active.handler(), active.ticket().clone());
         if self.session.is_working() && !self.is_stale(now, handler, &ticket) {
             return self.call_handler(now, run);
         }

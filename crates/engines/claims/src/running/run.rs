@@ -1,4 +1,4 @@
-//! One run: what the engine knows of it from its start to its end, and how it ends.
+//! A run of a handler, from its start to its end.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub(crate) struct ActiveRun {
     timer: RunTimer,
 }
 
-/// What a handler did while the row of its claim was being changed.
+/// An input of a handler that came while the row of its claim was being changed.
 #[derive(Debug)]
 pub(crate) enum DeferredInput {
     /// With the emitted events, if this is the run's last commit.
