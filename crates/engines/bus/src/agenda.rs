@@ -1,6 +1,6 @@
-//! The agenda of the next `settle`: groups that may be sent something, cursors to be written, cursors to be woken.
+//! The work of the next `settle`: groups that may be sent something, cursors to be written, cursors to be woken.
 //!
-//! An entry may name a group that was deleted meanwhile; such entries are skipped.
+//! An entry may name a group that was deleted meanwhile; whoever works through the agenda skips such entries.
 
 use std::collections::BTreeSet;
 

@@ -15,7 +15,7 @@ use crate::interface::input::ConnId;
 use crate::lifecycle::pending::PendingEffect;
 use crate::topics::topic::TopicId;
 
-/// After a check, one step is left unchecked for this many things that the check looked at.
+/// For each so many things that the last check looked at, a step passes without a check.
 const THINGS_PER_STEP: usize = 256;
 
 /// When the next check is due. Up to [`THINGS_PER_STEP`] things, every step is checked.
@@ -37,7 +37,7 @@ impl CheckPace {
     }
 }
 
-/// The part of a group in the sums over all groups.
+/// Sums over all groups.
 #[derive(Default)]
 struct Sums {
     cursors: u64,
@@ -160,17 +160,18 @@ impl Bus {
         }
     }
 
-    /// Every token that a part of the bus waits for is pending, and the other way round. A failed store gives all tokens up.
+    /// Tokens that are waited for belong to effects under way, and the other way round. A failed store gives all tokens
+    /// up.
     fn check_pending(&self) {
         if self.life.failed().is_some() {
             return;
         }
-        let mut refetches = BTreeMap::new();
+        let mut refetches = BTreeSet::new();
         let (mut moves, mut scans, mut looked_up) = (0, 0, BTreeSet::<&TopicKey>::new());
         for pending in self.pending.iter() {
             match pending {
                 PendingEffect::Refetch { cursor, offset } => {
-                    *refetches.entry((*cursor, *offset)).or_insert(0) += 1;
+                    refetches.insert((*cursor, *offset));
                 }
                 PendingEffect::MoveDue { .. } | PendingEffect::MoveAlone { .. } => moves += 1,
                 PendingEffect::ScanDue(_) => scans += 1,
@@ -204,10 +205,7 @@ impl Bus {
                     assert!(own, "{at:?} writes nothing");
                 }
                 for offset in cursor.window.refetching() {
-                    assert!(
-                        refetches.contains_key(&(at, offset)),
-                        "offset {offset} of {at:?} is not being read"
-                    );
+                    assert!(refetches.contains(&(at, offset)), "offset {offset} of {at:?} is not being read");
                 }
             }
         }

@@ -36,7 +36,7 @@ pub(crate) struct Cursor {
     wake: Option<Mono>,
 }
 
-/// When an event is delivered again after a delivery failed: see `Cursor::requeue`.
+/// The fate of an event whose delivery failed: see `Cursor::requeue`.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Requeue {
     Now,
@@ -45,7 +45,7 @@ pub(crate) enum Requeue {
     DeadLetter,
 }
 
-/// The work of a cursor that was woken.
+/// The tasks of a cursor that was woken.
 pub(crate) struct Woken {
     /// Offsets whose lease has expired.
     pub(crate) expired: Vec<u64>,
@@ -192,7 +192,7 @@ impl Cursor {
             Requeue::Now => self.window.make_ready(offset),
             Requeue::Later(until, not_before) => self.window.wait(offset, until, Some(not_before)),
             Requeue::DeadLetter => {
-                self.window.move_to_dead_letters(offset);
+                self.window.give_up(offset);
                 self.flush.request();
             }
         }

@@ -235,7 +235,7 @@ impl Window {
     }
 
     /// Lists an event to become a dead letter.
-    pub(super) fn move_to_dead_letters(&mut self, offset: u64) {
+    pub(super) fn give_up(&mut self, offset: u64) {
         if let Some(open) = self.open.get_mut(&offset) {
             open.set_state(OpenState::ToDeadLetter);
             self.to_dead_letter.push_back(offset);
