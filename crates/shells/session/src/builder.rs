@@ -10,9 +10,9 @@ use millrace_stores::{StoreOptions, StoreUrl, open_shared};
 use rand::Rng;
 
 use crate::Config;
-use crate::data::Data;
+use crate::data::SessionData;
 use crate::error::{Result, SessionError};
-use crate::session::{Commits, Session, Shared};
+use crate::session::{Commits, Session, SessionShared};
 use crate::shell::{Clock, Committer};
 
 /// Makes a [`Session`]. Mistakes in what it was given are reported by [`SessionBuilder::open`].
@@ -29,7 +29,7 @@ pub struct SessionBuilder {
 enum StoreChoice {
     Url(String),
     /// The store, the clock and the committer of another session.
-    Shared(Arc<Shared>),
+    Shared(Arc<SessionShared>),
 }
 
 /// The settings of a session, besides its store.
@@ -39,7 +39,7 @@ pub(crate) struct SessionSettings {
     pub(crate) chosen: Option<Namespace>,
     pub(crate) config: Config,
     pub(crate) metadata: BTreeMap<String, String>,
-    pub(crate) data: Data,
+    pub(crate) data: SessionData,
 }
 
 impl SessionBuilder {
@@ -48,7 +48,7 @@ impl SessionBuilder {
         SessionBuilder { store, settings: SessionSettings::default(), namespace: None }
     }
 
-    pub(crate) fn of_shared(shared: Arc<Shared>, settings: SessionSettings) -> SessionBuilder {
+    pub(crate) fn of_shared(shared: Arc<SessionShared>, settings: SessionSettings) -> SessionBuilder {
         SessionBuilder { store: StoreChoice::Shared(shared), settings, namespace: None }
     }
 
@@ -89,7 +89,7 @@ impl SessionBuilder {
                 let store = opened.store.clone();
                 let committer = Committer::start(opened).map_err(SessionError::Thread)?;
                 let (clock, seed) = (SystemClock::start(CLOCK_SETTLE_MS), rand::rng().random());
-                Shared::new(store, Clock::System(clock), Commits::Threaded(Arc::new(committer)), seed)
+                SessionShared::new(store, Clock::System(clock), Commits::Threaded(Arc::new(committer)), seed)
             }
         };
         Ok(Session::make(shared, self.settings))

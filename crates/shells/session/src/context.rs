@@ -18,7 +18,7 @@ use crate::draft::Draft;
 use crate::error::{Result, SessionError};
 use crate::imperative::out_event;
 use crate::session::Session;
-use crate::shell::simulated::{ActorId, World};
+use crate::shell::simulated::{SimulatedWorkerId, SimulatedWorld};
 use crate::shell::{Mail, Mailbox};
 use crate::typed::{Event, Handler, IntoOutgoing, Outgoing};
 
@@ -76,9 +76,9 @@ impl EventMeta {
 
 /// The way by which a handler's commit reaches the engine: the loop of a session, or the world of a simulation.
 #[derive(Debug)]
-pub(crate) enum Link {
+pub(crate) enum CommitPath {
     Loop(Arc<Mailbox>),
-    World(Arc<World>, ActorId),
+    SimulatedWorld(Arc<SimulatedWorld>, SimulatedWorkerId),
 }
 
 /// The part of a context that does not depend on the event's type. The loop makes it, the handler fills it, and the
@@ -88,7 +88,7 @@ pub struct Core {
     session: Session,
     /// Remembers what this run reads.
     state: State,
-    link: Link,
+    commit_path: CommitPath,
     run: RunId,
     meta: EventMeta,
     lease_until: Timestamp,
@@ -104,11 +104,16 @@ pub struct Core {
 }
 
 impl Core {
-    pub(crate) fn new(session: Session, handler: &Handler, run: &HandlerRun, link: Link) -> Core {
+    pub(crate) fn new(
+        session: Session,
+        handler: &Handler,
+        run: &HandlerRun,
+        commit_path: CommitPath,
+    ) -> Core {
         Core {
             state: session.state().tracked(),
             session,
-            link,
+            commit_path,
             run: run.run,
             meta: EventMeta::of(run, &handler.id),
             lease_until: run.lease_until,
@@ -219,13 +224,13 @@ impl Core {
     }
 
     fn ask(&self, input: Input) -> Result<Option<StateCommit>, CommitError> {
-        match &self.link {
-            Link::Loop(mailbox) => {
+        match &self.commit_path {
+            CommitPath::Loop(mailbox) => {
                 let (reply, answer) = sync_channel(1);
                 mailbox.push(Mail::Commit { run: self.run, input, reply });
                 answer.recv().unwrap_or(Err(CommitError::Stopped))
             }
-            Link::World(world, worker) => world.handler_commit(*worker, self.run, input),
+            CommitPath::SimulatedWorld(world, worker) => world.handler_commit(*worker, self.run, input),
         }
     }
 

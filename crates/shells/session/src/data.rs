@@ -10,14 +10,14 @@ use crate::error::{Result, SessionError};
 type Value = Arc<dyn Any + Send + Sync>;
 
 #[derive(Clone, Default)]
-pub(crate) struct Data(BTreeMap<TypeId, (&'static str, Value)>);
+pub(crate) struct SessionData(BTreeMap<TypeId, (&'static str, Value)>);
 
-impl Data {
+impl SessionData {
     /// Adds a value. A second value of a type replaces the first.
-    pub(crate) fn with<T: Any + Send + Sync>(&self, value: T) -> Data {
+    pub(crate) fn with<T: Any + Send + Sync>(&self, value: T) -> SessionData {
         let mut values = self.0.clone();
         values.insert(TypeId::of::<T>(), (type_name::<T>(), Arc::new(value)));
-        Data(values)
+        SessionData(values)
     }
 
     pub(crate) fn get<T: Any + Send + Sync>(&self) -> Result<Arc<T>> {
@@ -26,7 +26,7 @@ impl Data {
     }
 }
 
-impl fmt::Debug for Data {
+impl fmt::Debug for SessionData {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_set().entries(self.0.values().map(|(name, _)| name)).finish()
     }

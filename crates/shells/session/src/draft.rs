@@ -13,7 +13,7 @@ use crate::session::Session;
 use crate::typed::Outgoing;
 
 /// How often a commit is attempted when other processes change a schema in between.
-const SCHEMA_TRIES: usize = 8;
+const SCHEMA_ATTEMPTS_MAX: usize = 8;
 
 /// The parts of a commit.
 pub(crate) struct Draft<'a> {
@@ -45,7 +45,7 @@ impl Draft<'_> {
                 Err(error) => error,
             };
             match &error {
-                SessionError::SchemaChanging if schema_tries < SCHEMA_TRIES => {
+                SessionError::SchemaChanging if schema_tries < SCHEMA_ATTEMPTS_MAX => {
                     schema_tries += 1;
                     self.session.book().forget();
                 }

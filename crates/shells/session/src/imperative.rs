@@ -140,8 +140,8 @@ impl Session {
             Commits::Threaded(committer) => {
                 committer.commit_all(batches).into_iter().map(|answer| published(answer?)).collect()
             }
-            Commits::Inline(ground) => {
-                batches.into_iter().map(|batch| published(ground.commit_outside(batch)?)).collect()
+            Commits::Inline(simulated) => {
+                batches.into_iter().map(|batch| published(simulated.commit_outside(batch)?)).collect()
             }
         }
     }

@@ -18,7 +18,7 @@ use rand::{Rng, SeedableRng};
 use crate::Config;
 use crate::builder::{SessionBuilder, SessionSettings};
 use crate::error::Result;
-use crate::shell::simulated::Ground;
+use crate::shell::simulated::SimulatedStore;
 use crate::shell::{Clock, Committer};
 use crate::typed::{EventName, EventNames};
 
@@ -36,7 +36,7 @@ pub struct Session {
 }
 
 struct Inner {
-    shared: Arc<Shared>,
+    shared: Arc<SessionShared>,
     settings: SessionSettings,
     namespace: Namespace,
     id: SessionId,
@@ -47,7 +47,7 @@ struct Inner {
 }
 
 /// The parts that sessions of a process share when one was made from the other.
-pub(crate) struct Shared {
+pub(crate) struct SessionShared {
     store: Arc<dyn Store>,
     clock: Clock,
     commits: Commits,
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
 /// The part that makes batches durable: the committer thread, or the store of a simulation.
 pub(crate) enum Commits {
     Threaded(Arc<Committer>),
-    Inline(Arc<Ground>),
+    Inline(Arc<SimulatedStore>),
 }
 
 /// The declarations and metadata that wait for the next commit.
@@ -102,7 +102,7 @@ impl Session {
         Session::make(self.inner.shared.clone(), self.inner.settings.clone())
     }
 
-    pub(crate) fn make(shared: Arc<Shared>, settings: SessionSettings) -> Session {
+    pub(crate) fn make(shared: Arc<SessionShared>, settings: SessionSettings) -> Session {
         let namespace = settings.chosen.clone().unwrap_or_else(|| settings.config.default_namespace.clone());
         let (state, id) = (State::new(shared.store.clone(), namespace.clone()), shared.new_id());
         let inner = Inner {
@@ -185,7 +185,7 @@ impl Session {
     pub(crate) fn commit_batch(&self, batch: Batch) -> Result<Outcome, StoreError> {
         match &self.inner.shared.commits {
             Commits::Threaded(committer) => committer.commit(batch),
-            Commits::Inline(ground) => ground.commit_outside(batch),
+            Commits::Inline(simulated) => simulated.commit_outside(batch),
         }
     }
 
@@ -226,10 +226,15 @@ impl Session {
     }
 }
 
-impl Shared {
-    pub(crate) fn new(store: Arc<dyn Store>, clock: Clock, commits: Commits, seed: u64) -> Arc<Shared> {
+impl SessionShared {
+    pub(crate) fn new(
+        store: Arc<dyn Store>,
+        clock: Clock,
+        commits: Commits,
+        seed: u64,
+    ) -> Arc<SessionShared> {
         let draws = Mutex::new(SmallRng::seed_from_u64(seed));
-        Arc::new(Shared { store, clock, commits, draws, names: EventNames::default() })
+        Arc::new(SessionShared { store, clock, commits, draws, names: EventNames::default() })
     }
 
     fn draw(&self) -> u64 {
@@ -249,9 +254,9 @@ fn hostname() -> String {
     found.map(|name| name.trim().to_owned()).filter(|name| !name.is_empty()).unwrap_or("unknown".to_owned())
 }
 
-impl fmt::Debug for Shared {
+impl fmt::Debug for SessionShared {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Shared").finish_non_exhaustive()
+        f.debug_struct("SessionShared").finish_non_exhaustive()
     }
 }
 

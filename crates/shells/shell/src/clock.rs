@@ -1,10 +1,11 @@
 //! The system's clocks, in the form in which engines are told the time.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use millrace_model::{Boot, BootId, ClockNews, Mono, Now, SteadyClock, Timestamp};
+use parking_lot::Mutex;
 
 /// Monotonic time counts from the start of this clock. Wall time is the system's, but a step is followed only after it
 /// has lasted (see [`SteadyClock`]). Clones are the same clock.
@@ -38,7 +39,7 @@ impl SystemClock {
 
     pub fn now(&self) -> Now {
         // Nothing can panic while the lock is held, so poisoning can be ignored.
-        let mut steady = self.0.steady.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut steady = self.0.steady.lock();
         // Both clocks are read under the lock: monotonic time must not fall from one reading to the next.
         let (now, news) = steady.tell(Mono(ms(self.elapsed())), wall());
         drop(steady);

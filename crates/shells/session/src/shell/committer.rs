@@ -45,12 +45,12 @@ pub(crate) enum Sender {
 
 #[derive(Debug)]
 pub(crate) struct Committer {
-    shared: Arc<Shared>,
+    shared: Arc<CommitterShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 #[derive(Debug, Default)]
-struct Shared {
+struct CommitterShared {
     queue: Arc<CommitQueue<Sender>>,
     /// Loops that want to know when events were appended.
     listeners: Mutex<Vec<Weak<Mailbox>>>,
@@ -61,7 +61,7 @@ struct Shared {
 
 impl Committer {
     pub(crate) fn start(opened: OpenedStore) -> std::io::Result<Committer> {
-        let shared = Arc::new(Shared::default());
+        let shared = Arc::new(CommitterShared::default());
         let (store, queue) = (opened.store.clone(), shared.queue.clone());
         let group = GroupCommit::new(store, queue, Receiver(shared.clone()), LIMITS, RETRY_PAUSE_MAX);
         let thread = std::thread::Builder::new()
@@ -175,7 +175,7 @@ fn write_until_end(opened: &OpenedStore, group: &GroupCommit<Receiver>) {
     }
 }
 
-impl Shared {
+impl CommitterShared {
     fn check_room(&self, opened: &OpenedStore) {
         *self.low.lock() = opened.store.disk_use().and_then(|disk_use| disk_use.low());
     }
@@ -186,7 +186,7 @@ impl Shared {
 }
 
 /// Passes the outcomes of commits on.
-struct Receiver(Arc<Shared>);
+struct Receiver(Arc<CommitterShared>);
 
 impl CommitReceiver for Receiver {
     type Reply = Sender;

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::call::{Driver, call};
 use super::mailbox::{Mail, Mailbox};
-use crate::context::{Core, Link};
+use crate::context::{CommitPath, Core};
 use crate::session::Session;
 use crate::typed::Handler;
 
@@ -22,23 +22,23 @@ const CUT_WAIT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Pool {
-    shared: Shared,
+    shared: PoolShared,
     threads: BTreeMap<u64, JoinHandle<()>>,
     started: u64,
 }
 
 /// The data that every thread has.
 #[derive(Clone, Debug)]
-struct Shared {
+struct PoolShared {
     session: Session,
     handlers: Arc<[Handler]>,
     mailbox: Arc<Mailbox>,
-    jobs: Arc<Jobs>,
+    jobs: Arc<PoolJobs>,
 }
 
 #[derive(Debug, Default)]
-struct Jobs {
-    state: Mutex<State>,
+struct PoolJobs {
+    state: Mutex<PoolState>,
     /// Signals that there is a run, or that the end has come.
     wake: Condvar,
     /// Signals that a call has returned.
@@ -46,9 +46,9 @@ struct Jobs {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     queue: VecDeque<HandlerRun>,
-    calls: BTreeMap<RunId, Call>,
+    calls: BTreeMap<RunId, CallUnderWay>,
     threads: usize,
     /// If more threads than this wait for runs, the surplus ones end.
     idle_max: usize,
@@ -57,15 +57,15 @@ struct State {
 
 /// A call under way.
 #[derive(Debug)]
-struct Call {
+struct CallUnderWay {
     thread: u64,
     handler: usize,
     event: Arc<Event>,
     cut: Option<oneshot::Sender<()>>,
 }
 
-impl Jobs {
-    fn lock(&self) -> MutexGuard<'_, State> {
+impl PoolJobs {
+    fn lock(&self) -> MutexGuard<'_, PoolState> {
         self.state.lock()
     }
 
@@ -77,7 +77,7 @@ impl Jobs {
             if let Some(run) = state.queue.pop_front() {
                 let (cut, is_cut) = oneshot::channel();
                 let (handler, event) = (run.handler, run.event.clone());
-                state.calls.insert(run.run, Call { thread, handler, event, cut: Some(cut) });
+                state.calls.insert(run.run, CallUnderWay { thread, handler, event, cut: Some(cut) });
                 return Some((run, is_cut));
             }
             if state.ended || state.free() > state.idle_max {
@@ -96,7 +96,7 @@ impl Jobs {
     }
 }
 
-impl State {
+impl PoolState {
     /// Returns the number of threads that are in no call.
     fn free(&self) -> usize {
         self.threads.saturating_sub(self.calls.len())
@@ -111,7 +111,7 @@ impl Pool {
         threads: usize,
     ) -> std::io::Result<Pool> {
         let (session, handlers, mailbox) = (session.clone(), handlers.clone(), mailbox.clone());
-        let shared = Shared { session, handlers, mailbox, jobs: Arc::default() };
+        let shared = PoolShared { session, handlers, mailbox, jobs: Arc::default() };
         shared.jobs.lock().idle_max = threads;
         let mut pool = Pool { shared, threads: BTreeMap::new(), started: 0 };
         for _ in 0..threads {
@@ -177,8 +177,8 @@ impl Pool {
         state.ended = true;
         jobs.wake.notify_all();
         let handlers = &self.shared.handlers;
-        let is_async = |call: &Call| handlers.get(call.handler).is_some_and(Handler::is_async);
-        let running = |state: &mut State| !state.calls.is_empty();
+        let is_async = |call: &CallUnderWay| handlers.get(call.handler).is_some_and(Handler::is_async);
+        let running = |state: &mut PoolState| !state.calls.is_empty();
         jobs.returned.wait_while_for(&mut state, running, patience);
         for call in state.calls.values_mut() {
             let _ = call.cut.take().map(|cut| cut.send(()));
@@ -208,16 +208,16 @@ impl Drop for Pool {
     }
 }
 
-impl Shared {
+impl PoolShared {
     fn work(self, thread: u64) {
-        let Shared { session, handlers, mailbox, jobs } = self;
+        let PoolShared { session, handlers, mailbox, jobs } = self;
         let mut driver = Driver::default();
         while let Some((run, cut)) = jobs.next_run(thread) {
             let Some(handler) = handlers.get(run.handler) else {
                 jobs.returned(run.run);
                 continue;
             };
-            let core = Core::new(session.clone(), handler, &run, Link::Loop(mailbox.clone()));
+            let core = Core::new(session.clone(), handler, &run, CommitPath::Loop(mailbox.clone()));
             let result = call(handler, core, &run, &mut driver, cut);
             jobs.returned(run.run);
             mailbox.push(Mail::Input(Input::Finished { run: run.run, result }));

@@ -44,7 +44,7 @@ type SyncCall = dyn Fn(Core, &JsonText) -> (Core, Called) + Send + Sync;
 type AsyncCall = dyn Fn(Core, JsonText) -> LocalFuture<'static, (Core, Called)> + Send + Sync;
 
 #[derive(Clone)]
-enum Call {
+enum HandlerFunction {
     Sync(Arc<SyncCall>),
     Async(Arc<AsyncCall>),
 }
@@ -60,7 +60,7 @@ pub struct Handler {
     /// Settings of this handler alone; `Config::handlers` may override them.
     pub settings: HandlerSettings,
     name: EventName,
-    call: Call,
+    call: HandlerFunction,
 }
 
 /// Implemented by `#[on_event]` for the function; [`crate::handlers!`] uses it.
@@ -105,7 +105,7 @@ impl Handler {
                 (context.into_core(), called)
             }
         };
-        Handler::new::<E>(id.into(), Call::Sync(Arc::new(call)))
+        Handler::new::<E>(id.into(), HandlerFunction::Sync(Arc::new(call)))
     }
 
     pub fn from_async_fn<E: Event>(
@@ -129,10 +129,10 @@ impl Handler {
                 }
             })
         };
-        Handler::new::<E>(id.into(), Call::Async(Arc::new(call)))
+        Handler::new::<E>(id.into(), HandlerFunction::Async(Arc::new(call)))
     }
 
-    fn new<E: Event>(id: String, call: Call) -> Handler {
+    fn new<E: Event>(id: String, call: HandlerFunction) -> Handler {
         let name = EventName::of::<E>();
         let (start, settings) = (Start::Earliest, HandlerSettings::default());
         Handler { id, event_type: E::TYPE, priority: 100, start, settings, name, call }
@@ -162,7 +162,7 @@ impl Handler {
     }
 
     pub fn is_async(&self) -> bool {
-        matches!(self.call, Call::Async(_))
+        matches!(self.call, HandlerFunction::Async(_))
     }
 
     /// Decodes the payload and runs the function to its end. `drive` waits for the future of an async handler, or gives
@@ -174,8 +174,8 @@ impl Handler {
         drive: impl FnOnce(LocalFuture<'static, (Core, Called)>) -> Option<(Core, Called)>,
     ) -> Option<(Core, Called)> {
         match &self.call {
-            Call::Sync(call) => Some(call(core, payload)),
-            Call::Async(call) => drive(call(core, payload.clone())),
+            HandlerFunction::Sync(call) => Some(call(core, payload)),
+            HandlerFunction::Async(call) => drive(call(core, payload.clone())),
         }
     }
 }

@@ -3,8 +3,8 @@
 //! Everything happens on the calling thread: handlers run one after the other, in an order that depends only on the
 //! seed.
 
-mod actor;
-mod ground;
+mod simulated_store;
+mod simulated_worker;
 mod world;
 
 use std::any::Any;
@@ -15,15 +15,15 @@ use std::time::Duration;
 use millrace_claims::Input;
 use parking_lot::Mutex;
 
-use self::actor::Actor;
-pub(crate) use self::actor::ActorId;
-pub(crate) use self::ground::Ground;
-pub(crate) use self::world::World;
+pub(crate) use self::simulated_store::SimulatedStore;
+use self::simulated_worker::SimulatedWorker;
+pub(crate) use self::simulated_worker::SimulatedWorkerId;
+pub(crate) use self::world::SimulatedWorld;
 use super::clock::{Clock, VirtualClock};
 use crate::builder::{SessionBuilder, SessionSettings};
 use crate::error::Result;
 use crate::schedule::Schedule;
-use crate::session::{Commits, Session, Shared};
+use crate::session::{Commits, Session, SessionShared};
 use crate::typed::Handler;
 
 /// Looking for expired events every minute of a simulated year would take too long.
@@ -34,9 +34,9 @@ const RETENTION_INTERVAL_MS_MIN: u64 = 3_600_000;
 #[derive(Clone, Debug)]
 pub struct Simulation {
     session: Session,
-    world: Arc<World>,
+    world: Arc<SimulatedWorld>,
     /// The worker of this session, once it has started. Clones are the same session.
-    worker: Arc<Mutex<Option<ActorId>>>,
+    worker: Arc<Mutex<Option<SimulatedWorkerId>>>,
 }
 
 impl Deref for Simulation {
@@ -60,7 +60,7 @@ impl Session {
 #[must_use = "a builder does nothing until `open`"]
 pub struct SimulationBuilder {
     session: SessionBuilder,
-    world: Arc<World>,
+    world: Arc<SimulatedWorld>,
 }
 
 impl SimulationBuilder {
@@ -90,15 +90,15 @@ impl SimulationBuilder {
     }
 }
 
-fn simulated(seed: u64) -> (Arc<Shared>, Arc<World>) {
-    let ground = Arc::new(Ground::default());
-    let (store, clock) = (ground.store.clone(), Clock::Virtual(ground.clock.clone()));
-    let shared = Shared::new(store, clock, Commits::Inline(ground.clone()), seed);
-    (shared, Arc::new(World { ground, actors: Mutex::default() }))
+fn simulated(seed: u64) -> (Arc<SessionShared>, Arc<SimulatedWorld>) {
+    let simulated = Arc::new(SimulatedStore::default());
+    let (store, clock) = (simulated.store.clone(), Clock::Virtual(simulated.clock.clone()));
+    let shared = SessionShared::new(store, clock, Commits::Inline(simulated.clone()), seed);
+    (shared, Arc::new(SimulatedWorld { simulated, actors: Mutex::default() }))
 }
 
 impl Simulation {
-    fn of(session: Session, world: Arc<World>) -> Simulation {
+    fn of(session: Session, world: Arc<SimulatedWorld>) -> Simulation {
         Simulation { session, world, worker: Arc::default() }
     }
 
@@ -128,7 +128,7 @@ impl Simulation {
             config.retention_interval_ms = config.retention_interval_ms.max(RETENTION_INTERVAL_MS_MIN);
         }
         let worker = self.session.worker(config, &handlers, schedules)?;
-        let actor = Actor::new(worker, self.session.clone(), handlers)?;
+        let actor = SimulatedWorker::new(worker, self.session.clone(), handlers)?;
         self.crash();
         *self.worker.lock() = Some(self.world.lock().add(actor));
         Ok(())
@@ -152,7 +152,7 @@ impl Simulation {
 
     /// Stops in the same way, but may be called from a handler of this session: stops when the handler has returned.
     pub fn ask_to_stop(&self) {
-        let (now, worker) = (self.world.ground.clock.at(), *self.worker.lock());
+        let (now, worker) = (self.world.simulated.clock.at(), *self.worker.lock());
         let mut actors = self.world.lock();
         if let Some(actor) = worker.and_then(|id| actors.all.get_mut(&id)) {
             actor.worker.handle(now, Input::Stop);
@@ -167,6 +167,6 @@ impl Simulation {
     }
 
     pub fn clock(&self) -> VirtualClock {
-        self.world.ground.clock.clone()
+        self.world.simulated.clock.clone()
     }
 }

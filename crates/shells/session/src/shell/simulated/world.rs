@@ -1,4 +1,4 @@
-//! The world of a simulation: all workers on the same ground, advanced step by step by the caller.
+//! The world of a simulation: all workers on the same store and clock, advanced step by step by the caller.
 
 use std::cell::Cell;
 use std::convert::Infallible;
@@ -11,9 +11,9 @@ use millrace_model::Mono;
 use millrace_store::StoreError;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::actor::{Actor, ActorId, Actors};
-use super::ground::Ground;
-use crate::context::{Core, Link};
+use super::simulated_store::SimulatedStore;
+use super::simulated_worker::{Actors, SimulatedWorker, SimulatedWorkerId};
+use crate::context::{CommitPath, Core};
 use crate::error::{Result, SessionError};
 use crate::session::Session;
 use crate::shell::call::{Driver, call};
@@ -22,33 +22,33 @@ use crate::shell::mailbox::Answer;
 use crate::shell::reads::{log_note, read};
 use crate::typed::Handler;
 
-/// The ground and all workers on it.
-pub(crate) struct World {
-    pub(super) ground: Arc<Ground>,
+/// The store and the clock, and all workers on them.
+pub(crate) struct SimulatedWorld {
+    pub(super) simulated: Arc<SimulatedStore>,
     pub(super) actors: Mutex<Actors>,
 }
 
-impl World {
+impl SimulatedWorld {
     /// Commits for a handler: the engine and the store answer before anything else happens.
-    pub(crate) fn handler_commit(&self, worker: ActorId, run: RunId, input: Input) -> Answer {
+    pub(crate) fn handler_commit(&self, worker: SimulatedWorkerId, run: RunId, input: Input) -> Answer {
         let mut actors = self.lock();
         let Some(actor) = actors.all.get_mut(&worker) else { return Err(CommitError::Stopped) };
-        actor.worker.handle(self.ground.clock.at(), input);
+        actor.worker.handle(self.simulated.clock.at(), input);
         self.carry_out(worker, actor);
         actor.answers.remove(&run).unwrap_or(Err(CommitError::Stopped))
     }
 
     pub(super) fn advance(self: &Arc<Self>, time: Duration) -> Result<()> {
         let ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
-        let target = self.ground.clock.at().mono + ms;
+        let target = self.simulated.clock.at().mono + ms;
         loop {
             self.settle()?;
-            let now = self.ground.clock.at().mono;
+            let now = self.simulated.clock.at().mono;
             match self.next_moment(now) {
                 // A handler may have let time pass, even beyond the target.
-                Some(next) if next <= target && now < target => self.ground.clock.reach(next.max(now + 1)),
+                Some(next) if next <= target && now < target => self.simulated.clock.reach(next.max(now + 1)),
                 _ if now >= target => return Ok(()),
-                _ => self.ground.clock.reach(target),
+                _ => self.simulated.clock.reach(target),
             }
         }
     }
@@ -58,12 +58,13 @@ impl World {
         let actors = self.lock();
         let others = actors.have_company();
         let own = actors.all.values().filter_map(|actor| actor.worker.next_deadline());
-        let at = self.ground.clock.at();
-        let store = &*self.ground.store;
+        let at = self.simulated.clock.at();
+        let store = &*self.simulated.store;
         let claims = actors.all.values().flat_map(|actor| actor.claims_due(store, others, Some(at.wall)));
         let claims = claims.map(|(_, due)| at.mono_at(due)).filter(|due| *due > now);
-        let mut touched = self.ground.touched();
-        let look = |actor: &Actor| touched.map(|at| at + actor.session.settings().refresh_interval_ms);
+        let mut touched = self.simulated.touched();
+        let look =
+            |actor: &SimulatedWorker| touched.map(|at| at + actor.session.settings().refresh_interval_ms);
         let looks = actors.all.values().filter_map(look).max().filter(|at| *at > now);
         if looks.is_none() {
             *touched = None;
@@ -73,11 +74,11 @@ impl World {
 
     /// Wakes all workers: any of them may take claims that are due, because a lease expired or an event was given back.
     fn wake_for_claims(&self) {
-        let now = self.ground.clock.at();
+        let now = self.simulated.clock.at();
         let mut actors = self.lock();
         let others = actors.have_company();
         for actor in actors.all.values_mut() {
-            let due = actor.claims_due(&*self.ground.store, others, None);
+            let due = actor.claims_due(&*self.simulated.store, others, None);
             let topics: Vec<_> =
                 due.into_iter().filter(|(_, due)| *due <= now.wall).map(|(topic, _)| topic).collect();
             // Sent even without topics: the worker's periodic work happens only when it gets an input.
@@ -90,14 +91,14 @@ impl World {
         let mut driver = Driver::default();
         while let Some((id, session, handlers, run)) = self.next_job()? {
             let Some(handler) = handlers.get(run.handler) else { continue };
-            let core = Core::new(session, handler, &run, Link::World(self.clone(), id));
+            let core = Core::new(session, handler, &run, CommitPath::SimulatedWorld(self.clone(), id));
             // Nothing is locked here: the handler may commit, or use its session.
-            let (began, cut) = (self.ground.clock.at().mono, Cell::new(false));
+            let (began, cut) = (self.simulated.clock.at().mono, Cell::new(false));
             let result = call(handler, core, &run, &mut driver, real_timeout(run.timeout_ms, &cut));
             if let Some(timeout_ms) = run.timeout_ms.filter(|_| cut.get()) {
-                self.ground.clock.reach(began + timeout_ms);
+                self.simulated.clock.reach(began + timeout_ms);
             }
-            let now = self.ground.clock.at();
+            let now = self.simulated.clock.at();
             if let Some(actor) = self.lock().all.get_mut(&id) {
                 actor.worker.handle(now, Input::Finished { run: run.run, result });
             }
@@ -106,9 +107,9 @@ impl World {
     }
 
     #[allow(clippy::type_complexity)]
-    fn next_job(&self) -> Result<Option<(ActorId, Session, Arc<[Handler]>, HandlerRun)>> {
+    fn next_job(&self) -> Result<Option<(SimulatedWorkerId, Session, Arc<[Handler]>, HandlerRun)>> {
         let mut actors = self.lock();
-        let now = self.ground.clock.at();
+        let now = self.simulated.clock.at();
         for actor in actors.all.values_mut() {
             if actor.worker.next_deadline().is_some_and(|at| at <= now.mono) {
                 actor.worker.handle(now, Input::Tick);
@@ -118,7 +119,8 @@ impl World {
             for (id, actor) in &mut actors.all {
                 self.carry_out(*id, actor);
             }
-            let (news, delayed) = (std::mem::take(&mut *self.ground.news()), self.ground.take_delayed());
+            let (news, delayed) =
+                (std::mem::take(&mut *self.simulated.news()), self.simulated.take_delayed());
             if news.is_empty() && !delayed {
                 break;
             }
@@ -147,21 +149,21 @@ impl World {
         Ok(job)
     }
 
-    fn carry_out(&self, id: ActorId, actor: &mut Actor) {
+    fn carry_out(&self, id: SimulatedWorkerId, actor: &mut SimulatedWorker) {
         loop {
             let effects = actor.worker.drain();
             if effects.is_empty() {
                 return;
             }
-            let now = self.ground.clock.at();
+            let now = self.simulated.clock.at();
             for effect in effects {
                 match effect {
                     Effect::Commit { token, batch } => {
-                        let committed = self.ground.commit(batch, Some(id));
+                        let committed = self.simulated.commit(batch, Some(id));
                         actor.worker.handle(now, worker_input(token, committed));
                     }
                     Effect::Read { token, query } => {
-                        let result = read(&*self.ground.store, &query);
+                        let result = read(&*self.simulated.store, &query);
                         actor.worker.handle(now, Input::ReadDone { token, result });
                     }
                     Effect::Run(run) => actor.jobs.push_back(run),
@@ -178,11 +180,11 @@ impl World {
 
     /// Cuts off a run that still waits for its turn: it is not called at all. A run that is being called cannot be
     /// ended here.
-    fn cut(&self, actor: &mut Actor, run: RunId) {
+    fn cut(&self, actor: &mut SimulatedWorker, run: RunId) {
         if let Some(waiting) = actor.jobs.iter().position(|job| job.run == run) {
             actor.jobs.remove(waiting);
             let result = Err(RunError::Failed("never called".to_owned()));
-            actor.worker.handle(self.ground.clock.at(), Input::Finished { run, result });
+            actor.worker.handle(self.simulated.clock.at(), Input::Finished { run, result });
         }
     }
 
@@ -201,8 +203,8 @@ async fn real_timeout(timeout_ms: Option<u64>, cut: &Cell<bool>) -> Result<(), I
     Ok(())
 }
 
-impl fmt::Debug for World {
+impl fmt::Debug for SimulatedWorld {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("World").field("ground", &self.ground).finish_non_exhaustive()
+        f.debug_struct("SimulatedWorld").field("simulated", &self.simulated).finish_non_exhaustive()
     }
 }

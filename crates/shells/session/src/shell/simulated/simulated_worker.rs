@@ -14,18 +14,18 @@ use crate::typed::Handler;
 
 /// Identifies a worker. A session that starts again is another worker, even with the same session id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ActorId(u64);
+pub(crate) struct SimulatedWorkerId(u64);
 
 #[derive(Default)]
 pub(super) struct Actors {
     added: u64,
-    pub(super) all: BTreeMap<ActorId, Actor>,
+    pub(super) all: BTreeMap<SimulatedWorkerId, SimulatedWorker>,
 }
 
 impl Actors {
-    pub(super) fn add(&mut self, actor: Actor) -> ActorId {
+    pub(super) fn add(&mut self, actor: SimulatedWorker) -> SimulatedWorkerId {
         self.added += 1;
-        let id = ActorId(self.added);
+        let id = SimulatedWorkerId(self.added);
         self.all.insert(id, actor);
         id
     }
@@ -36,7 +36,7 @@ impl Actors {
     }
 }
 
-pub(super) struct Actor {
+pub(super) struct SimulatedWorker {
     pub(super) worker: Worker,
     pub(super) session: Session,
     pub(super) handlers: Arc<[Handler]>,
@@ -47,13 +47,13 @@ pub(super) struct Actor {
     pub(super) stopped: Option<Option<String>>,
 }
 
-impl Actor {
-    pub(super) fn new(worker: Worker, session: Session, handlers: Vec<Handler>) -> Result<Actor> {
+impl SimulatedWorker {
+    pub(super) fn new(worker: Worker, session: Session, handlers: Vec<Handler>) -> Result<SimulatedWorker> {
         let topic = |spec: millrace_claims::HandlerSpec| {
             (TopicKey::new(session.namespace_name(), &spec.topic), spec.id)
         };
         let specs = handlers.iter().map(|handler| handler.spec().map(topic)).collect::<Result<_>>()?;
-        Ok(Actor {
+        Ok(SimulatedWorker {
             worker,
             specs,
             session,

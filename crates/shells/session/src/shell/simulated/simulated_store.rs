@@ -1,4 +1,4 @@
-//! The ground of a simulation: a store in memory and a clock.
+//! The store of a simulation, in memory, and its clock.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,17 +9,17 @@ use millrace_model::{Batch, Mono, Op, Outcome, TopicKey};
 use millrace_store::{MemoryStore, Store, StoreError};
 use parking_lot::{Mutex, MutexGuard};
 
-use super::actor::ActorId;
+use super::simulated_worker::SimulatedWorkerId;
 use crate::shell::clock::VirtualClock;
 
 /// A store and a clock: everything that a session needs while no handler runs.
 #[derive(Default)]
-pub(crate) struct Ground {
+pub(crate) struct SimulatedStore {
     pub(super) store: Arc<MemoryStore>,
     pub(super) clock: VirtualClock,
     /// Topics that got events since the workers were last told, and the worker that appended them: it knows already,
     /// and telling it would cost a claim that finds nothing.
-    news: Mutex<BTreeSet<(TopicKey, Option<ActorId>)>>,
+    news: Mutex<BTreeSet<(TopicKey, Option<SimulatedWorkerId>)>>,
     /// Events were delayed since the workers were last told.
     delayed: AtomicBool,
     /// When something was last committed from outside of the workers. Workers see some of that (schedules, topics) only
@@ -27,7 +27,7 @@ pub(crate) struct Ground {
     touched: Mutex<Option<Mono>>,
 }
 
-impl Ground {
+impl SimulatedStore {
     /// Commits a batch of a caller that is no worker.
     pub(crate) fn commit_outside(&self, batch: Batch) -> Result<Outcome, StoreError> {
         *self.touched() = Some(self.clock.at().mono);
@@ -38,7 +38,11 @@ impl Ground {
         self.touched.lock()
     }
 
-    pub(super) fn commit(&self, batch: Batch, worker: Option<ActorId>) -> Result<Outcome, StoreError> {
+    pub(super) fn commit(
+        &self,
+        batch: Batch,
+        worker: Option<SimulatedWorkerId>,
+    ) -> Result<Outcome, StoreError> {
         let appends: Vec<_> = batch
             .ops
             .iter()
@@ -62,13 +66,13 @@ impl Ground {
         self.delayed.swap(false, Ordering::SeqCst)
     }
 
-    pub(super) fn news(&self) -> MutexGuard<'_, BTreeSet<(TopicKey, Option<ActorId>)>> {
+    pub(super) fn news(&self) -> MutexGuard<'_, BTreeSet<(TopicKey, Option<SimulatedWorkerId>)>> {
         self.news.lock()
     }
 }
 
-impl fmt::Debug for Ground {
+impl fmt::Debug for SimulatedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ground").field("clock", &self.clock).finish_non_exhaustive()
+        f.debug_struct("SimulatedStore").field("clock", &self.clock).finish_non_exhaustive()
     }
 }
