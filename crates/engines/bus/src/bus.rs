@@ -107,7 +107,7 @@ impl Bus {
             Input::Congested { conn } => self.set_congested(conn, true),
             Input::Drained { conn } => self.set_congested(conn, false),
             Input::Request { to, by, request, checked } => self.request(now, to, by, request, checked),
-            Input::Committed { token, outcome } => self.committed(now, token, outcome),
+            Input::Committed { token, outcome } => self.on_committed(now, token, outcome),
             Input::TooLarge { token, bytes } => self.too_large(now, token, bytes),
             Input::StorageFailed { reason } => self.storage_failed(&reason),
             Input::NoSpace { reason } => self.life.set_no_space(reason),

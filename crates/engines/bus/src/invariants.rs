@@ -192,7 +192,7 @@ impl Bus {
         for (group, state) in self.groups.iter() {
             for (cursor, partition) in state.cursors.iter().zip(0..) {
                 let at = CursorRef { group, partition };
-                if let Some(token) = cursor.ahead.token() {
+                if let Some(token) = cursor.read_ahead.token() {
                     let read = self.pending.get(token);
                     assert!(
                         matches!(read, Some(PendingEffect::Read { cursor }) if *cursor == at),

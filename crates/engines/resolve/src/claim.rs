@@ -16,12 +16,12 @@ use millrace_model::{
 
 use crate::due::Due;
 use crate::events::{Events, Found};
-use crate::off::OffLanes;
 use crate::plain::PlainLane;
+use crate::priority_lanes::OffLanes;
 use crate::{StreamView, TxView, ordered};
 
 /// How many events a claim passes over (of another lane, damaged, gone) before it ends and says that there is more.
-pub const LOOK_MAX: usize = 1024;
+pub const PASSED_OVER_MAX: usize = 1024;
 
 /// The result of a claim.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,34 +62,40 @@ pub(super) struct Taking<'a> {
     pub(super) patience: usize,
 }
 
-pub fn claim<L: TxView>(look: &mut L, now: Timestamp, claim: &Claim) -> Result<Taken, L::Error> {
-    let mut taking =
-        Taking { now, claim, taken: Taken::default(), bytes: 0, starts: claim.start_max, patience: LOOK_MAX };
+pub fn claim<L: TxView>(tx: &mut L, now: Timestamp, claim: &Claim) -> Result<Taken, L::Error> {
+    let mut taking = Taking {
+        now,
+        claim,
+        taken: Taken::default(),
+        bytes: 0,
+        starts: claim.start_max,
+        patience: PASSED_OVER_MAX,
+    };
     if claim.events_max == 0 {
         return Ok(taking.taken);
     }
     if claim.order == HandlerOrder::Key {
-        return ordered::claim(look, taking);
+        return ordered::claim(tx, taking);
     }
-    let mut due = Due::load(look, now, claim)?;
-    let mut streams = look.streams(&claim.topic)?;
+    let mut due = Due::load(tx, now, claim)?;
+    let mut streams = tx.streams(&claim.topic)?;
     // Streams that this very commit began have no events to claim yet.
-    streams.retain(|looked| looked.next > Offset::FIRST);
+    streams.retain(|stream_view| stream_view.next > Offset::FIRST);
     let mut events = Events::default();
-    let (mut off, mut plain) = lanes(look, claim, &streams)?;
+    let (mut off, mut plain) = lanes(tx, claim, &streams)?;
     while taking.taken.claimed.len() < claim.events_max {
         let mut heads: Vec<(Order, Source)> = Vec::with_capacity(1 + off.len() + plain.len());
         heads.extend(due.peek().map(|order| (order, Source::Due)));
         for (at, lanes) in off.iter_mut().enumerate() {
-            heads.extend(lanes.peek(look, claim.events_max)?.map(|order| (order, Source::Off(at))));
+            heads.extend(lanes.peek(tx, claim.events_max)?.map(|order| (order, Source::Off(at))));
         }
         for (at, lane) in plain.iter_mut().enumerate() {
-            heads.extend(lane.peek(look, &mut taking)?.map(|order| (order, Source::Plain(at))));
+            heads.extend(lane.peek(tx, &mut taking)?.map(|order| (order, Source::Plain(at))));
         }
         let went_on = match heads.into_iter().min() {
             None => break,
-            Some((_, Source::Due)) => due.take(look, &mut events, &mut taking)?,
-            Some((_, Source::Off(at))) => off[at].take(look, &mut events, &mut taking)?,
+            Some((_, Source::Due)) => due.take(tx, &mut events, &mut taking)?,
+            Some((_, Source::Off(at))) => off[at].take(tx, &mut events, &mut taking)?,
             Some((_, Source::Plain(at))) => plain[at].take(&mut taking),
         };
         if !went_on {
@@ -108,11 +114,11 @@ pub fn claim<L: TxView>(look: &mut L, now: Timestamp, claim: &Claim) -> Result<T
 
 /// Returns the lanes of each stream, in the order of `streams`.
 fn lanes<'a, L: TxView>(
-    look: &mut L,
+    tx: &mut L,
     claim: &Claim,
     streams: &'a [StreamView],
 ) -> Result<(Vec<OffLanes<'a>>, Vec<PlainLane<'a>>), L::Error> {
-    let rows = look.scan(
+    let rows = tx.scan(
         Space::Lanes,
         &millrace_model::KeyRange::prefix(&keys::lanes_of(&claim.handler, &claim.topic)),
         usize::MAX,
@@ -120,9 +126,9 @@ fn lanes<'a, L: TxView>(
     let (mut off, mut plain) = (Vec::with_capacity(streams.len()), Vec::with_capacity(streams.len()));
     let page = claim.events_max / streams.len().max(1) + 1;
     let page_bytes = claim.bytes_max / streams.len().max(1);
-    for looked in streams {
-        let lane = PlainLane::new(looked, &rows, page, page_bytes);
-        off.push(OffLanes::new(looked, &rows, &lane));
+    for stream_view in streams {
+        let lane = PlainLane::new(stream_view, &rows, page, page_bytes);
+        off.push(OffLanes::new(stream_view, &rows, &lane));
         plain.push(lane);
     }
     Ok((off, plain))

@@ -30,7 +30,7 @@ pub(super) struct Due {
 }
 
 impl Due {
-    pub(super) fn load<L: TxView>(look: &mut L, now: Timestamp, claim: &Claim) -> Result<Due, L::Error> {
+    pub(super) fn load<L: TxView>(tx: &mut L, now: Timestamp, claim: &Claim) -> Result<Due, L::Error> {
         let namespace = claim.topic.namespace();
         let mut range = KeyRange {
             from: keys::claims_of(namespace, &claim.handler),
@@ -38,7 +38,7 @@ impl Due {
         };
         let (mut open, mut foreign) = (Vec::new(), 0);
         while open.len() < DUE_MAX && foreign < FOREIGN_MAX {
-            let rows = look.scan(Space::Claims, &range, ROWS_PER_SCAN)?;
+            let rows = tx.scan(Space::Claims, &range, ROWS_PER_SCAN)?;
             let full = rows.len() == ROWS_PER_SCAN;
             if let Some(last) = rows.last().filter(|_| full) {
                 range.from = format!("{}\0", last.key);
@@ -69,14 +69,14 @@ impl Due {
     /// Claims the first due event. Returns whether the claim may go on.
     pub(super) fn take<L: TxView>(
         &mut self,
-        look: &mut L,
+        tx: &mut L,
         events: &mut Events,
         taking: &mut Taking<'_>,
     ) -> Result<bool, L::Error> {
         let Some(open) = self.open.pop_front() else { return Ok(true) };
         let following = self.open.iter().take_while(|next| next.stream == open.stream);
         let found =
-            events.find(look, &open.stream, open.offset, following.map(|next| next.offset), taking.room())?;
+            events.find(tx, &open.stream, open.offset, following.map(|next| next.offset), taking.room())?;
         match found {
             Found::Event(event) if !taking.fits(&event) => {
                 self.open.push_front(open);

@@ -31,7 +31,7 @@ impl Events {
     /// ascending.
     pub(super) fn find<L: TxView>(
         &mut self,
-        look: &mut L,
+        tx: &mut L,
         stream: &Stream,
         offset: Offset,
         following: impl Iterator<Item = Offset>,
@@ -48,7 +48,7 @@ impl Events {
             last = next;
         }
         let limit = ReadLimit { events_max: (last.0 - offset.0 + 1) as usize, bytes_max };
-        let page = look.read(stream, offset, limit)?;
+        let page = tx.read(stream, offset, limit)?;
         for damaged in page.damaged {
             self.read.insert((stream.partition, damaged), Found::Damaged);
         }

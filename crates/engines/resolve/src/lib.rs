@@ -11,12 +11,12 @@ mod delay;
 mod due;
 mod events;
 mod forget;
-mod off;
 mod ordered;
 mod plain;
+mod priority_lanes;
 mod reconcile;
 
-pub use claim::{LOOK_MAX, Taken, claim};
+pub use claim::{PASSED_OVER_MAX, Taken, claim};
 pub use delay::{delay, holder, keep_incarnation, waiting};
 pub use due::{DUE_MAX, FOREIGN_MAX};
 pub use forget::forget_topic;

@@ -69,18 +69,18 @@ struct Open {
     freed: bool,
 }
 
-pub(super) fn claim<L: TxView>(look: &mut L, mut taking: Taking<'_>) -> Result<Taken, L::Error> {
+pub(super) fn claim<L: TxView>(tx: &mut L, mut taking: Taking<'_>) -> Result<Taken, L::Error> {
     let claim = taking.claim;
     let mut events = Events::default();
-    let mut open = Open::load(look, &taking, &mut events)?;
-    let mut streams = look.streams(&claim.topic)?;
+    let mut open = Open::load(tx, &taking, &mut events)?;
+    let mut streams = tx.streams(&claim.topic)?;
     // Streams that this very commit began have no events to claim yet.
-    streams.retain(|looked| looked.next > Offset::FIRST);
-    let mut lanes = lanes(look, claim, &streams, OPEN_MAX.saturating_sub(open.rows))?;
+    streams.retain(|stream_view| stream_view.next > Offset::FIRST);
+    let mut lanes = lanes(tx, claim, &streams, OPEN_MAX.saturating_sub(open.rows))?;
     let mut behind = claim.events_max.saturating_mul(BEHIND_PER_EVENT_MAX);
     while taking.taken.claimed.len() < claim.events_max {
         let next = match open.has_room() && behind > 0 {
-            true => oldest(look, &mut lanes, &mut taking)?,
+            true => oldest(tx, &mut lanes, &mut taking)?,
             false => None,
         };
         let new_first = |due: &Place| next.filter(|(place, _)| place < due);
@@ -88,7 +88,7 @@ pub(super) fn claim<L: TxView>(look: &mut L, mut taking: Taking<'_>) -> Result<T
         let went_on = match lane {
             Some((_, at)) => open.take_new(&mut lanes[at], &mut taking, &mut behind),
             None if open.ready.is_empty() => break,
-            None => open.take_ready(look, &mut events, &mut taking)?,
+            None => open.take_ready(tx, &mut events, &mut taking)?,
         };
         if !went_on {
             break;
@@ -106,13 +106,13 @@ pub(super) fn claim<L: TxView>(look: &mut L, mut taking: Taking<'_>) -> Result<T
 /// Returns the lane whose next event is the oldest. `None` if a lane's next event is unknown because the claim has
 /// passed over as many events as it may: after a topic got more partitions, a key has events in two of them.
 fn oldest<L: TxView>(
-    look: &mut L,
+    tx: &mut L,
     lanes: &mut [PlainLane<'_>],
     taking: &mut Taking<'_>,
 ) -> Result<Option<(Place, usize)>, L::Error> {
     let mut oldest: Option<(Place, usize)> = None;
     for (at, lane) in lanes.iter_mut().enumerate() {
-        match lane.peek(look, taking)? {
+        match lane.peek(tx, taking)? {
             Some((_, ts, partition, offset)) => {
                 let head = ((ts, partition, offset), at);
                 oldest = Some(oldest.map_or(head, |found| found.min(head)));
@@ -126,27 +126,27 @@ fn oldest<L: TxView>(
 
 /// Returns a lane per stream. The first page of each is no larger than the room for further rows.
 fn lanes<'a, L: TxView>(
-    look: &mut L,
+    tx: &mut L,
     claim: &Claim,
     streams: &'a [StreamView],
     room: usize,
 ) -> Result<Vec<PlainLane<'a>>, L::Error> {
     let range = KeyRange::prefix(&keys::lanes_of(&claim.handler, &claim.topic));
-    let rows = look.scan(Space::Lanes, &range, usize::MAX)?;
+    let rows = tx.scan(Space::Lanes, &range, usize::MAX)?;
     let page = claim.events_max.min(room) / streams.len().max(1) + 1;
     let page_bytes = claim.bytes_max / streams.len().max(1);
-    Ok(streams.iter().map(|looked| PlainLane::whole(looked, &rows, page, page_bytes)).collect())
+    Ok(streams.iter().map(|stream_view| PlainLane::whole(stream_view, &rows, page, page_bytes)).collect())
 }
 
 impl Open {
-    fn load<L: TxView>(look: &mut L, taking: &Taking<'_>, events: &mut Events) -> Result<Open, L::Error> {
+    fn load<L: TxView>(tx: &mut L, taking: &Taking<'_>, events: &mut Events) -> Result<Open, L::Error> {
         let claim = taking.claim;
         let mut open =
             Open { rows: 0, keys: BTreeMap::new(), ready: VecDeque::new(), cut_short: false, freed: false };
         let mut range = KeyRange::prefix(&keys::claims_of(claim.topic.namespace(), &claim.handler));
         let (mut rows_read, mut keys_read, mut keyless) = (0, 0, Vec::new());
         loop {
-            let rows = look.scan(Space::Claims, &range, ROWS_PER_SCAN)?;
+            let rows = tx.scan(Space::Claims, &range, ROWS_PER_SCAN)?;
             let full = rows.len() == ROWS_PER_SCAN;
             if let Some(last) = rows.last().filter(|_| full) {
                 range.from = format!("{}\0", last.key);
@@ -164,7 +164,7 @@ impl Open {
                         open.cut_short = true;
                         continue;
                     }
-                    row.order_key = Some(key_of(look, events, &stream, offset, taking)?);
+                    row.order_key = Some(key_of(tx, events, &stream, offset, taking)?);
                 }
                 open.add(taking.now, Ready { key, row, stream, offset }, &mut keyless);
             }
@@ -212,14 +212,14 @@ impl Open {
     /// Claims the first ready event. Returns whether the claim may go on.
     fn take_ready<L: TxView>(
         &mut self,
-        look: &mut L,
+        tx: &mut L,
         events: &mut Events,
         taking: &mut Taking<'_>,
     ) -> Result<bool, L::Error> {
         let Some((place, ready)) = self.ready.pop_front() else { return Ok(true) };
         let following = self.ready.iter().take_while(|(_, next)| next.stream == ready.stream);
         let following = following.map(|(_, next)| next.offset);
-        match events.find(look, &ready.stream, ready.offset, following, taking.room())? {
+        match events.find(tx, &ready.stream, ready.offset, following, taking.room())? {
             Found::Event(event) if !taking.fits(&event) => {
                 self.ready.push_front((place, ready));
                 return Ok(false);
@@ -278,13 +278,13 @@ fn file_behind(event: &Arc<Event>, key: OrderKey, taking: &mut Taking<'_>) {
 /// Returns the key of an event whose claim was made by priority. An event that is gone gets none, so no other waits for
 /// it.
 fn key_of<L: TxView>(
-    look: &mut L,
+    tx: &mut L,
     events: &mut Events,
     stream: &Stream,
     offset: Offset,
     taking: &Taking<'_>,
 ) -> Result<OrderKey, L::Error> {
-    let found = events.find(look, stream, offset, std::iter::empty(), taking.room())?;
+    let found = events.find(tx, stream, offset, std::iter::empty(), taking.room())?;
     Ok(match found {
         Found::Event(event) => OrderKey::of(event.body.key.as_deref()),
         Found::Damaged | Found::Gone => OrderKey::NONE,

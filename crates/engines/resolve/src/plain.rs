@@ -9,14 +9,14 @@ use millrace_model::{Claim, Event, KeyRange, LaneRow, Offset, Op, ReadLimit, Row
 
 use crate::claim::{Order, PLAIN_RANK, Taking};
 use crate::events::Found;
-use crate::off::stored_lanes;
+use crate::priority_lanes::stored_lanes;
 use crate::{StreamView, TxView};
 
 /// The largest page. The first page is as large as the claim needs, and each further page twice the last.
 const PAGE_MAX: usize = 256;
 
 pub(super) struct PlainLane<'a> {
-    looked: &'a StreamView,
+    stream_view: &'a StreamView,
     stored: LaneRow,
     row: LaneRow,
     /// The lane's row cannot be read: nothing is claimed, so that no event is handed out twice. `doctor` names the row.
@@ -33,24 +33,29 @@ pub(super) struct PlainLane<'a> {
 impl<'a> PlainLane<'a> {
     /// Returns the lane of a claim in order of keys. Begins at the first offset where an event of any lane may be left.
     pub(super) fn whole(
-        looked: &'a StreamView,
+        stream_view: &'a StreamView,
         rows: &[Row],
         page: usize,
         page_bytes: usize,
     ) -> PlainLane<'a> {
-        let whole = Some(stored_lanes(looked, rows));
-        let plain = PlainLane::new(looked, rows, page, page_bytes);
-        PlainLane { whole, next: plain.row.unseen_from().max(looked.start), ..plain }
+        let whole = Some(stored_lanes(stream_view, rows));
+        let plain = PlainLane::new(stream_view, rows, page, page_bytes);
+        PlainLane { whole, next: plain.row.unseen_from().max(stream_view.start), ..plain }
     }
 
-    pub(super) fn new(looked: &'a StreamView, rows: &[Row], page: usize, page_bytes: usize) -> PlainLane<'a> {
-        let is_mine = |row: &&Row| keys::lane_place(&row.key) == Some((looked.stream.partition, None));
+    pub(super) fn new(
+        stream_view: &'a StreamView,
+        rows: &[Row],
+        page: usize,
+        page_bytes: usize,
+    ) -> PlainLane<'a> {
+        let is_mine = |row: &&Row| keys::lane_place(&row.key) == Some((stream_view.stream.partition, None));
         let read = rows.iter().find(is_mine).map(|row| LaneRow::decode(&row.key, &row.value));
         let closed = matches!(read, Some(Err(_)));
         let row = read.and_then(Result::ok).unwrap_or_default();
-        let next = row.next.max(looked.start);
+        let next = row.next.max(stream_view.start);
         PlainLane {
-            looked,
+            stream_view,
             stored: row.clone(),
             row,
             closed,
@@ -72,54 +77,54 @@ impl<'a> PlainLane<'a> {
     }
 
     pub(super) fn off_is_done(&mut self) {
-        self.row.off = self.looked.next;
+        self.row.off = self.stream_view.next;
     }
 
     pub(super) fn peek<L: TxView>(
         &mut self,
-        look: &mut L,
+        tx: &mut L,
         taking: &mut Taking<'_>,
     ) -> Result<Option<Order>, L::Error> {
-        while self.events.is_empty() && self.next < self.looked.next && taking.patience > 0 && !self.closed {
-            self.fill(look, taking)?;
+        while self.events.is_empty()
+            && self.next < self.stream_view.next
+            && taking.patience > 0
+            && !self.closed
+        {
+            self.fill(tx, taking)?;
         }
         Ok(self
             .events
             .front()
-            .map(|event| (Reverse(PLAIN_RANK), event.ts, self.looked.stream.partition, event.offset)))
+            .map(|event| (Reverse(PLAIN_RANK), event.ts, self.stream_view.stream.partition, event.offset)))
     }
 
-    fn fill<L: TxView>(&mut self, look: &mut L, taking: &mut Taking<'_>) -> Result<(), L::Error> {
+    fn fill<L: TxView>(&mut self, tx: &mut L, taking: &mut Taking<'_>) -> Result<(), L::Error> {
         let limit = ReadLimit { events_max: self.page, bytes_max: self.page_bytes };
         self.page = (self.page * 2).min(PAGE_MAX);
-        let mut page = look.read(&self.looked.stream, self.next, limit)?;
-        page.events.retain(|event| event.offset < self.looked.next);
-        for offset in page.damaged.into_iter().filter(|offset| *offset < self.looked.next) {
-            taking.lose(&self.looked.stream, offset, 0, &Found::Damaged);
+        let mut page = tx.read(&self.stream_view.stream, self.next, limit)?;
+        page.events.retain(|event| event.offset < self.stream_view.next);
+        for offset in page.damaged.into_iter().filter(|offset| *offset < self.stream_view.next) {
+            taking.lose(&self.stream_view.stream, offset, 0, &Found::Damaged);
             taking.patience = taking.patience.saturating_sub(1);
         }
         let skipped = match &self.whole {
-            None => self.elsewhere(look, &page.events)?,
-            Some(stored) => self.taken_before(look, &page.events, stored)?,
+            None => self.elsewhere(tx, &page.events)?,
+            Some(stored) => self.taken_before(tx, &page.events, stored)?,
         };
         let seen = page.events.len();
         self.events.extend(page.events.into_iter().filter(|event| !skipped.contains(&event.offset)));
         taking.patience = taking.patience.saturating_sub(seen - self.events.len());
         // A page always advances; should an adapter's page not, the lane ends here instead of looping.
-        let through = page.through.next().min(self.looked.next);
-        self.next = if through > self.next { through } else { self.looked.next };
+        let through = page.through.next().min(self.stream_view.next);
+        self.next = if through > self.next { through } else { self.stream_view.next };
         Ok(())
     }
 
     /// Returns which of the events wait in another lane. An event with another priority than the default that has no
     /// row there (it is older than such rows, or the row was lost) is claimed from the plain lane: late, but not never.
-    fn elsewhere<L: TxView>(
-        &self,
-        look: &mut L,
-        events: &[Arc<Event>],
-    ) -> Result<BTreeSet<Offset>, L::Error> {
+    fn elsewhere<L: TxView>(&self, tx: &mut L, events: &[Arc<Event>]) -> Result<BTreeSet<Offset>, L::Error> {
         let off = events.iter().filter_map(|event| Some((lane_of(event.body.priority)?, event.offset)));
-        self.with_rows(look, off)
+        self.with_rows(tx, off)
     }
 
     /// Returns which of the events earlier claims by priority have taken, each through the lane that has a row for it.
@@ -127,7 +132,7 @@ impl<'a> PlainLane<'a> {
     /// claims have left events behind.
     fn taken_before<L: TxView>(
         &self,
-        look: &mut L,
+        tx: &mut L,
         events: &[Arc<Event>],
         stored: &BTreeMap<u32, Offset>,
     ) -> Result<BTreeSet<Offset>, L::Error> {
@@ -144,7 +149,7 @@ impl<'a> PlainLane<'a> {
                 _ => {}
             }
         }
-        let filed = self.with_rows(look, unclear.iter().map(|(lane, offset, _)| (*lane, *offset)))?;
+        let filed = self.with_rows(tx, unclear.iter().map(|(lane, offset, _)| (*lane, *offset)))?;
         // An event without a row belonged to the plain lane, whose answer is the opposite of `by_own` here.
         let found = unclear.into_iter().filter(|(_, offset, by_own)| filed.contains(offset) == *by_own);
         taken.extend(found.map(|(_, offset, _)| offset));
@@ -154,7 +159,7 @@ impl<'a> PlainLane<'a> {
     /// Returns which of these events, given by lane and ascending offset, have a row in their lane.
     fn with_rows<L: TxView>(
         &self,
-        look: &mut L,
+        tx: &mut L,
         events: impl Iterator<Item = (u32, Offset)>,
     ) -> Result<BTreeSet<Offset>, L::Error> {
         let mut ends: BTreeMap<u32, (Offset, Offset)> = BTreeMap::new();
@@ -163,9 +168,11 @@ impl<'a> PlainLane<'a> {
         }
         let mut found = BTreeSet::new();
         for (lane, (first, last)) in ends {
-            let key = |offset| keys::off_priority(&self.looked.stream, self.looked.incarnation, lane, offset);
+            let key = |offset| {
+                keys::off_priority(&self.stream_view.stream, self.stream_view.incarnation, lane, offset)
+            };
             let range = KeyRange { from: key(first), to: Some(key(last.next())) };
-            for row in look.scan(Space::OffPriority, &range, (last.0 - first.0 + 1) as usize)? {
+            for row in tx.scan(Space::OffPriority, &range, (last.0 - first.0 + 1) as usize)? {
                 found.extend(keys::off_priority_place(&row.key).map(|(_, offset)| offset));
             }
         }
@@ -201,7 +208,7 @@ impl<'a> PlainLane<'a> {
     }
 
     pub(super) fn is_unfinished(&self) -> bool {
-        !self.closed && self.position() < self.looked.next
+        !self.closed && self.position() < self.stream_view.next
     }
 
     /// Writes the row that records how far the claim came in this lane.
@@ -211,12 +218,12 @@ impl<'a> PlainLane<'a> {
             // Below `position` no event of any lane is left, so rows of lanes that say no more than that are deleted.
             self.row.off = self.row.off.max(position);
             let passed = stored.iter().filter(|(_, next)| **next <= self.row.off);
-            let key = |lane: u32| keys::lane(&claim.handler, &self.looked.stream, Some(lane));
+            let key = |lane: u32| keys::lane(&claim.handler, &self.stream_view.stream, Some(lane));
             ops.extend(passed.map(|(lane, _)| Op::Delete { space: Space::Lanes, key: key(*lane) }));
         }
         self.row.next = self.row.next.max(position);
         if self.row != self.stored && !self.closed {
-            let key = keys::lane(&claim.handler, &self.looked.stream, None);
+            let key = keys::lane(&claim.handler, &self.stream_view.stream, None);
             ops.push(Op::Put { space: Space::Lanes, key, value: self.row.encode() });
         }
     }

@@ -18,14 +18,14 @@ pub struct Reconciled {
 }
 
 pub fn reconcile<L: TxView>(
-    look: &mut L,
+    tx: &mut L,
     now: Timestamp,
     reconcile: &Reconcile,
 ) -> Result<Reconciled, L::Error> {
     let mut changed: Vec<(&Intent, String, Operation)> = Vec::new();
     for intent in &reconcile.intents {
         let key = keys::identity(&reconcile.namespace, &intent.identity);
-        let head = look.get(Space::Heads, &key)?;
+        let head = tx.get(Space::Heads, &key)?;
         // A head that cannot be decoded counts as different from the declared state.
         let read = head.as_ref().and_then(|head| HeadRow::decode(&key, head).ok());
         let same =
@@ -42,7 +42,7 @@ pub fn reconcile<L: TxView>(
     if changed.is_empty() {
         return Ok(Reconciled::default());
     }
-    let commit = StateCommit(last_commit(look)?.0 + 1);
+    let commit = StateCommit(last_commit(tx)?.0 + 1);
     let mut ops = Vec::with_capacity(2 * changed.len() + 2);
     let mut changes = Vec::with_capacity(changed.len());
     for (intent, key, operation) in changed {
@@ -73,15 +73,15 @@ pub fn reconcile<L: TxView>(
 }
 
 /// Returns the newest number given. If its row is unreadable, reads the commits themselves: no number is given twice.
-fn last_commit<L: TxView>(look: &mut L) -> Result<StateCommit, L::Error> {
-    let Some(value) = look.get(Space::Kv, keys::STATE_COMMITS)? else { return Ok(StateCommit(0)) };
+fn last_commit<L: TxView>(tx: &mut L) -> Result<StateCommit, L::Error> {
+    let Some(value) = tx.get(Space::Kv, keys::STATE_COMMITS)? else { return Ok(StateCommit(0)) };
     let counted = std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok());
     if let Some(counted) = counted {
         return Ok(StateCommit(counted));
     }
     let (mut last, mut range) = (0, KeyRange::all());
     loop {
-        let rows = look.scan(Space::StateCommits, &range, ROWS_PER_SCAN)?;
+        let rows = tx.scan(Space::StateCommits, &range, ROWS_PER_SCAN)?;
         let numbers = rows.iter().filter_map(|row| u64::from_str_radix(row.key.rsplit('/').next()?, 16).ok());
         last = numbers.fold(last, u64::max);
         match rows.last().filter(|_| rows.len() == ROWS_PER_SCAN) {

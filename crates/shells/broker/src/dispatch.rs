@@ -12,7 +12,7 @@ use crate::notes::Notes;
 use crate::outbox::{Item, Outbox, Pressure};
 use crate::readers::{ReadJob, ReadQueue};
 use crate::schemas::Schemas;
-use crate::writer::{Backlog, Sender};
+use crate::writer::{Backlog, BatchOrigin};
 
 /// Collects the effects of a turn and hands them over once at its end.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Dispatch {
     next_call: u64,
     stopped: Vec<oneshot::Sender<()>>,
     has_stopped: bool,
-    commits: Vec<(Sender, Batch)>,
+    commits: Vec<(BatchOrigin, Batch)>,
     reads: Vec<ReadJob>,
     /// Connections with staged items.
     touched: Vec<ConnId>,
@@ -101,7 +101,7 @@ impl Dispatch {
 
     pub(crate) fn effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Commit { token, batch } => self.commits.push((Sender::Engine(token), batch)),
+            Effect::Commit { token, batch } => self.commits.push((BatchOrigin::Engine(token), batch)),
             Effect::Read { token, stream, from, events_max, bytes_max } => {
                 self.reads.push(ReadJob::Read {
                     token,

@@ -5,7 +5,7 @@ use millrace_model::{Batch, Op, Timestamp};
 use millrace_shell::{RowCommits, RowReply, RowWriteError};
 
 use crate::handle::BrokerShared;
-use crate::writer::Sender;
+use crate::writer::BatchOrigin;
 
 impl RowCommits for BrokerShared {
     fn submit(&self, batch: Batch, reply: RowReply) -> Result<(), RowWriteError> {
@@ -20,7 +20,7 @@ impl RowCommits for BrokerShared {
         {
             return Err(RowWriteError::NoSpace(reason));
         }
-        let pushed = self.backlog.push(&mut vec![(Sender::RowWriter(reply), batch)]);
+        let pushed = self.backlog.push(&mut vec![(BatchOrigin::RowWriter(reply), batch)]);
         pushed.map_err(|error| RowWriteError::StorageFailed(error.to_string()))?;
         self.inbox.wake_for_the_rest(&self.backlog, &self.settings);
         Ok(())

@@ -25,11 +25,11 @@ use crate::watcher::{News, NewsWatcher};
 ///
 /// [`CommitQueue::waiting`] is exact for a thread that holds the inbox's lock: threads that add or take batches acquire
 /// that lock afterwards.
-pub(crate) type Backlog = CommitQueue<Sender>;
+pub(crate) type Backlog = CommitQueue<BatchOrigin>;
 
 /// The sender of a batch.
 #[derive(Debug)]
-pub(crate) enum Sender {
+pub(crate) enum BatchOrigin {
     Engine(Token),
     RowWriter(RowReply),
 }
@@ -131,34 +131,34 @@ impl CommitWriter {
 }
 
 impl CommitReceiver for Receiver {
-    type Reply = Sender;
+    type Origin = BatchOrigin;
 
-    fn committed(&self, commit: Committed<Sender>) {
+    fn committed(&self, commit: Committed<BatchOrigin>) {
         let events = commit.batches.iter().map(appends).sum();
         self.metrics.committed(commit.batches.len(), events, commit.took);
         if self.health.add_committed(commit.bytes as u64) {
             self.monitor.check();
         }
-        let outcomes = commit.replies.into_iter().zip(commit.outcomes);
+        let outcomes = commit.origins.into_iter().zip(commit.outcomes);
         self.inbox.complete_from_writer(outcomes.filter_map(|(sender, outcome)| match sender {
-            Sender::Engine(token) => Some(Input::Committed { token, outcome }),
-            Sender::RowWriter(reply) => {
+            BatchOrigin::Engine(token) => Some(Input::Committed { token, outcome }),
+            BatchOrigin::RowWriter(reply) => {
                 reply.committed(&outcome);
                 None
             }
         }));
     }
 
-    fn refused(&self, sender: Sender, error: StoreError) {
+    fn refused(&self, sender: BatchOrigin, error: StoreError) {
         match (sender, error) {
-            (Sender::Engine(token), StoreError::TooLarge { bytes, .. }) => {
+            (BatchOrigin::Engine(token), StoreError::TooLarge { bytes, .. }) => {
                 self.inbox.complete_from_writer([Input::TooLarge { token, bytes }]);
             }
-            (Sender::Engine(_), error) => {
+            (BatchOrigin::Engine(_), error) => {
                 // The engine's batches are refused for their size only: any other reason is a failure.
                 self.inbox.complete([Input::StorageFailed { reason: error.to_string() }]);
             }
-            (Sender::RowWriter(reply), error) => reply.failed(&error),
+            (BatchOrigin::RowWriter(reply), error) => reply.failed(&error),
         }
     }
 
@@ -170,12 +170,12 @@ impl CommitReceiver for Receiver {
         }
     }
 
-    fn failed(&self, senders: Vec<Sender>, error: StoreError) {
+    fn failed(&self, senders: Vec<BatchOrigin>, error: StoreError) {
         tell_row_writers(senders, &error);
         self.inbox.complete([Input::StorageFailed { reason: error.to_string() }]);
     }
 
-    fn given_up(&self, senders: Vec<Sender>, error: StoreError) {
+    fn given_up(&self, senders: Vec<BatchOrigin>, error: StoreError) {
         let batches = senders.len();
         tracing::error!(target: "millrace::store", %error, batches, "not written before the end; nobody was told that it was");
         tell_row_writers(senders, &error);
@@ -183,9 +183,9 @@ impl CommitReceiver for Receiver {
 }
 
 /// Tells the row writers among the senders. The engine tells everybody who waits for it.
-fn tell_row_writers(senders: Vec<Sender>, error: &StoreError) {
+fn tell_row_writers(senders: Vec<BatchOrigin>, error: &StoreError) {
     for sender in senders {
-        if let Sender::RowWriter(reply) = sender {
+        if let BatchOrigin::RowWriter(reply) = sender {
             reply.failed(error);
         }
     }

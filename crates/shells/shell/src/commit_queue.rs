@@ -1,4 +1,4 @@
-//! The queue in front of the disk: batches that wait for the next commit, each with the reply that its sender expects.
+//! The queue in front of the disk: batches that wait for the next commit, each with the origin that its sender expects.
 //!
 //! The queue has no limit of its own, because only its users know what may wait. The broker takes no requests while
 //! [`CommitQueue::batches`] or [`CommitQueue::bytes`] exceed its settings, and callers of a session wait for their
@@ -39,15 +39,15 @@ struct QueueState<R> {
 
 #[derive(Debug)]
 struct Queued<R> {
-    reply: R,
+    origin: R,
     batch: Batch,
     bytes: usize,
 }
 
-/// Batches taken out of the queue for one commit; `replies` and `batches` have the same order and length.
+/// Batches taken out of the queue for one commit; `origins` and `batches` have the same order and length.
 #[derive(Debug)]
 pub(crate) struct TakenBatches<R> {
-    pub(crate) replies: Vec<R>,
+    pub(crate) origins: Vec<R>,
     pub(crate) batches: Vec<Batch>,
     /// The size of the batches, as the queue counts it.
     pub(crate) bytes: usize,
@@ -59,7 +59,7 @@ pub(crate) enum Next<R> {
     Commit(TakenBatches<R>),
     /// The first batch is larger than any store must accept.
     TooLarge {
-        reply: R,
+        origin: R,
         bytes: usize,
     },
 }
@@ -90,11 +90,11 @@ impl<R> CommitQueue<R> {
         if let Some(reason) = &state.closed {
             return Err(reason.clone());
         }
-        for (reply, batch) in submitted.drain(..) {
+        for (origin, batch) in submitted.drain(..) {
             let bytes = batch.bytes();
             self.batches.fetch_add(1, Relaxed);
             self.bytes.fetch_add(bytes, Relaxed);
-            state.waiting.push_back(Queued { reply, batch, bytes });
+            state.waiting.push_back(Queued { origin, batch, bytes });
         }
         self.waiting.store(state.waiting.len(), Relaxed);
         drop(state);
@@ -147,20 +147,20 @@ impl<R> CommitQueue<R> {
     /// Takes as many batches as one commit may hold.
     pub(crate) fn take(&self, limits: CommitLimits) -> Next<R> {
         let mut state = self.state.lock();
-        let mut taken = TakenBatches { replies: Vec::new(), batches: Vec::new(), bytes: 0 };
+        let mut taken = TakenBatches { origins: Vec::new(), batches: Vec::new(), bytes: 0 };
         while let Some(Queued { bytes, .. }) = state.waiting.front() {
             let first = taken.batches.is_empty();
             let full = taken.batches.len() >= limits.batches_max || taken.bytes + bytes > limits.bytes_max;
             if !first && (full || *bytes > BATCH_BYTES_MAX) {
                 break;
             }
-            let Some(Queued { reply, batch, bytes }) = state.waiting.pop_front() else { break };
+            let Some(Queued { origin, batch, bytes }) = state.waiting.pop_front() else { break };
             if bytes > BATCH_BYTES_MAX {
                 self.waiting.store(state.waiting.len(), Relaxed);
-                return Next::TooLarge { reply, bytes };
+                return Next::TooLarge { origin, bytes };
             }
             taken.bytes += bytes;
-            taken.replies.push(reply);
+            taken.origins.push(origin);
             taken.batches.push(batch);
         }
         self.waiting.store(state.waiting.len(), Relaxed);
@@ -168,25 +168,25 @@ impl<R> CommitQueue<R> {
     }
 
     /// Puts batches of a commit that wrote nothing back at the head of the queue. After the end nobody will try again:
-    /// then their replies, and those of all batches in the queue, are returned.
+    /// then their origins, and those of all batches in the queue, are returned.
     pub(crate) fn put_back(&self, taken: TakenBatches<R>) -> Option<Vec<R>> {
         let mut state = self.state.lock();
-        for (reply, batch) in taken.replies.into_iter().zip(taken.batches).rev() {
+        for (origin, batch) in taken.origins.into_iter().zip(taken.batches).rev() {
             let bytes = batch.bytes();
-            state.waiting.push_front(Queued { reply, batch, bytes });
+            state.waiting.push_front(Queued { origin, batch, bytes });
         }
         self.waiting.store(state.waiting.len(), Relaxed);
         state.closed.is_some().then(|| self.clear(&mut state))
     }
 
-    /// Accepts no more batches and returns the replies of those in the queue.
+    /// Accepts no more batches and returns the origins of those in the queue.
     pub(crate) fn fail(&self, reason: StoreError) -> Vec<R> {
         let mut state = self.state.lock();
         state.closed = Some(reason);
-        let replies = self.clear(&mut state);
+        let origins = self.clear(&mut state);
         drop(state);
         self.changed.notify_all();
-        replies
+        origins
     }
 
     /// Counts batches out that were committed or refused.
@@ -199,6 +199,6 @@ impl<R> CommitQueue<R> {
         self.waiting.store(0, Relaxed);
         self.batches.store(0, Relaxed);
         self.bytes.store(0, Relaxed);
-        state.waiting.drain(..).map(|queued| queued.reply).collect()
+        state.waiting.drain(..).map(|queued| queued.origin).collect()
     }
 }

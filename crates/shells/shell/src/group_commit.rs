@@ -26,43 +26,43 @@ const RETRY_PAUSE_MIN: Duration = Duration::from_millis(20);
 /// The shell's part of a group commit: learns how each batch ended.
 pub trait CommitReceiver {
     /// The address of an answer to the sender of a batch: a token of an engine, a channel.
-    type Reply;
+    type Origin;
 
     /// Returns why this batch is not to be committed now, if so.
-    fn refuses(&self, _reply: &Self::Reply, _batch: &Batch) -> Option<StoreError> {
+    fn refuses(&self, _origin: &Self::Origin, _batch: &Batch) -> Option<StoreError> {
         None
     }
 
     /// The batches are durable.
-    fn committed(&self, commit: Committed<Self::Reply>);
+    fn committed(&self, commit: Committed<Self::Origin>);
 
     /// This batch alone was refused, and nothing of it is written.
-    fn refused(&self, reply: Self::Reply, error: StoreError);
+    fn refused(&self, origin: Self::Origin, error: StoreError);
 
     /// Returns whether the sender of a batch waits while a commit that wrote nothing is retried. If not, it is refused
     /// with the error.
-    fn waits_for_retry(&self, _reply: &Self::Reply, _error: &StoreError) -> bool {
+    fn waits_for_retry(&self, _origin: &Self::Origin, _error: &StoreError) -> bool {
         true
     }
 
     /// A commit wrote nothing and will be retried; called before the pause.
     fn retrying(&self, _error: &StoreError, _attempt: u32) {}
 
-    /// Nothing is written any more. `replies` are those of batches that no commit had taken, and of the commit that
+    /// Nothing is written any more. `origins` are those of batches that no commit had taken, and of the commit that
     /// failed, whose batches may be durable or not.
-    fn failed(&self, replies: Vec<Self::Reply>, error: StoreError);
+    fn failed(&self, origins: Vec<Self::Origin>, error: StoreError);
 
     /// The queue had ended, and the last attempt wrote nothing: these batches are given up.
-    fn given_up(&self, replies: Vec<Self::Reply>, error: StoreError) {
-        self.failed(replies, error);
+    fn given_up(&self, origins: Vec<Self::Origin>, error: StoreError) {
+        self.failed(origins, error);
     }
 }
 
 /// A commit that is durable.
 #[derive(Debug)]
 pub struct Committed<R> {
-    pub replies: Vec<R>,
-    /// In the order of `replies`.
+    pub origins: Vec<R>,
+    /// In the order of `origins`.
     pub outcomes: Vec<Outcome>,
     pub batches: Vec<Batch>,
     pub bytes: usize,
@@ -82,7 +82,7 @@ pub enum Wrote {
 
 pub struct GroupCommit<C: CommitReceiver> {
     pub store: Arc<dyn Store>,
-    pub queue: Arc<CommitQueue<C::Reply>>,
+    pub queue: Arc<CommitQueue<C::Origin>>,
     pub receiver: C,
     limits: CommitLimits,
     retry_pause_max: Duration,
@@ -99,7 +99,7 @@ impl<C: CommitReceiver> fmt::Debug for GroupCommit<C> {
 impl<C: CommitReceiver> GroupCommit<C> {
     pub fn new(
         store: Arc<dyn Store>,
-        queue: Arc<CommitQueue<C::Reply>>,
+        queue: Arc<CommitQueue<C::Origin>>,
         receiver: C,
         limits: CommitLimits,
         retry_pause_max: Duration,
@@ -118,8 +118,8 @@ impl<C: CommitReceiver> GroupCommit<C> {
                 Wrote::Done(batches)
             }
             Ok(Attempt::WroteNothing(taken, error)) => self.keep(taken, error),
-            Err(CommitFailure { replies, error }) => {
-                self.fail(replies, error);
+            Err(CommitFailure { origins, error }) => {
+                self.fail(origins, error);
                 Wrote::Never
             }
         }
@@ -134,17 +134,17 @@ impl<C: CommitReceiver> GroupCommit<C> {
         done.map_err(|error| self.fail(Vec::new(), error)).ok()
     }
 
-    fn next_commit(&self) -> Result<Attempt<C::Reply>, CommitFailure<C::Reply>> {
+    fn next_commit(&self) -> Result<Attempt<C::Origin>, CommitFailure<C::Origin>> {
         let mut taken = match self.queue.take(self.limits) {
             Next::Nothing => return Ok(Attempt::Done(0)),
-            Next::TooLarge { reply, bytes } => {
-                self.refuse_large(reply, bytes, bytes);
+            Next::TooLarge { origin, bytes } => {
+                self.refuse_large(origin, bytes, bytes);
                 return Ok(Attempt::Done(1));
             }
             Next::Commit(taken) => taken,
         };
         let batches = taken.batches.len();
-        self.refuse_some(&mut taken, |reply, batch| self.receiver.refuses(reply, batch));
+        self.refuse_some(&mut taken, |origin, batch| self.receiver.refuses(origin, batch));
         if taken.batches.is_empty() {
             return Ok(Attempt::Done(batches));
         }
@@ -155,46 +155,46 @@ impl<C: CommitReceiver> GroupCommit<C> {
     }
 
     /// Returns the batches, and why, if the store wrote nothing of them and may do so later.
-    fn commit(&self, taken: TakenBatches<C::Reply>) -> CommitAttempt<C::Reply> {
+    fn commit(&self, taken: TakenBatches<C::Origin>) -> CommitAttempt<C::Origin> {
         let started = Instant::now();
         let outcomes = match self.store.commit(&taken.batches) {
             Ok(outcomes) => outcomes,
             Err(StoreError::TooLarge { bytes, .. }) => return self.commit_singly(taken, bytes),
             Err(error) if error.may_be_retried() => return Ok(Some((taken, error))),
-            Err(error) => return Err(CommitFailure { replies: taken.replies, error }),
+            Err(error) => return Err(CommitFailure { origins: taken.origins, error }),
         };
-        let TakenBatches { replies, batches, bytes } = taken;
+        let TakenBatches { origins, batches, bytes } = taken;
         self.queue.settled(batches.len(), bytes);
-        self.receiver.committed(Committed { replies, outcomes, batches, bytes, took: started.elapsed() });
+        self.receiver.committed(Committed { origins, outcomes, batches, bytes, took: started.elapsed() });
         Ok(None)
     }
 
     /// Commits each batch alone: the store accepts less than it must, or counts otherwise, so only the store can tell
     /// which batch is too large.
-    fn commit_singly(&self, taken: TakenBatches<C::Reply>, found: usize) -> CommitAttempt<C::Reply> {
-        let TakenBatches { mut replies, batches, bytes } = taken;
+    fn commit_singly(&self, taken: TakenBatches<C::Origin>, found: usize) -> CommitAttempt<C::Origin> {
+        let TakenBatches { mut origins, batches, bytes } = taken;
         if batches.len() == 1 {
-            if let Some(reply) = replies.pop() {
-                self.refuse_large(reply, bytes, found);
+            if let Some(origin) = origins.pop() {
+                self.refuse_large(origin, bytes, found);
             }
             return Ok(None);
         }
-        let mut rest = replies.into_iter().zip(batches);
-        while let Some((reply, batch)) = rest.next() {
+        let mut rest = origins.into_iter().zip(batches);
+        while let Some((origin, batch)) = rest.next() {
             let bytes = batch.bytes();
-            let one = TakenBatches { replies: vec![reply], batches: vec![batch], bytes };
+            let one = TakenBatches { origins: vec![origin], batches: vec![batch], bytes };
             let kept = match self.commit(one) {
                 Ok(None) => continue,
                 Ok(Some(kept)) => kept,
                 Err(mut failure) => {
-                    failure.replies.extend(rest.map(|(reply, _)| reply));
+                    failure.origins.extend(rest.map(|(origin, _)| origin));
                     return Err(failure);
                 }
             };
             let (mut kept, error) = kept;
-            for (reply, batch) in rest {
+            for (origin, batch) in rest {
                 kept.bytes += batch.bytes();
-                kept.replies.push(reply);
+                kept.origins.push(origin);
                 kept.batches.push(batch);
             }
             return Ok(Some((kept, error)));
@@ -203,14 +203,14 @@ impl<C: CommitReceiver> GroupCommit<C> {
     }
 
     /// Keeps the batches of a commit that wrote nothing for the next attempt, unless the queue has ended.
-    fn keep(&self, mut taken: TakenBatches<C::Reply>, error: StoreError) -> Wrote {
+    fn keep(&self, mut taken: TakenBatches<C::Origin>, error: StoreError) -> Wrote {
         let attempt = self.attempts.fetch_add(1, Relaxed);
         self.receiver.retrying(&error, attempt);
-        self.refuse_some(&mut taken, |reply, _| {
-            (!self.receiver.waits_for_retry(reply, &error)).then(|| error.clone())
+        self.refuse_some(&mut taken, |origin, _| {
+            (!self.receiver.waits_for_retry(origin, &error)).then(|| error.clone())
         });
-        if let Some(replies) = self.queue.put_back(taken) {
-            self.receiver.given_up(replies, error);
+        if let Some(origins) = self.queue.put_back(taken) {
+            self.receiver.given_up(origins, error);
             return Wrote::Never;
         }
         let factor = 1u32.checked_shl(attempt).unwrap_or(u32::MAX);
@@ -220,23 +220,23 @@ impl<C: CommitReceiver> GroupCommit<C> {
     /// Refuses the batches for which `why` has an error.
     fn refuse_some(
         &self,
-        taken: &mut TakenBatches<C::Reply>,
-        why: impl Fn(&C::Reply, &Batch) -> Option<StoreError>,
+        taken: &mut TakenBatches<C::Origin>,
+        why: impl Fn(&C::Origin, &Batch) -> Option<StoreError>,
     ) {
-        let refused = |(reply, batch): (&C::Reply, &Batch)| why(reply, batch).is_some();
-        if !taken.replies.iter().zip(&taken.batches).any(refused) {
+        let refused = |(origin, batch): (&C::Origin, &Batch)| why(origin, batch).is_some();
+        if !taken.origins.iter().zip(&taken.batches).any(refused) {
             return;
         }
-        let (replies, batches) = (std::mem::take(&mut taken.replies), std::mem::take(&mut taken.batches));
-        for (reply, batch) in replies.into_iter().zip(batches) {
-            match why(&reply, &batch) {
+        let (origins, batches) = (std::mem::take(&mut taken.origins), std::mem::take(&mut taken.batches));
+        for (origin, batch) in origins.into_iter().zip(batches) {
+            match why(&origin, &batch) {
                 Some(error) => {
                     taken.bytes -= batch.bytes();
                     self.queue.settled(1, batch.bytes());
-                    self.receiver.refused(reply, error);
+                    self.receiver.refused(origin, error);
                 }
                 None => {
-                    taken.replies.push(reply);
+                    taken.origins.push(origin);
                     taken.batches.push(batch);
                 }
             }
@@ -244,16 +244,16 @@ impl<C: CommitReceiver> GroupCommit<C> {
     }
 
     /// `bytes` is the size as the queue counted it, `found` the size that was too large.
-    fn refuse_large(&self, reply: C::Reply, bytes: usize, found: usize) {
+    fn refuse_large(&self, origin: C::Origin, bytes: usize, found: usize) {
         tracing::warn!(bytes = found, max = BATCH_BYTES_MAX, "a batch is too large to be committed");
         self.queue.settled(1, bytes);
-        self.receiver.refused(reply, StoreError::TooLarge { bytes: found, max: BATCH_BYTES_MAX });
+        self.receiver.refused(origin, StoreError::TooLarge { bytes: found, max: BATCH_BYTES_MAX });
     }
 
-    fn fail(&self, mut replies: Vec<C::Reply>, error: StoreError) {
+    fn fail(&self, mut origins: Vec<C::Origin>, error: StoreError) {
         tracing::error!(%error, "the store failed: nothing is written any more");
-        replies.extend(self.queue.fail(error.clone()));
-        self.receiver.failed(replies, error);
+        origins.extend(self.queue.fail(error.clone()));
+        self.receiver.failed(origins, error);
     }
 }
 
@@ -265,9 +265,9 @@ enum Attempt<R> {
     WroteNothing(TakenBatches<R>, StoreError),
 }
 
-/// A commit that failed; the replies are those of its batches, which may be durable or not.
+/// A commit that failed; the origins are those of its batches, which may be durable or not.
 struct CommitFailure<R> {
-    replies: Vec<R>,
+    origins: Vec<R>,
     error: StoreError,
 }
 

@@ -91,7 +91,7 @@ impl Store for FaultyStore {
 struct Answers(Arc<Mutex<Vec<String>>>);
 
 impl CommitReceiver for Answers {
-    type Reply = u32;
+    type Origin = u32;
 
     fn refuses(&self, sender: &u32, _batch: &Batch) -> Option<StoreError> {
         (*sender == 7).then(|| StoreError::NoSpace("not seven".into()))
@@ -99,9 +99,9 @@ impl CommitReceiver for Answers {
 
     fn committed(&self, commit: Committed<u32>) {
         let done = commit.outcomes.iter().filter(|outcome| matches!(outcome, Outcome::Done(_))).count();
-        assert_eq!((done, commit.batches.len()), (commit.replies.len(), commit.replies.len()));
+        assert_eq!((done, commit.batches.len()), (commit.origins.len(), commit.origins.len()));
         assert_eq!(commit.bytes, commit.batches.iter().map(Batch::bytes).sum::<usize>());
-        self.0.lock().push(format!("committed {:?}", commit.replies));
+        self.0.lock().push(format!("committed {:?}", commit.origins));
     }
 
     fn refused(&self, sender: u32, error: StoreError) {

@@ -9,7 +9,7 @@ use crate::Subject;
 use crate::build::{
     ack, append, append_priority, batch, checked, claim_of, delete, handler, release, stream, topic,
 };
-use millrace_resolve::LOOK_MAX;
+use millrace_resolve::PASSED_OVER_MAX;
 
 pub(super) fn texts(claimed: &[Claimed]) -> Vec<&str> {
     claimed.iter().map(|one| one.event.body.payload.as_str().trim_matches('"')).collect()
@@ -237,7 +237,7 @@ pub(super) fn a_claim_ends_at_its_byte_limit_but_takes_one(subject: &mut Subject
 pub(super) fn a_plain_lane_passes_a_bounded_number_of_other_events(subject: &mut Subject) {
     let s = stream("skip", 0);
     for _ in 0..3 {
-        subject.done(batch(1, (0..LOOK_MAX).map(|_| append_priority(&s, "slow", 7)).collect()));
+        subject.done(batch(1, (0..PASSED_OVER_MAX).map(|_| append_priority(&s, "slow", 7)).collect()));
     }
     subject.done(batch(2, vec![append(&s, "plain")]));
     let mut claims = 0;
@@ -250,7 +250,7 @@ pub(super) fn a_plain_lane_passes_a_bounded_number_of_other_events(subject: &mut
             _ => assert!(done.more, "there is more to look at"),
         }
     };
-    assert_eq!(first, 3 * LOOK_MAX as u64 + 1);
+    assert_eq!(first, 3 * PASSED_OVER_MAX as u64 + 1);
     assert!(claims > 2, "one claim looks at a bounded number of events");
 }
 

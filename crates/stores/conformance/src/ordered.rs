@@ -10,7 +10,7 @@ use crate::build::{
     ack, append_keyed, append_priority, batch, claim_of, delete, handler, release, stream, trim,
 };
 use crate::claims::texts;
-use millrace_resolve::{LOOK_MAX, OPEN_MAX};
+use millrace_resolve::{OPEN_MAX, PASSED_OVER_MAX};
 
 fn by_key(name: &str, events_max: usize, lease_until: u64) -> Claim {
     Claim { order: HandlerOrder::Key, ..claim_of(name, "h", events_max, lease_until) }
@@ -144,7 +144,8 @@ pub(super) fn a_key_in_two_partitions_has_one_event_at_a_time(subject: &mut Subj
     let (old, new) = (stream("grown", 4), stream("grown", 1));
     publish(subject, &old, 1, &["a1", "a2"]);
     // The old partition gets so many other events that a single claim does not reach its end.
-    subject.done(batch(2, (0..2 * LOOK_MAX).map(|_| append_keyed(&old, "a", Some("a"), 100)).collect()));
+    subject
+        .done(batch(2, (0..2 * PASSED_OVER_MAX).map(|_| append_keyed(&old, "a", Some("a"), 100)).collect()));
     publish(subject, &old, 3, &["b1"]);
     publish(subject, &new, 4, &["b2", "a3"]);
     let mut taken = Vec::new();

@@ -52,7 +52,7 @@ impl Bus {
             return false;
         };
         let again = cursor.window.next_ready();
-        let fresh = cursor.ahead.first().map(Fetched::offset);
+        let fresh = cursor.read_ahead.first().map(Fetched::offset);
         let Some(offset) = again.into_iter().chain(fresh).min() else {
             return false;
         };
@@ -68,7 +68,7 @@ impl Bus {
                 return false;
             }
             let elapsed = self.elapsed.instead_of_wall(now);
-            let held_back = cursor.ahead.first().and_then(|fetched| {
+            let held_back = cursor.read_ahead.first().and_then(|fetched| {
                 held_back(elapsed, fetched, topic.max_attempts(&self.limits), topic.has_dead_letters())
             });
             if let Some(state) = held_back {

@@ -29,14 +29,14 @@ impl Bus {
             never!(self.broken, "{at:?} has a cursor and no log");
             return;
         };
-        let enough = cursor.ahead.is_full(limits) || cursor.ahead.len() >= FETCHED_LOW;
-        if enough || (over_total && !cursor.ahead.is_empty()) || cursor.ahead.is_reading() {
+        let enough = cursor.read_ahead.is_full(limits) || cursor.read_ahead.len() >= FETCHED_LOW;
+        if enough || (over_total && !cursor.read_ahead.is_empty()) || cursor.read_ahead.is_reading() {
             return;
         }
-        let before = cursor.ahead.next();
+        let before = cursor.read_ahead.next();
         let skipped = cursor.skip_to(log.start.0);
         self.counters.skipped += skipped;
-        let from = Offset(cursor.ahead.next());
+        let from = Offset(cursor.read_ahead.next());
         if from >= log.next || !cursor.may_send(from) {
             if skipped > 0 {
                 self.flush_soon(now, at);
@@ -46,7 +46,7 @@ impl Bus {
         let at_tail = log.tail_from(Offset(before)).map(|events| {
             for event in events {
                 // Even beyond the total bound each cursor may hold one event, so that every group makes progress.
-                if cursor.ahead.is_full(limits) || (over_total && !cursor.ahead.is_empty()) {
+                if cursor.read_ahead.is_full(limits) || (over_total && !cursor.read_ahead.is_empty()) {
                     break;
                 }
                 let wanted = filter.is_empty() || filter.matches(event);
@@ -61,7 +61,7 @@ impl Bus {
             (if over_total { 1 } else { limits.fetched_max }, limits.fetched_bytes_max);
         let stream = topic.key.stream(Partition(at.partition));
         let token = self.pending.begin(PendingEffect::Read { cursor: at });
-        cursor.ahead.begin_page(token);
+        cursor.read_ahead.begin_page(token);
         if skipped > 0 {
             self.flush_soon(now, at);
         }
@@ -72,8 +72,8 @@ impl Bus {
     /// written some time.
     fn note_progress(&mut self, now: Now, at: CursorRef, before: u64) {
         let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) else { return };
-        let read = cursor.ahead.next() - before;
-        if read > cursor.ahead.len() as u64 || cursor.ahead.is_empty() {
+        let read = cursor.read_ahead.next() - before;
+        if read > cursor.read_ahead.len() as u64 || cursor.read_ahead.is_empty() {
             self.flush_soon(now, at);
         }
     }
@@ -104,15 +104,15 @@ impl Bus {
         let Some(Located { filter, cursor, .. }) = self.groups.locate(&mut self.topics, at) else {
             return;
         };
-        if !cursor.ahead.end_page(token) {
+        if !cursor.read_ahead.end_page(token) {
             return;
         }
         self.agenda.deliver(at.group);
         let Some(page) = page else {
-            cursor.ahead.retry_page_at(now.mono + retry_ms);
+            cursor.read_ahead.retry_page_at(now.mono + retry_ms);
             return self.wake_at(at, now.mono + retry_ms);
         };
-        let before = cursor.ahead.next();
+        let before = cursor.read_ahead.next();
         for event in &page.events {
             let wanted = filter.is_empty() || filter.matches(event);
             self.counters.filtered += u64::from(!wanted);
@@ -150,7 +150,7 @@ impl Bus {
         let (seed, retry_ms) = (self.seed, self.limits.read_retry_ms);
         self.agenda.deliver(at.group);
         let Some(Located { filter, cursor, .. }) = self.groups.locate(&mut self.topics, at) else { return };
-        cursor.ahead.end_refetch();
+        cursor.read_ahead.end_refetch();
         if cursor.window.get(offset).is_none_or(|open| open.state() != OpenState::Refetching) {
             return;
         }
@@ -188,7 +188,7 @@ impl Bus {
             let groups = topic.groups.values().filter_map(|id| self.groups.get(*id));
             let at_tail = groups
                 .filter(|group| !group.members.is_empty())
-                .filter_map(|group| Some(group.cursors.get(partition)?.ahead.next()))
+                .filter_map(|group| Some(group.cursors.get(partition)?.read_ahead.next()))
                 .filter(|next| *next >= first);
             let needed = Offset(at_tail.min().unwrap_or(u64::MAX));
             log.trim_tail(needed, &self.limits, tails);

@@ -1,6 +1,6 @@
 //! How far one group is in one stream: what it was sent, what it holds, what is done.
 //!
-//! Every offset below the next one to be read is in exactly one place: read ahead (`ahead`: read, not sent), in the
+//! Every offset below the next one to be read is in exactly one place: read ahead (`read_ahead`: read, not sent), in the
 //! window (`window`: sent or held back, not done), or nowhere, which means done. So the commit is never stored while
 //! running: it is one less than the lowest offset that is somewhere.
 
@@ -10,16 +10,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_model::{AHEAD_MAX, AttemptRow, Bitmap, CursorRow, Event, Filter, Mono, Offset, Timestamp};
 
-mod ahead;
 mod attempts;
 mod flush_state;
 mod open;
+mod read_ahead;
 mod window;
 
-pub(crate) use ahead::{Fetched, ReadAhead};
 use attempts::AttemptRows;
 use flush_state::{FlushContents, FlushState};
 pub(crate) use open::{Open, OpenState};
+pub(crate) use read_ahead::{Fetched, ReadAhead};
 pub(crate) use window::{Leased, Window};
 
 use crate::groups::group::CursorRef;
@@ -28,7 +28,7 @@ use crate::interface::input::ConnId;
 
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
-    pub(crate) ahead: ReadAhead,
+    pub(crate) read_ahead: ReadAhead,
     pub(crate) window: Window,
     attempts: AttemptRows,
     pub(crate) flush: FlushState,
@@ -58,7 +58,7 @@ impl Cursor {
     pub(crate) fn at(next: Offset) -> Cursor {
         let next = next.0.max(1);
         Cursor {
-            ahead: ReadAhead::at(next),
+            read_ahead: ReadAhead::at(next),
             window: Window::at(next - 1),
             flush: FlushState::at(Offset(next - 1)),
             ..Cursor::default()
@@ -72,7 +72,7 @@ impl Cursor {
         Cursor {
             window: Window::at(committed),
             attempts: AttemptRows::restore(attempts.keys().copied().collect(), committed),
-            ahead: ReadAhead::restore(committed + 1, done, attempts),
+            read_ahead: ReadAhead::restore(committed + 1, done, attempts),
             flush: FlushState::restore(row),
             wake: None,
         }
@@ -81,16 +81,16 @@ impl Cursor {
     /// Moves the cursor and forgets its former state. Rows of attempts are deleted by the next flush.
     pub(crate) fn seek(&mut self, next: Offset) {
         let next = next.0.max(1);
-        self.ahead = ReadAhead::at(next);
+        self.read_ahead = ReadAhead::at(next);
         self.window = self.window.moved(next - 1);
         self.attempts.delete_all();
         self.flush = self.flush.moved();
     }
 
     pub(crate) fn committed(&self) -> Offset {
-        let next = self.ahead.next();
+        let next = self.read_ahead.next();
         let lowest = self.window.lowest().unwrap_or(next);
-        let lowest = self.ahead.first().map_or(lowest, |fetched| lowest.min(fetched.offset()));
+        let lowest = self.read_ahead.first().map_or(lowest, |fetched| lowest.min(fetched.offset()));
         Offset(lowest.min(next) - 1)
     }
 
@@ -102,14 +102,14 @@ impl Cursor {
     /// Takes an event that was just read, unless the event is done already or the group's filter turned it away
     /// (`wanted` is false).
     pub(crate) fn read(&mut self, event: &Arc<Event>, wanted: bool) {
-        if !self.ahead.push(event, wanted) {
+        if !self.read_ahead.push(event, wanted) {
             self.attempts_changed(event.offset.0);
         }
     }
 
     /// Skips to `offset`, because the log has nothing below it any more. Returns how many offsets were never read.
     pub(crate) fn skip_to(&mut self, offset: u64) -> u64 {
-        let (skipped, gone) = self.ahead.skip_to(offset);
+        let (skipped, gone) = self.read_ahead.skip_to(offset);
         for at in gone {
             self.attempts_changed(at);
         }
@@ -119,12 +119,12 @@ impl Cursor {
     /// Drops the events that were read and not sent, as if they had not been read. Called when the group has no members
     /// left.
     pub(crate) fn unread(&mut self) {
-        self.ahead.unread(self.committed().0 + 1 + AHEAD_MAX);
+        self.read_ahead.unread(self.committed().0 + 1 + AHEAD_MAX);
     }
 
     /// Applies a new filter: events that were read before, are not leased and do not match it count as done.
     pub(crate) fn refilter(&mut self, filter: &Filter) {
-        self.ahead.refilter(filter);
+        self.read_ahead.refilter(filter);
         for offset in self.window.unwanted(filter) {
             self.complete(offset);
         }
@@ -133,7 +133,7 @@ impl Cursor {
 
     /// Moves the first event that was read ahead into the window, without sending it.
     pub(crate) fn hold_back(&mut self, state: OpenState, hash: impl Fn(&str) -> KeyHash) -> Option<u64> {
-        let fetched = self.ahead.pop()?;
+        let fetched = self.read_ahead.pop()?;
         let offset = fetched.offset();
         self.window.passed(offset);
         self.window.insert(fetched, state, hash);
@@ -145,7 +145,7 @@ impl Cursor {
 
     /// Moves the first event that was read ahead into the window, to be leased at once.
     pub(crate) fn open_to_lease(&mut self) {
-        if let Some(fetched) = self.ahead.pop() {
+        if let Some(fetched) = self.read_ahead.pop() {
             self.window.passed(fetched.offset());
             self.window.open_to_lease(fetched);
         }
@@ -216,7 +216,7 @@ impl Cursor {
 
     /// Begins to read a single event again. Returns false when enough such reads are under way.
     pub(crate) fn begin_refetch(&mut self, offset: u64) -> bool {
-        let begun = self.ahead.begin_refetch();
+        let begun = self.read_ahead.begin_refetch();
         if begun {
             self.window.begin_refetch(offset);
         }
@@ -256,20 +256,20 @@ impl Cursor {
         let mut ahead = Bitmap::default();
         // Not further: acked offsets lie within this bound, and offsets skipped beyond it are skipped again.
         let furthest = committed.0 + 1 + AHEAD_MAX;
-        let end = self.ahead.next().min(furthest);
-        let busy = self.window.len() + self.ahead.len();
-        if busy as u64 != self.ahead.next() - 1 - committed.0 {
+        let end = self.read_ahead.next().min(furthest);
+        let busy = self.window.len() + self.read_ahead.len();
+        if busy as u64 != self.read_ahead.next() - 1 - committed.0 {
             // Sent offsets lie below fetched ones, so both lists in a row are in order, and every offset between two
             // entries is done.
             let mut lowest = committed.0 + 1;
-            for offset in self.window.offsets().chain(self.ahead.offsets()).chain([end]) {
+            for offset in self.window.offsets().chain(self.read_ahead.offsets()).chain([end]) {
                 for done in lowest..offset.min(end) {
                     ahead.insert(done - committed.0 - 1);
                 }
                 lowest = offset + 1;
             }
         }
-        for done in self.ahead.done_before_read().take_while(|done| *done < furthest) {
+        for done in self.read_ahead.done_before_read().take_while(|done| *done < furthest) {
             ahead.insert(done - committed.0 - 1);
         }
         let delivered = Offset(self.window.delivered_through());
@@ -337,7 +337,7 @@ impl Cursor {
     pub(crate) fn wake(&mut self, now: Mono) -> Woken {
         self.wake = None;
         let expired = self.window.wake(now);
-        self.ahead.wake(now);
+        self.read_ahead.wake(now);
         Woken { expired, flush: self.flush.wake(now) }
     }
 
@@ -348,17 +348,17 @@ impl Cursor {
 
     /// Checks that every offset is in one place and every index true. Returns how many things were looked at.
     pub(crate) fn check(&self, at: CursorRef) -> usize {
-        self.ahead.check(at, self.window.highest().unwrap_or(0));
-        self.window.check(at, self.ahead.first().map_or(self.ahead.next(), Fetched::offset));
+        self.read_ahead.check(at, self.window.highest().unwrap_or(0));
+        self.window.check(at, self.read_ahead.first().map_or(self.read_ahead.next(), Fetched::offset));
         let unwritten = self.window.iter().filter(|(_, open)| open.needs_row());
         self.attempts.check(at, unwritten.map(|(offset, _)| offset));
         self.flush.check(at, self.committed());
-        1 + self.window.len() + self.ahead.len()
+        1 + self.window.len() + self.read_ahead.len()
     }
 
     /// Returns the earliest moment at which a lease ends, a wait ends, or something must be written or read again.
     pub(crate) fn next_wake(&self) -> Option<Mono> {
-        let ends = [self.window.next_wake(), self.flush.next_wake(), self.ahead.retry_at()];
+        let ends = [self.window.next_wake(), self.flush.next_wake(), self.read_ahead.retry_at()];
         ends.into_iter().flatten().min()
     }
 }

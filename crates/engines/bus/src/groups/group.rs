@@ -77,7 +77,7 @@ impl GroupState {
     }
 
     pub(crate) fn fetched_bytes(&self) -> usize {
-        self.cursors.iter().map(|cursor| cursor.ahead.bytes()).sum()
+        self.cursors.iter().map(|cursor| cursor.read_ahead.bytes()).sum()
     }
 
     pub(super) fn waiting_counted(&self) -> usize {

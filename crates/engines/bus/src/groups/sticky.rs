@@ -130,7 +130,7 @@ impl Bus {
         let over_total = self.groups.sticky_waiting() >= limits.sticky_waiting_total_max;
         let Located { topic, cursor, .. } = self.groups.must_locate(&mut self.topics, at, &self.broken)?;
         let (max_attempts, has_letters) = (topic.max_attempts(limits), topic.has_dead_letters());
-        let fetched = cursor.ahead.first()?;
+        let fetched = cursor.read_ahead.first()?;
         let offset = fetched.offset();
         let waiting_max = if over_total { 1 } else { limits.sticky_waiting_max };
         if cursor.window.unsent() >= waiting_max || !cursor.may_send(Offset(offset)) {

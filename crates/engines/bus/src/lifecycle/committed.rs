@@ -11,7 +11,7 @@ use crate::interface::reply::{BusError, Reply};
 use crate::lifecycle::pending::{PendingAppend, PendingEffect};
 
 impl Bus {
-    pub(crate) fn committed(&mut self, now: Now, token: Token, outcome: Outcome) {
+    pub(crate) fn on_committed(&mut self, now: Now, token: Token, outcome: Outcome) {
         if matches!(&outcome, Outcome::Done(done) if done.incarnation_kept) {
             self.look_up_doubted(token);
         }

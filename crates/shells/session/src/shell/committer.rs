@@ -38,7 +38,7 @@ pub(crate) type CommitResult = Result<Outcome, StoreError>;
 
 /// The sender of a batch.
 #[derive(Debug)]
-pub(crate) enum Sender {
+pub(crate) enum BatchOrigin {
     Caller(SyncSender<CommitResult>),
     Worker(Arc<Mailbox>, Token),
 }
@@ -51,7 +51,7 @@ pub(crate) struct Committer {
 
 #[derive(Debug, Default)]
 struct CommitterShared {
-    queue: Arc<CommitQueue<Sender>>,
+    queue: Arc<CommitQueue<BatchOrigin>>,
     /// Loops that want to know when events were appended.
     listeners: Mutex<Vec<Weak<Mailbox>>>,
     commits: AtomicU64,
@@ -70,7 +70,7 @@ impl Committer {
         Ok(Committer { shared, thread: Some(thread) })
     }
 
-    pub(crate) fn submit(&self, mut batches: Vec<(Sender, Batch)>) {
+    pub(crate) fn submit(&self, mut batches: Vec<(BatchOrigin, Batch)>) {
         if let Err(error) = self.shared.queue.push(&mut batches) {
             batches.into_iter().for_each(|(sender, _)| sender.answer(Err(error.clone())));
         }
@@ -79,7 +79,7 @@ impl Committer {
     /// Waits until the batch is durable or was refused.
     pub(crate) fn commit(&self, batch: Batch) -> CommitResult {
         let (sender, answer) = sync_channel(1);
-        self.submit(vec![(Sender::Caller(sender), batch)]);
+        self.submit(vec![(BatchOrigin::Caller(sender), batch)]);
         answer.recv().unwrap_or_else(|_| Err(ended()))
     }
 
@@ -89,7 +89,7 @@ impl Committer {
             .into_iter()
             .map(|batch| {
                 let (sender, answer) = sync_channel(1);
-                ((Sender::Caller(sender), batch), answer)
+                ((BatchOrigin::Caller(sender), batch), answer)
             })
             .unzip();
         self.submit(submitted);
@@ -125,12 +125,12 @@ fn ended() -> StoreError {
     StoreError::Poisoned("the thread that writes has ended".into())
 }
 
-impl Sender {
+impl BatchOrigin {
     fn answer(self, result: CommitResult) {
         match self {
             // A failed send means that the caller does not wait any more.
-            Sender::Caller(sender) => drop(sender.send(result)),
-            Sender::Worker(mailbox, token) => mailbox.push(Mail::Input(worker_input(token, result))),
+            BatchOrigin::Caller(sender) => drop(sender.send(result)),
+            BatchOrigin::Worker(mailbox, token) => mailbox.push(Mail::Input(worker_input(token, result))),
         }
     }
 }
@@ -189,44 +189,44 @@ impl CommitterShared {
 struct Receiver(Arc<CommitterShared>);
 
 impl CommitReceiver for Receiver {
-    type Reply = Sender;
+    type Origin = BatchOrigin;
 
-    fn refuses(&self, sender: &Sender, batch: &Batch) -> Option<StoreError> {
+    fn refuses(&self, sender: &BatchOrigin, batch: &Batch) -> Option<StoreError> {
         match sender {
-            Sender::Caller(_) if adds(batch) => {
+            BatchOrigin::Caller(_) if adds(batch) => {
                 self.0.low.lock().clone().map(|low| StoreError::NoSpace(low.into()))
             }
             _ => None,
         }
     }
 
-    fn committed(&self, commit: Committed<Sender>) {
+    fn committed(&self, commit: Committed<BatchOrigin>) {
         self.0.commits.fetch_add(1, Ordering::Relaxed);
         let appended =
             |outcome: &Outcome| matches!(outcome, Outcome::Done(done) if !done.appended.is_empty());
         let news = commit.outcomes.iter().any(appended);
-        deliver(commit.replies.into_iter().zip(commit.outcomes));
+        deliver(commit.origins.into_iter().zip(commit.outcomes));
         if news {
             self.0.listeners().iter().for_each(|mailbox| mailbox.tell_news());
         }
     }
 
-    fn refused(&self, sender: Sender, error: StoreError) {
+    fn refused(&self, sender: BatchOrigin, error: StoreError) {
         sender.answer(Err(error));
     }
 
     /// Callers are told of a full disk; the loop of a session waits.
-    fn waits_for_retry(&self, sender: &Sender, error: &StoreError) -> bool {
-        matches!(sender, Sender::Worker(..)) || !matches!(error, StoreError::NoSpace(_))
+    fn waits_for_retry(&self, sender: &BatchOrigin, error: &StoreError) -> bool {
+        matches!(sender, BatchOrigin::Worker(..)) || !matches!(error, StoreError::NoSpace(_))
     }
 
     fn retrying(&self, error: &StoreError, attempt: u32) {
         if attempt == 0 {
-            tracing::warn!(%error, "a commit left nothing");
+            tracing::warn!(%error, "a commit wrote nothing and is tried again");
         }
     }
 
-    fn failed(&self, senders: Vec<Sender>, error: StoreError) {
+    fn failed(&self, senders: Vec<BatchOrigin>, error: StoreError) {
         senders.into_iter().for_each(|sender| sender.answer(Err(error.clone())));
         // A panic loses the senders of its commit, so every loop is told.
         for mailbox in self.0.listeners() {
@@ -241,11 +241,11 @@ fn adds(batch: &Batch) -> bool {
 }
 
 /// Delivers the outcomes; consecutive answers of a worker are put into its mailbox together.
-fn deliver(answers: impl Iterator<Item = (Sender, Outcome)>) {
+fn deliver(answers: impl Iterator<Item = (BatchOrigin, Outcome)>) {
     let mut for_worker: Option<(Arc<Mailbox>, Vec<Mail>)> = None;
     for (sender, outcome) in answers {
         match sender {
-            Sender::Worker(mailbox, token) => {
+            BatchOrigin::Worker(mailbox, token) => {
                 let mail = Mail::Input(worker_input(token, Ok(outcome)));
                 match &mut for_worker {
                     Some((known, gathered)) if Arc::ptr_eq(known, &mailbox) => gathered.push(mail),

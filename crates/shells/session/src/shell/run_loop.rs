@@ -9,7 +9,7 @@ use millrace_claims::{Effect, Input, RunId, Worker};
 use millrace_shell::Watcher;
 use millrace_store::{Pace, StoreError};
 
-use super::committer::{Committer, Sender};
+use super::committer::{BatchOrigin, Committer};
 use super::mailbox::{Answer, Mail, Mailbox};
 use super::pool::Pool;
 use super::reads::{log_note, read};
@@ -139,7 +139,7 @@ impl RunLoop {
             for effect in effects {
                 match effect {
                     Effect::Commit { token, batch } => {
-                        commits.push((Sender::Worker(self.mailbox.clone(), token), batch));
+                        commits.push((BatchOrigin::Worker(self.mailbox.clone(), token), batch));
                     }
                     Effect::Read { token, query } => {
                         let result = read(self.session.store(), &query);

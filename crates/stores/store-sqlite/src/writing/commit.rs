@@ -38,7 +38,7 @@ impl SqliteStore {
             let appends = batches.iter().map(|batch| batch.ops.len()).sum();
             let mut stage = CommitStage::new(appends, self.options.dedupe_window_ms_max);
             let outcomes: Attempt<Vec<Outcome>> =
-                batches.iter().map(|batch| self.resolve(writer, &mut stage, batch)).collect();
+                batches.iter().map(|batch| self.check_and_stage(writer, &mut stage, batch)).collect();
             let (change, next_seq) = self.insert(writer, stage, &mut remembered)?;
             Ok(((outcomes?, next_seq), change))
         })?;
@@ -65,7 +65,7 @@ impl SqliteStore {
     }
 
     /// Runs all checks of the batch before its operations, so that a refused batch has nothing to undo.
-    fn resolve<'a>(
+    fn check_and_stage<'a>(
         &self,
         writer: &mut Writer,
         stage: &mut CommitStage<'a>,

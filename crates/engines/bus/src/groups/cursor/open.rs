@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_model::{AttemptRow, Event, Mono, Timestamp};
 
-use super::ahead::Fetched;
+use super::read_ahead::Fetched;
 use crate::delivery::dead_letter::kept;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;

@@ -12,8 +12,8 @@ mod by_key;
 
 pub(crate) use by_key::KeyQueues;
 
-use super::ahead::Fetched;
 use super::open::{Open, OpenState};
+use super::read_ahead::Fetched;
 use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;

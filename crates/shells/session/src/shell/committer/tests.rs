@@ -37,7 +37,7 @@ fn a_caller_is_told_of_a_full_disk_and_the_loop_waits_for_room() {
     // A batch of the loop and one of a caller, perhaps in the same commit: the caller gets the error, the loop does
     // not.
     let mailbox = Arc::new(Mailbox::default());
-    committer.submit(vec![(Sender::Worker(mailbox.clone(), Token(7)), event(events))]);
+    committer.submit(vec![(BatchOrigin::Worker(mailbox.clone(), Token(7)), event(events))]);
     let refused = committer.commit(event(events));
     assert!(matches!(refused, Err(StoreError::NoSpace(_))), "{refused:?}");
     assert!(mailbox.take_all(Duration::ZERO).mail.is_empty());
@@ -59,7 +59,7 @@ fn a_committer_whose_disk_is_full_ends_and_tells_who_waits() {
     let committer = start(folder.path(), &at_most(400 << 10));
     while committer.commit(event(0)).is_ok() {}
     let mailbox = Arc::new(Mailbox::default());
-    committer.submit(vec![(Sender::Worker(mailbox.clone(), Token(1)), event(1))]);
+    committer.submit(vec![(BatchOrigin::Worker(mailbox.clone(), Token(1)), event(1))]);
     drop(committer);
     let mut mail = mailbox.take_all(Duration::ZERO).mail;
     assert!(matches!(mail.make_contiguous(), [Mail::Input(Input::Failed { .. })]), "{mail:?}");

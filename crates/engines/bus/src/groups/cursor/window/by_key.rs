@@ -7,8 +7,8 @@ use std::sync::Arc;
 use millrace_model::Event;
 
 use super::Window;
-use crate::groups::cursor::ahead::Fetched;
 use crate::groups::cursor::open::{Open, OpenState};
+use crate::groups::cursor::read_ahead::Fetched;
 use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;

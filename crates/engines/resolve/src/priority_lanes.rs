@@ -15,7 +15,7 @@ use crate::{StreamView, TxView};
 const ROWS_MAX: usize = 128;
 
 pub(super) struct OffLanes<'a> {
-    looked: &'a StreamView,
+    stream_view: &'a StreamView,
     /// No event below this offset is wanted, in any of the lanes.
     from: Offset,
     /// How far the handler has come in each lane, as stored.
@@ -34,42 +34,45 @@ pub(super) struct OffLanes<'a> {
 }
 
 impl<'a> OffLanes<'a> {
-    pub(super) fn new(looked: &'a StreamView, rows: &[Row], plain: &PlainLane<'_>) -> OffLanes<'a> {
+    pub(super) fn new(stream_view: &'a StreamView, rows: &[Row], plain: &PlainLane<'_>) -> OffLanes<'a> {
         OffLanes {
-            looked,
-            from: plain.off().max(looked.start),
-            stored: stored_lanes(looked, rows),
+            stream_view,
+            from: plain.off().max(stream_view.start),
+            stored: stored_lanes(stream_view, rows),
             moved: BTreeMap::new(),
             lane: None,
-            seek: keys::off_priorities_of(&looked.stream, looked.incarnation),
+            seek: keys::off_priorities_of(&stream_view.stream, stream_view.incarnation),
             rows: VecDeque::new(),
             next: Offset::ZERO,
-            done: plain.is_closed() || plain.off() >= looked.next,
+            done: plain.is_closed() || plain.off() >= stream_view.next,
         }
     }
 
     pub(super) fn peek<L: TxView>(
         &mut self,
-        look: &mut L,
+        tx: &mut L,
         events_max: usize,
     ) -> Result<Option<Order>, L::Error> {
         loop {
             if let (Some(lane), Some((offset, ts))) = (self.lane, self.rows.front()) {
-                return Ok(Some((Reverse(lane as i32), *ts, self.looked.stream.partition, *offset)));
+                return Ok(Some((Reverse(lane as i32), *ts, self.stream_view.stream.partition, *offset)));
             }
             if self.done {
                 return Ok(None);
             }
             match self.lane {
-                None => self.find_lane(look)?,
-                Some(lane) => self.fill(look, lane, events_max.clamp(1, ROWS_MAX))?,
+                None => self.find_lane(tx)?,
+                Some(lane) => self.fill(tx, lane, events_max.clamp(1, ROWS_MAX))?,
             }
         }
     }
 
-    fn find_lane<L: TxView>(&mut self, look: &mut L) -> Result<(), L::Error> {
-        let all = KeyRange::prefix(&keys::off_priorities_of(&self.looked.stream, self.looked.incarnation));
-        let found = look.scan(Space::OffPriority, &KeyRange { from: self.seek.clone(), to: all.to }, 1)?;
+    fn find_lane<L: TxView>(&mut self, tx: &mut L) -> Result<(), L::Error> {
+        let all = KeyRange::prefix(&keys::off_priorities_of(
+            &self.stream_view.stream,
+            self.stream_view.incarnation,
+        ));
+        let found = tx.scan(Space::OffPriority, &KeyRange { from: self.seek.clone(), to: all.to }, 1)?;
         let Some(row) = found.first() else {
             self.done = true;
             return Ok(());
@@ -84,11 +87,12 @@ impl<'a> OffLanes<'a> {
         Ok(())
     }
 
-    fn fill<L: TxView>(&mut self, look: &mut L, lane: u32, rows_max: usize) -> Result<(), L::Error> {
-        let key = |offset| keys::off_priority(&self.looked.stream, self.looked.incarnation, lane, offset);
-        let range = KeyRange { from: key(self.next), to: Some(key(self.looked.next)) };
-        let found = if self.next < self.looked.next {
-            look.scan(Space::OffPriority, &range, rows_max)?
+    fn fill<L: TxView>(&mut self, tx: &mut L, lane: u32, rows_max: usize) -> Result<(), L::Error> {
+        let key =
+            |offset| keys::off_priority(&self.stream_view.stream, self.stream_view.incarnation, lane, offset);
+        let range = KeyRange { from: key(self.next), to: Some(key(self.stream_view.next)) };
+        let found = if self.next < self.stream_view.next {
+            tx.scan(Space::OffPriority, &range, rows_max)?
         } else {
             Vec::new()
         };
@@ -96,8 +100,12 @@ impl<'a> OffLanes<'a> {
             self.lane = None;
             match lane.checked_sub(1) {
                 Some(lower) => {
-                    self.seek =
-                        keys::off_priority(&self.looked.stream, self.looked.incarnation, lower, Offset::ZERO);
+                    self.seek = keys::off_priority(
+                        &self.stream_view.stream,
+                        self.stream_view.incarnation,
+                        lower,
+                        Offset::ZERO,
+                    );
                 }
                 None => self.done = true,
             }
@@ -113,7 +121,7 @@ impl<'a> OffLanes<'a> {
     /// Claims the next event of the current lane. Returns whether the claim may go on.
     pub(super) fn take<L: TxView>(
         &mut self,
-        look: &mut L,
+        tx: &mut L,
         events: &mut Events,
         taking: &mut Taking<'_>,
     ) -> Result<bool, L::Error> {
@@ -121,15 +129,16 @@ impl<'a> OffLanes<'a> {
             return Ok(true);
         };
         let following = self.rows.iter().skip(1).map(|(offset, _)| *offset);
-        match events.find(look, &self.looked.stream, offset, following, taking.room())? {
+        match events.find(tx, &self.stream_view.stream, offset, following, taking.room())? {
             Found::Event(event) if !taking.fits(&event) => return Ok(false),
             Found::Event(event) => taking.take_new(event, None),
             lost => {
                 if matches!(lost, Found::Damaged) {
-                    taking.lose(&self.looked.stream, offset, 0, &lost);
+                    taking.lose(&self.stream_view.stream, offset, 0, &lost);
                 }
                 // Nothing can find the event any more, so the row has no use.
-                let key = keys::off_priority(&self.looked.stream, self.looked.incarnation, lane, offset);
+                let key =
+                    keys::off_priority(&self.stream_view.stream, self.stream_view.incarnation, lane, offset);
                 taking.taken.ops.push(Op::Delete { space: Space::OffPriority, key });
                 taking.patience = taking.patience.saturating_sub(1);
             }
@@ -145,7 +154,7 @@ impl<'a> OffLanes<'a> {
 
     /// Writes the rows that record how far the claim came in each lane.
     pub(super) fn finish(&self, plain: &mut PlainLane<'_>, ops: &mut Vec<Op>, claim: &Claim) {
-        let key = |lane: u32| keys::lane(&claim.handler, &self.looked.stream, Some(lane));
+        let key = |lane: u32| keys::lane(&claim.handler, &self.stream_view.stream, Some(lane));
         if self.is_unfinished() {
             for (lane, next) in &self.moved {
                 let value = LaneRow { next: *next, off: Offset::ZERO }.encode();
@@ -159,14 +168,14 @@ impl<'a> OffLanes<'a> {
 }
 
 /// Returns how far the handler has come in each lane other than the plain one, by its stored rows.
-pub(super) fn stored_lanes(looked: &StreamView, rows: &[Row]) -> BTreeMap<u32, Offset> {
+pub(super) fn stored_lanes(stream_view: &StreamView, rows: &[Row]) -> BTreeMap<u32, Offset> {
     let mut stored = BTreeMap::new();
     for row in rows {
         let Some((partition, Some(lane))) = keys::lane_place(&row.key) else { continue };
-        if partition == looked.stream.partition {
+        if partition == stream_view.stream.partition {
             // An unreadable row counts as the end: no event is handed out twice, and `doctor` names the row.
             let read = LaneRow::decode(&row.key, &row.value);
-            stored.insert(lane, read.map_or(looked.next, |row| row.next));
+            stored.insert(lane, read.map_or(stream_view.next, |row| row.next));
         }
     }
     stored
