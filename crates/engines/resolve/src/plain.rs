@@ -1,5 +1,5 @@
-//! The plain lane of a stream: its events in offset order, without those that wait in the lanes of `off.rs`. For a
-//! claim in order of keys this is the only lane, and it walks over events of every priority.
+//! The plain lane of a stream: its events in offset order, without those that wait in the lanes of
+//! `priority_lanes.rs`. For a claim in order of keys this is the only lane, and it walks over events of every priority.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
