@@ -174,7 +174,7 @@ impl Guest {
         let is_failing = self.poller.is_failing();
         self.record.told(&told, round.coverage, is_fresh, is_failing)?;
         self.saboteur.reorder_ready(&mut self.sys_loop, &self.poller, &self.record);
-        let written = self.saboteur.resume(&mut self.sys_loop, now, &bytes, &mut self.poller);
+        let written = self.saboteur.resume(&mut self.sys_loop, now, &bytes, &mut self.poller, &self.record);
         match written {
             Written::Waiting => {
                 self.waiting = Some(bytes);

@@ -119,8 +119,10 @@ impl Saboteur {
         now: u64,
         bytes: &[u8],
         poller: &mut WorldPoller,
+        record: &Record,
     ) -> Written {
-        let early_ns = u64::from(self.is(Sabotage::FireEarly));
+        let is_due_next = record.timers.values().any(|timer| timer.due == now + 1);
+        let early_ns = u64::from(is_due_next && self.is(Sabotage::FireEarly));
         let written = sys_loop.resume(MonoNs(now + early_ns), &bytes[self.split_off..], poller);
         self.joined(written)
     }
