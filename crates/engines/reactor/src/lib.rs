@@ -32,7 +32,6 @@ mod readiness;
 mod ready;
 mod reports;
 mod resync;
-mod sabotage;
 mod scripted;
 mod slab;
 mod sources;
@@ -51,8 +50,6 @@ pub use messages::{FirstDue, PollEvent, PollReply, PollTimeout, Request, Request
 pub use poll::polls_until_reported_max;
 pub use poller::{Coverage, NotWatchable, Poller, Registration, SourceReport, SourceToken, Trigger};
 pub use readiness::{OsReadiness, Readiness};
-#[cfg(feature = "sabotage")]
-pub use sabotage::Sabotage;
 pub use scripted::{PollerCall, ScriptedPoller};
 pub use stream::{ANSWER_BYTES_MAX, Written};
 pub use sys_loop::SysLoop;

@@ -1,6 +1,5 @@
 //! Every limit of a loop, with its default and what happens when it is reached.
 
-use crate::sabotage::Chosen;
 use crate::zcl1::{FRAME_BYTES_MAX, HEADER_BYTES};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,9 +18,6 @@ pub struct LoopLimits {
     /// Bytes of one frame, header included. Beyond it: [`crate::ZabiError::Bounds`], and the input is dropped. Replies
     /// keep to this limit too: with the default, a POLL returns at most 2046 events.
     pub frame_bytes_max: usize,
-    /// A deliberate bug, for the simulator.
-    #[cfg(feature = "sabotage")]
-    pub sabotage: Option<crate::Sabotage>,
 }
 
 /// A loop with less room for replies could only answer requests one by one, and with few events.
@@ -35,13 +31,6 @@ impl LoopLimits {
         self.watches_max = self.watches_max.min(u32::MAX as usize);
         self
     }
-
-    pub(crate) fn chosen_sabotage(&self) -> Chosen {
-        Chosen {
-            #[cfg(feature = "sabotage")]
-            by: self.sabotage,
-        }
-    }
 }
 
 impl Default for LoopLimits {
@@ -52,8 +41,6 @@ impl Default for LoopLimits {
             write_bytes_max: FRAME_BYTES_MAX,
             output_bytes_max: FRAME_BYTES_MAX,
             frame_bytes_max: FRAME_BYTES_MAX,
-            #[cfg(feature = "sabotage")]
-            sabotage: None,
         }
     }
 }

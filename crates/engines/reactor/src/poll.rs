@@ -3,7 +3,6 @@
 use std::num::NonZeroU32;
 
 use crate::messages::{EVENT_BYTES, POLL_REPLY_HEAD_BYTES, PollEvent, PollReply, PollTimeout};
-use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
 use crate::timers::LoopTimers;
 use crate::watches::WatchTable;
@@ -27,7 +26,6 @@ pub(crate) struct OpenPoll {
 pub(crate) struct Sharing {
     /// The single slot of the last POLL went to a timer while a watch was waiting for it.
     watch_is_next: bool,
-    sabotage: Chosen,
 }
 
 /// Returns the number of POLLs within which a watch is reported at the latest, if it and `ready - 1` other watches stay
@@ -59,10 +57,6 @@ impl OpenPoll {
 }
 
 impl Sharing {
-    pub(crate) fn new(sabotage: Chosen) -> Sharing {
-        Sharing { watch_is_next: false, sabotage }
-    }
-
     /// Takes pending events for a reply with `slots` slots: watches first, then timers, each in the order in which they
     /// became ready or due. Events that do not fit stay pending.
     pub(crate) fn take_events(
@@ -78,22 +72,14 @@ impl Sharing {
         let mut events = Vec::with_capacity(of_watches + of_timers);
         // A watch on a handle with computed readiness is queued again at once, behind the others: `of_watches`, counted
         // before, keeps it from being reported twice.
-        match self.sabotage.is(Sabotage::FirstWatchFirst) {
-            true => events.extend(watches.take_lowest(of_watches)),
-            false => events.extend((0..of_watches).map_while(|_| watches.take_ready())),
-        }
+        events.extend((0..of_watches).map_while(|_| watches.take_ready()));
         let due = (0..of_timers).map_while(|_| timers.take_due(now));
         events.extend(due.map(|timer_id| PollEvent::Timer { timer_id, at: now }));
-        let is_full = events.len() == slots;
         let more = ready > of_watches || timers.is_due(now);
-        PollReply { more: more || is_full && self.sabotage.is(Sabotage::MoreWhenFull), events }
+        PollReply { more, events }
     }
 
     fn split(&mut self, slots: usize, ready: usize, due: usize) -> (usize, usize) {
-        if self.sabotage.is(Sabotage::WatchesBeforeTimers) {
-            let of_watches = ready.min(slots);
-            return (of_watches, due.min(slots - of_watches));
-        }
         if slots == 1 && ready > 0 && due > 0 {
             self.watch_is_next = !self.watch_is_next;
             return if self.watch_is_next { (0, 1) } else { (1, 0) };

@@ -6,7 +6,6 @@ use std::mem;
 use crate::handles::HandleNumber;
 use crate::poller::{Coverage, Poller, SourceReport, SourceToken, Trigger};
 use crate::readiness::Readiness;
-use crate::sabotage::Sabotage;
 use crate::slab::SlabKey;
 use crate::sources::SourceKind;
 use crate::watches::WatchTable;
@@ -36,9 +35,6 @@ impl WatchTable {
 
     /// The handle has ended: its watches stay, but report nothing any more.
     pub(crate) fn end_handle(&mut self, handle: HandleNumber, poller: &mut impl Poller) {
-        if self.sabotage.is(Sabotage::KeepEndedHandle) {
-            return;
-        }
         let Some(key) = self.by_handle.remove(&handle) else { return };
         self.deregister(key, poller);
         self.set_state(key, Readiness::NONE);
@@ -60,9 +56,9 @@ impl WatchTable {
         }
         let is_asked_for = !state.reported_to(source.interest()).is_empty();
         let is_endless = !(state & (Readiness::HUP | Readiness::ERROR)).is_empty();
-        if is_asked_for && !self.sabotage.is(Sabotage::NeverLevelAgain) {
+        if is_asked_for {
             self.change_trigger(key, Trigger::Level, poller);
-        } else if is_endless && !is_asked_for && !self.sabotage.is(Sabotage::NeverEdge) {
+        } else if is_endless {
             self.change_trigger(key, Trigger::Edge, poller);
         }
         self.set_state(key, state);

@@ -1,10 +1,9 @@
 //! The loop's handle as a byte stream: `zi_write` brings requests, `zi_read` takes replies.
 
 use crate::error_code::ZabiError;
-use crate::messages::{OP_POLL, Request, RequestError};
+use crate::messages::{Request, RequestError};
 use crate::poller::Poller;
 use crate::resync;
-use crate::sabotage::Sabotage;
 use crate::sys_loop::SysLoop;
 use crate::time::MonoNs;
 use crate::zcl1::{Header, NotAFrame};
@@ -47,9 +46,7 @@ impl SysLoop {
             return Written::Returned(Err(ZabiError::Bounds));
         }
         self.consumed = 0;
-        let starts_over =
-            resync::starts_over(&self.reader, input) && !self.sabotage.is(Sabotage::NeverStartOver);
-        if starts_over && !self.abandon_frame() {
+        if resync::starts_over(&self.reader, input) && !self.abandon_frame() {
             return Written::Returned(Err(ZabiError::Again));
         }
         self.consume(input, poller)
@@ -126,8 +123,7 @@ impl SysLoop {
         if input.len() < end && matches!(checked, Ok(()) | Err(RequestError::UnknownOp)) {
             return self.hold(input);
         }
-        let is_forced = header.op == OP_POLL && self.sabotage.is(Sabotage::PollWhenFull);
-        if self.output.room() < ANSWER_BYTES_MAX && !is_forced {
+        if self.output.room() < ANSWER_BYTES_MAX {
             return ParseStep::NoRoom;
         }
         if let Err(error) = checked {

@@ -7,7 +7,6 @@ use crate::messages::{FirstDue, OP_POLL, Request, RequestError};
 use crate::poll::{OpenPoll, Sharing};
 use crate::poller::{Coverage, Poller, SourceReport, SourceToken};
 use crate::readiness::Readiness;
-use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
 use crate::timers::LoopTimers;
 use crate::watches::WatchTable;
@@ -31,7 +30,6 @@ pub struct SysLoop {
     /// A reused buffer for the payloads of replies.
     payload: Vec<u8>,
     pub(crate) counters: Counters,
-    pub(crate) sabotage: Chosen,
 }
 
 impl SysLoop {
@@ -41,16 +39,15 @@ impl SysLoop {
             limits,
             reader: FrameReader::new(limits.frame_bytes_max),
             output: FrameQueue::new(limits.output_bytes_max),
-            watches: WatchTable::new(limits.watches_max, limits.chosen_sabotage()),
-            timers: LoopTimers::new(limits.chosen_sabotage()),
-            sharing: Sharing::new(limits.chosen_sabotage()),
+            watches: WatchTable::new(limits.watches_max),
+            timers: LoopTimers::default(),
+            sharing: Sharing::default(),
             now: MonoNs::default(),
             open_poll: None,
             interrupted: false,
             consumed: 0,
             payload: Vec::new(),
             counters: Counters::default(),
-            sabotage: limits.chosen_sabotage(),
         }
     }
 
@@ -98,8 +95,7 @@ impl SysLoop {
         if self.interrupted || !self.watches.ready.is_empty() {
             return Some(self.now);
         }
-        let first_due = self.timers.first_due().filter(|_| !self.sabotage.is(Sabotage::SleepThroughTimers));
-        first_due.into_iter().chain(poll.deadline).min()
+        self.timers.first_due().into_iter().chain(poll.deadline).min()
     }
 
     pub fn counters(&self) -> Counters {
@@ -162,7 +158,6 @@ impl SysLoop {
             return false;
         }
         let slots = poll.slots(self.output.room().min(self.limits.frame_bytes_max));
-        let slots = slots + usize::from(self.sabotage.is(Sabotage::OneEventTooMany));
         let reply = self.sharing.take_events(slots, self.now, &mut self.watches, &mut self.timers);
         let mut payload = std::mem::take(&mut self.payload);
         payload.clear();

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
 use crate::messages::TimerId;
-use crate::sabotage::{Chosen, Sabotage};
 use crate::time::MonoNs;
 
 /// Timers with equal due times are delivered in the order in which they were armed.
@@ -26,20 +25,13 @@ pub(crate) struct LoopTimers {
     by_id: BTreeMap<TimerId, LoopTimer>,
     queue: BTreeMap<QueueKey, TimerId>,
     armed: u64,
-    sabotage: Chosen,
 }
 
 impl LoopTimers {
-    pub(crate) fn new(sabotage: Chosen) -> LoopTimers {
-        LoopTimers { sabotage, ..LoopTimers::default() }
-    }
-
     /// Arms a timer, replacing one with the same id.
     pub(crate) fn arm(&mut self, id: TimerId, due: MonoNs, interval_ns: Option<NonZeroU64>) {
         self.armed += 1;
-        let order =
-            if self.sabotage.is(Sabotage::LatestArmedFirst) { u64::MAX - self.armed } else { self.armed };
-        let key = QueueKey { due, order };
+        let key = QueueKey { due, order: self.armed };
         if let Some(replaced) = self.by_id.insert(id, LoopTimer { key, interval_ns }) {
             self.queue.remove(&replaced.key);
         }
@@ -65,28 +57,22 @@ impl LoopTimers {
     }
 
     pub(crate) fn is_due(&self, now: MonoNs) -> bool {
-        self.first_due().is_some_and(|due| due <= self.latest_due(now))
+        self.first_due().is_some_and(|due| due <= now)
     }
 
     /// Counts the due timers, but not beyond `max`.
     pub(crate) fn count_due(&self, now: MonoNs, max: usize) -> usize {
-        let latest = self.latest_due(now);
-        self.queue.keys().take(max).take_while(|key| key.due <= latest).count()
+        self.queue.keys().take(max).take_while(|key| key.due <= now).count()
     }
 
     /// Takes the timer that has been due for longest. A repeating timer is armed again for the first time after `now`
     /// on its grid (first due + n * interval): all periods that were missed are this one event, and a late delivery
     /// does not shift the next one.
     pub(crate) fn take_due(&mut self, now: MonoNs) -> Option<TimerId> {
-        let latest = self.latest_due(now);
-        let first = self.queue.first_entry().filter(|first| first.key().due <= latest)?;
+        let first = self.queue.first_entry().filter(|first| first.key().due <= now)?;
         let (key, id) = first.remove_entry();
         let interval_ns = self.by_id.get(&id).and_then(|timer| timer.interval_ns);
         let next = interval_ns.map(|interval_ns| next_on_grid(key.due, interval_ns, now));
-        let next = match interval_ns {
-            Some(interval_ns) => self.sabotaged_next(next, key.due, interval_ns, now),
-            None => self.sabotage.is(Sabotage::OneShotTwice).then(|| now.after_ms(1)),
-        };
         match next {
             Some(due) => self.arm(id, due, interval_ns),
             None => {
@@ -94,26 +80,6 @@ impl LoopTimers {
             }
         }
         Some(id)
-    }
-
-    /// The latest due time that counts as due: `now`, unless sabotaged.
-    fn latest_due(&self, now: MonoNs) -> MonoNs {
-        if self.sabotage.is(Sabotage::FireEarly) { now.after_ns(1) } else { now }
-    }
-
-    /// Returns `next`, unless sabotaged.
-    fn sabotaged_next(
-        &self,
-        next: Option<MonoNs>,
-        due: MonoNs,
-        interval_ns: NonZeroU64,
-        now: MonoNs,
-    ) -> Option<MonoNs> {
-        let has_missed = now.0.saturating_sub(due.0) >= interval_ns.get();
-        if self.sabotage.is(Sabotage::DriftFromGrid) {
-            return Some(now.after_ns(interval_ns.get()));
-        }
-        next.filter(|_| !(has_missed && self.sabotage.is(Sabotage::DropCoalesced)))
     }
 
     pub(crate) fn clear(&mut self) {

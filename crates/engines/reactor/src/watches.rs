@@ -10,7 +10,6 @@ use crate::messages::{PollEvent, RequestError, WatchId};
 use crate::poller::Poller;
 use crate::readiness::Readiness;
 use crate::ready::{ReadyQueue, Ticket};
-use crate::sabotage::{Chosen, Sabotage};
 use crate::slab::{Slab, SlabKey};
 use crate::sources::{Source, SourceKind};
 
@@ -44,11 +43,10 @@ pub(crate) struct WatchTable {
     /// How many watches were looked at by reports and deliveries: the work that readiness causes.
     pub(crate) examined: u64,
     watches_max: usize,
-    pub(crate) sabotage: Chosen,
 }
 
 impl WatchTable {
-    pub(crate) fn new(watches_max: usize, sabotage: Chosen) -> WatchTable {
+    pub(crate) fn new(watches_max: usize) -> WatchTable {
         WatchTable {
             watches: Slab::new(),
             by_id: BTreeMap::new(),
@@ -62,7 +60,6 @@ impl WatchTable {
             polled: 0,
             examined: 0,
             watches_max,
-            sabotage,
         }
     }
 
@@ -79,9 +76,6 @@ impl WatchTable {
         let max = self.watches_max;
         if self.watches.len() >= max {
             return Err(RequestError::TooManyWatches { max });
-        }
-        if self.sabotage.is(Sabotage::ForgetWatchOnReuse) {
-            self.forget_ended(handle, poller);
         }
         let source = self.source_with(handle, interest, poller).map_err(|_| RequestError::NotWatchable)?;
         let watch = self.watches.insert(Watch { id, source, interest, ticket: None });
@@ -123,11 +117,6 @@ impl WatchTable {
     /// Takes the watch that has been ready for longest, and returns its event. `None`: no watch is ready.
     pub(crate) fn take_ready(&mut self) -> Option<PollEvent> {
         let key = self.ready.pop()?;
-        self.report(key)
-    }
-
-    /// Returns the event of a watch that was just taken from the ready queue.
-    fn report(&mut self, key: SlabKey) -> Option<PollEvent> {
         self.examined += 1;
         let watch = self.watches.get_mut(key)?;
         watch.ticket = None;
@@ -140,28 +129,6 @@ impl WatchTable {
         Some(event)
     }
 
-    /// Takes the ready watches with the lowest slots. Only for [`Sabotage::FirstWatchFirst`].
-    pub(crate) fn take_lowest(&mut self, count: usize) -> Vec<PollEvent> {
-        let ready = self.watches.iter().filter_map(|(key, watch)| Some((key, watch.ticket?)));
-        let lowest: Vec<_> = ready.take(count).collect();
-        let report = |(key, ticket)| {
-            self.ready.remove(ticket);
-            self.report(key)
-        };
-        lowest.into_iter().filter_map(report).collect()
-    }
-
-    /// Drops the watches of ended handles with this number. Only for [`Sabotage::ForgetWatchOnReuse`].
-    fn forget_ended(&mut self, handle: HandleNumber, poller: &mut impl Poller) {
-        let is_ended = |source: &Source| source.handle == handle && source.kind == SourceKind::Ended;
-        let on_ended = |watch: &Watch| self.sources.get(watch.source).is_some_and(is_ended);
-        let ids: Vec<WatchId> =
-            self.watches.iter().filter(|(_, watch)| on_ended(watch)).map(|(_, watch)| watch.id).collect();
-        for id in ids {
-            let _ = self.remove(id, poller);
-        }
-    }
-
     /// Whether a watch is on this handle number, whether its handle is open or ended.
     pub(crate) fn watches_handle(&self, handle: HandleNumber) -> bool {
         self.by_handle.contains_key(&handle) || self.ended.contains_key(&handle)
@@ -171,7 +138,7 @@ impl WatchTable {
         while let Some((_, source)) = self.by_handle.pop_first() {
             self.deregister(source, poller);
         }
-        *self = WatchTable { examined: self.examined, ..WatchTable::new(self.watches_max, self.sabotage) };
+        *self = WatchTable { examined: self.examined, ..WatchTable::new(self.watches_max) };
     }
 
     /// Puts a new watch into the ready queue if it has something to report.

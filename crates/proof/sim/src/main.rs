@@ -32,7 +32,7 @@ struct Args {
     claims_sabotage: Option<millrace_sim::ClaimsSabotage>,
     router_sabotage: Option<millrace_router::Sabotage>,
     runs_sabotage: Option<millrace_runs::Sabotage>,
-    reactor_sabotage: Option<millrace_reactor::Sabotage>,
+    reactor_sabotage: Option<millrace_sim::ReactorSabotage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -9,12 +9,14 @@ mod poller;
 mod record;
 mod replies;
 mod requests;
+mod sabotage;
 
-use millrace_reactor::{Readiness, Sabotage, Written};
+use millrace_reactor::{Readiness, Written};
 
 use self::guest::Guest;
 pub(crate) use self::record::INVARIANTS;
 use self::record::violation;
+pub use self::sabotage::Sabotage;
 use crate::check::Violation;
 use crate::dice::Dice;
 use crate::fault::{Fault, FaultCounts};
@@ -119,7 +121,7 @@ impl ReactorWorld {
                     self.faults.add(Fault::BadFrame);
                     guest.stream.wrong(dice, request);
                 } else {
-                    guest.stream.request(request);
+                    guest.request(request);
                 }
             }
         }
@@ -152,7 +154,7 @@ impl ReactorWorld {
             self.plan_look(at, later);
             return Ok(());
         };
-        let deadline = self.guests[at].sys_loop.next_deadline().map(|deadline| deadline.0);
+        let deadline = self.guests[at].next_deadline();
         if let Some(deadline) = deadline.filter(|deadline| *deadline < self.now_ns + WAIT_NS_MAX) {
             let wake = match self.dice.below(6) {
                 0 => deadline.saturating_sub(1).max(self.now_ns + 1),

@@ -118,7 +118,7 @@ pub struct ReactorOptions {
     pub seed: u64,
     pub steps: u64,
     pub print_trace: bool,
-    pub sabotage: Option<millrace_reactor::Sabotage>,
+    pub sabotage: Option<crate::reactor::Sabotage>,
 }
 
 pub fn run_reactor(options: &ReactorOptions) -> Report {

@@ -1,10 +1,10 @@
 //! The engine's deliberate bugs, and which invariant must notice each.
 
-use millrace_reactor::Sabotage as ReactorSabotage;
 use millrace_router::Sabotage as RouterSabotage;
 use millrace_runs::Sabotage as RunsSabotage;
 
 use crate::claims::Sabotage as ClaimsSabotage;
+use crate::reactor::Sabotage as ReactorSabotage;
 use crate::world::Sabotage;
 
 pub const ALL: [Sabotage; 16] = [
@@ -144,7 +144,7 @@ pub const REACTOR: [ReactorSabotage; 16] = [
     ReactorSabotage::MoreWhenFull,
     ReactorSabotage::KeepEndedHandle,
     ReactorSabotage::ForgetWatchOnReuse,
-    ReactorSabotage::PollWhenFull,
+    ReactorSabotage::ExecuteWhenFull,
     ReactorSabotage::NeverStartOver,
     ReactorSabotage::NeverEdge,
     ReactorSabotage::NeverLevelAgain,
@@ -164,7 +164,7 @@ pub fn expected_of_reactor(sabotage: ReactorSabotage) -> &'static [&'static str]
         ReactorSabotage::MoreWhenFull => &["more_exact"],
         ReactorSabotage::KeepEndedHandle => &["only_what_is_watched"],
         ReactorSabotage::ForgetWatchOnReuse => &["nothing_lost"],
-        ReactorSabotage::PollWhenFull => &["refused_before_executed"],
+        ReactorSabotage::ExecuteWhenFull => &["refused_before_executed"],
         ReactorSabotage::NeverStartOver => &["bad_frame_harms_none"],
         ReactorSabotage::NeverEdge => &["no_busy_loop"],
         ReactorSabotage::NeverLevelAgain => &["ready_is_heard"],

@@ -1,17 +1,19 @@
 //! A guest with its loop: makes every call of the engine and compares it with the record.
 
 use millrace_reactor::{
-    HandleLimits, HandleNumber, HandleTable, LoopLimits, MonoNs, OUTPUT_BYTES_MIN, Readiness, Sabotage,
+    HandleLimits, HandleNumber, HandleTable, LoopLimits, MonoNs, OUTPUT_BYTES_MIN, Readiness, Request,
     SysLoop, Written, ZabiError,
 };
 
 use super::poller::{Opening, Round, WorldPoller};
 use super::record::{Handle, Outcome, Record, violation};
 use super::requests::{NUMBER_MAX, Stream};
+use super::sabotage::{Sabotage, Saboteur};
 use crate::check::Violation;
 use crate::dice::Dice;
 
 pub(super) struct Guest {
+    saboteur: Saboteur,
     pub(super) sys_loop: SysLoop,
     pub(super) poller: WorldPoller,
     handles: HandleTable<Opening>,
@@ -44,14 +46,15 @@ impl Guest {
             write_bytes_max: 2048,
             output_bytes_max: OUTPUT_BYTES_MIN + dice.below(500) as usize,
             frame_bytes_max: OUTPUT_BYTES_MIN + 24,
-            sabotage,
         };
+        let saboteur = Saboteur::new(sabotage);
         // A lazy guest polls rarely and reads only when it must: its queue of replies is full most of the time.
         let is_lazy = dice.chance(300);
         let number_max = HandleNumber::new(NUMBER_MAX).unwrap_or(millrace_reactor::FIRST_HANDLE);
         Guest {
-            sys_loop: SysLoop::new(limits),
-            poller: WorldPoller::new(dice.chance(500)),
+            sys_loop: SysLoop::new(saboteur.limits(limits)),
+            saboteur,
+            poller: WorldPoller::new(dice.chance(500), sabotage),
             handles: HandleTable::new(HandleLimits { handles_max: 7, number_max }),
             openings: 0,
             record: Record::new(limits),
@@ -87,7 +90,9 @@ impl Guest {
 
     pub(super) fn end_handle(&mut self, number: HandleNumber) {
         self.handles.close(number);
-        self.sys_loop.end_handle(number, &mut self.poller);
+        if self.saboteur.tells_ended() {
+            self.sys_loop.end_handle(number, &mut self.poller);
+        }
         self.poller.ended(number);
         self.record.handle_ended(number.get());
         self.is_late_stale = true;
@@ -106,11 +111,17 @@ impl Guest {
         self.record.is_interrupted = true;
     }
 
+    pub(super) fn request(&mut self, request: Request) {
+        self.stream.request_as(request, self.saboteur.request(request));
+    }
+
     /// Writes the next bytes of the stream. Returns the result of the write.
     pub(super) fn write(&mut self, now: u64, dice: &mut Dice) -> Result<Written, Violation> {
-        let bytes = self.stream.next_write(dice, self.record.begins_whole());
+        let follows_cut = self.record.begins_whole();
+        let bytes = self.stream.next_write(dice, follows_cut);
         self.see(now);
-        let written = self.sys_loop.write(MonoNs(now), &bytes, &mut self.poller);
+        self.saboteur.reorder_ready(&mut self.sys_loop, &self.poller, &self.record);
+        let written = self.saboteur.write(&mut self.sys_loop, now, &bytes, follows_cut, &mut self.poller);
         let must = match self.record.write_begins() {
             Some(refused) => refused,
             None => self.execute(bytes.len()),
@@ -120,6 +131,7 @@ impl Guest {
             Written::Waiting => self.record.check_returned(must, None)?,
             Written::Returned(result) => self.returned(must, bytes.len(), result, dice)?,
         }
+        self.interfere();
         self.check()?;
         Ok(written)
     }
@@ -161,16 +173,23 @@ impl Guest {
         self.sys_loop.observe(&round.reports, round.coverage, &mut self.poller);
         let is_failing = self.poller.is_failing();
         self.record.told(&told, round.coverage, is_fresh, is_failing)?;
-        let written = self.sys_loop.resume(MonoNs(now), &bytes, &mut self.poller);
+        self.saboteur.reorder_ready(&mut self.sys_loop, &self.poller, &self.record);
+        let written = self.saboteur.resume(&mut self.sys_loop, now, &bytes, &mut self.poller, &self.record);
         match written {
             Written::Waiting => {
                 self.waiting = Some(bytes);
-                self.record.goes_on_waiting(self.sys_loop.next_deadline().map(|at| at.0))?;
+                self.record.goes_on_waiting(self.next_deadline())?;
             }
             Written::Returned(result) => self.returned(Outcome::Poll, bytes.len(), result, dice)?,
         }
+        self.interfere();
         self.check()?;
         Ok(Some(written))
+    }
+
+    /// Returns when the shell must look again at the latest.
+    pub(super) fn next_deadline(&self) -> Option<u64> {
+        self.saboteur.deadline(&self.sys_loop, &self.record)
     }
 
     /// Reads once, with a buffer of random size. Returns whether there was something to read.
@@ -234,6 +253,9 @@ impl Guest {
             read_bytes += count;
             frames.extend(self.record.read(&buffer[..count])?);
         }
+        if let Some(reply) = frames.get_mut(self.record.expected.len()) {
+            self.saboteur.reply(reply, &self.record);
+        }
         let mut frames = frames.iter();
         let missing = || violation("answered_once", "an answer is missing".into());
         for _ in 0..self.record.expected.len() {
@@ -246,6 +268,18 @@ impl Guest {
         }
         self.record.unread_bytes = self.record.unread_bytes.saturating_sub(read_bytes);
         Ok(must)
+    }
+
+    /// Lets the saboteur make its own requests, if the loop is between two frames and all replies were read.
+    fn interfere(&mut self) {
+        let gauges = self.sys_loop.gauges();
+        let is_between = self.waiting.is_none()
+            && !self.record.begins_whole()
+            && self.stream.is_between_items()
+            && (gauges.input_bytes, gauges.output_bytes) == (0, 0);
+        if is_between {
+            self.saboteur.interfere(&mut self.sys_loop, &mut self.poller, &self.record);
+        }
     }
 
     fn check(&self) -> Result<(), Violation> {

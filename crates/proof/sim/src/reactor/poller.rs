@@ -7,6 +7,7 @@ use millrace_reactor::{
     SourceToken, Trigger,
 };
 
+use super::sabotage::{self, Sabotage};
 use crate::dice::Dice;
 
 /// How many tokens of ended registrations are kept: reports about handles that are gone name one of them.
@@ -32,6 +33,7 @@ pub(super) struct WorldPoller {
     old: Vec<SourceToken>,
     /// A token that was used for two registrations, which is an error.
     pub(super) used_twice: Option<SourceToken>,
+    sabotage: Option<Sabotage>,
 }
 
 /// The reports of one call of the operating system.
@@ -42,8 +44,8 @@ pub(super) struct Round {
 }
 
 impl WorldPoller {
-    pub(super) fn new(reports_unasked: bool) -> WorldPoller {
-        WorldPoller { reports_unasked, ..WorldPoller::default() }
+    pub(super) fn new(reports_unasked: bool, sabotage: Option<Sabotage>) -> WorldPoller {
+        WorldPoller { reports_unasked, sabotage, ..WorldPoller::default() }
     }
 
     pub(super) fn open(&mut self, handle: HandleNumber, opening: Opening, is_computed: bool) {
@@ -80,6 +82,10 @@ impl WorldPoller {
 
     pub(super) fn registrations(&self) -> usize {
         self.scripted.len()
+    }
+
+    pub(super) fn registered(&self) -> impl Iterator<Item = (SourceToken, HandleNumber)> {
+        self.registered.iter().map(|(token, (handle, _))| (*token, *handle))
     }
 
     /// Returns the opening that a report with this token is about; `None` if it is no longer watched.
@@ -142,6 +148,8 @@ impl Poller for WorldPoller {
         interest: Readiness,
         trigger: Trigger,
     ) -> Result<(), NotWatchable> {
+        let is_same = self.scripted.interest(handle) == Some(interest);
+        let Some(trigger) = sabotage::trigger(self.sabotage, trigger, is_same) else { return Ok(()) };
         self.scripted.modify(handle, token, interest, trigger)?;
         self.changed.insert(token);
         Ok(())

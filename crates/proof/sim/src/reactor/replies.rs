@@ -90,23 +90,29 @@ impl Record {
         )
     }
 
-    fn check_events(&mut self, poll: &WaitingPoll, reply: &PollReply) -> Result<(), Violation> {
+    /// Returns how many events the reply of a POLL may have.
+    pub(super) fn slots(&self, poll: &WaitingPoll) -> usize {
         let room = poll.room.min(self.limits.frame_bytes_max);
-        let slots = poll.max_events.min(room.saturating_sub(POLL_BYTES) / EVENT_BYTES);
-        let ready: BTreeMap<u64, Readiness> = self
-            .watches
-            .iter()
-            .map(|(id, watch)| (*id, self.report(watch)))
-            .filter(|(_, report)| !report.is_empty())
-            .collect();
-        let mut due: Vec<(u64, Timer)> = self
-            .timers
-            .iter()
-            .filter(|(_, timer)| timer.due <= self.now)
-            .map(|(id, at)| (*id, *at))
-            .collect();
-        due.sort_by_key(|(_, timer)| (timer.due, timer.order));
+        poll.max_events.min(room.saturating_sub(POLL_BYTES) / EVENT_BYTES)
+    }
 
+    /// Returns the watches that have something to report, and what.
+    pub(super) fn ready(&self) -> BTreeMap<u64, Readiness> {
+        let reports = self.watches.iter().map(|(id, watch)| (*id, self.report(watch)));
+        reports.filter(|(_, report)| !report.is_empty()).collect()
+    }
+
+    /// Returns the due timers, in the order in which they must be delivered.
+    pub(super) fn due(&self) -> Vec<(u64, Timer)> {
+        let is_due = |timer: &Timer| timer.due <= self.now;
+        let timers = self.timers.iter().map(|(id, timer)| (*id, *timer));
+        let mut due: Vec<(u64, Timer)> = timers.filter(|(_, timer)| is_due(timer)).collect();
+        due.sort_by_key(|(_, timer)| (timer.due, timer.order));
+        due
+    }
+
+    fn check_events(&mut self, poll: &WaitingPoll, reply: &PollReply) -> Result<(), Violation> {
+        let (slots, ready, due) = (self.slots(poll), self.ready(), self.due());
         let mut reported = Vec::new();
         let mut fired = Vec::new();
         for event in &reply.events {

@@ -66,9 +66,19 @@ impl Stream {
         self.bytes.is_empty()
     }
 
-    pub(super) fn request(&mut self, request: Request) {
+    /// Whether the engine has consumed whole items only.
+    pub(super) fn is_between_items(&self) -> bool {
+        self.items.front().is_none_or(|item| item.start == self.consumed)
+    }
+
+    fn request(&mut self, request: Request) {
+        self.request_as(request, request);
+    }
+
+    /// Adds a request; `written` are the bytes that the engine gets for it. Both have the same length.
+    pub(super) fn request_as(&mut self, request: Request, written: Request) {
         self.rid += 1;
-        let bytes = request.frame(self.rid);
+        let bytes = written.frame(self.rid);
         let decided = bytes.len();
         self.push(&bytes, Meaning::Request(request), request.op(), decided, false);
     }
