@@ -293,6 +293,7 @@ impl<'a> ChildRun<'a> {
         let is_stdin_closed = self.stdin_closed_since.is_some();
         let is_closed = stdin.is_none();
         let is_idle = self.in_progress.is_none() && self.out.is_empty() && !is_closed;
+        let takes_delivery = is_idle && !is_stdin_closed;
         let stdin_closed_until = self.stdin_closed_since.map(|at| at + Duration::from_millis(END_MS));
         let has_room = self.out.len() < UNSENT_BYTES_MAX;
         let listens = has_room && self.port.outcomes_waiting() < OUTCOMES_MAX;
@@ -312,11 +313,11 @@ impl<'a> ChildRun<'a> {
                 status = process.wait(), if exited.is_none() => *exited = Some((status, Instant::now())),
                 wrote = write(stdin.as_mut(), unsent), if !unsent.is_empty() => return Woken::Wrote(wrote),
                 outcome = self.port.next_outcome(), if has_room => return Woken::Outcome(outcome),
-                delivery = self.port.next(), if is_idle && !is_stdin_closed && exited.is_none() => return Woken::Delivery(delivery),
-                () = self.port.retired(), if !is_idle || is_stdin_closed => return Woken::Retired,
+                delivery = self.port.next(), if takes_delivery && exited.is_none() => return Woken::Delivery(delivery),
+                () = self.port.retired(), if !takes_delivery => return Woken::Retired,
                 () = at(until) => return Woken::GiveUp,
                 () = at(self.given.until()), if !is_closed => return Woken::CheckEvents,
-                within_ms = self.leaves(), if is_idle && !is_stdin_closed => return Woken::Removing(within_ms),
+                within_ms = self.leaves(), if takes_delivery => return Woken::Removing(within_ms),
                 () = at(self.leave_until) => return Woken::RemovalTimeout,
                 () = at(stdin_closed_until) => return Woken::StdinClosed,
                 () = at(hung_at) => return Woken::Hung,
@@ -394,8 +395,8 @@ impl<'a> ChildRun<'a> {
         self.write(outcome);
     }
 
-    /// Gives up the message in progress, so that the next one does not wait for it. The engine answers the requester with
-    /// 504.
+    /// Gives up the message in progress, so that the next one does not wait for it. The engine answers the requester
+    /// with 504.
     fn give_up(&mut self) {
         if let Some(in_progress) = self.in_progress.take() {
             self.gave_up |= in_progress.ends == Ends::Outcome;

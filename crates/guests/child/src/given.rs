@@ -23,8 +23,8 @@ use crate::settings::ChildLimits;
 /// Ids of plain events (those of no durable timer) that are kept, so that a reply to such an event is not taken for a
 /// fault.
 const REPLIABLE_MAX: usize = 1024;
-/// Number of runs that ended while an event of a durable timer was the only message in progress. At this number the event
-/// is given up.
+/// Number of runs that ended while an event of a durable timer was the only message in progress. At this number the
+/// event is given up.
 const RUNS_MAX: u8 = 2;
 
 #[derive(Debug)]
@@ -224,8 +224,8 @@ impl GivenEvents {
         }
     }
 
-    /// The child has ended without having been told to. `read` is how many bytes it had read, `in_progress` the event it
-    /// was given last, if it had one. `busy` means that it was handling a request or an event of the bus, which it was
+    /// The child has ended without having been told to. `read` is how many bytes it had read, `in_progress` the event
+    /// it was given last, if it had one. `busy` means that it was handling a request or an event of the bus, which it was
     /// given after all of these.
     ///
     /// An event of a durable timer that the child may have been handling (a suspect) is given alone in the next run.
