@@ -225,8 +225,8 @@ impl GivenEvents {
     }
 
     /// The child has ended without having been told to. `read` is how many bytes it had read, `in_progress` the event
-    /// it was given last, if it had one. `busy` means that it was handling a request or an event of the bus, which it was
-    /// given after all of these.
+    /// it was given last, if it had one. `busy` means that it was handling a request or an event of the bus, which it
+    /// was given after all of these.
     ///
     /// An event of a durable timer that the child may have been handling (a suspect) is given alone in the next run.
     /// If that run ends as well, the event is given up; otherwise an event that crashes the child would come back for

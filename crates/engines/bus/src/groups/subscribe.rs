@@ -189,8 +189,8 @@ impl Bus {
         if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
             return self.refuse_join(to, subscribe, error);
         }
-        // The window is checked again, too, because several subscriptions may have waited for their groups to be
-        // placed.
+        // The window is checked again, too, because several subscriptions may have waited for the
+        // positions of their groups.
         let wider = u64::from(self.wider(conn, subscribe));
         if let Some(connection) = self.conns.get(conn)
             && let Err(error) = self.totals.window_fits(&self.limits, connection.agent(), wider)
