@@ -2,8 +2,8 @@
 //! other processes that wait and for people.
 //!
 //! A holder writes its id only if another id is in the file: a process that writes alone reads twice 16 bytes of the
-//! page cache per write lock and dirties nothing, so no commit has more to sync. So an id stays in the file after its process
-//! has released the lock, and is believed only while the file is locked.
+//! page cache per write lock and dirties nothing, so no commit has more to sync. So an id stays in the file after its
+//! process has released the lock, and is believed only while the file is locked.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::FileExt;
@@ -34,8 +34,8 @@ fn own() -> &'static Signature {
 pub(crate) enum HeldLock {
     /// The write lock.
     Writer(Option<u32>),
-    /// The gate, while nobody has the write lock: a process that is next to write does not proceed, or a process opens or
-    /// replaces the store.
+    /// The gate, while nobody has the write lock: a process that is next to write does not proceed, or a process opens
+    /// or replaces the store.
     Gate(Option<u32>),
 }
 

@@ -195,8 +195,8 @@ impl Locks {
         })
     }
 
-    /// Waits for the write lock between processes. The gate makes the order first come, first served: a writer that has just
-    /// finished queues behind those that wait, while SQLite's own busy handler would let it in again.
+    /// Waits for the write lock between processes. The gate makes the order first come, first served: a writer that has
+    /// just finished queues behind those that wait, while SQLite's own busy handler would let it in again.
     pub(crate) fn write_lock(&self) -> io::Result<WriteLock<'_>> {
         pass(&self.gate)?;
         let writer = self.writer.lock();

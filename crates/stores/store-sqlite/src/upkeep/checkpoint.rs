@@ -1,9 +1,9 @@
 //! Checkpoints: how the content of the WAL gets into the database, and when the WAL starts over.
 //!
 //! When the WAL has `wal_bytes`, the checkpointer's thread (`checkpointer.rs`) copies it while the writer goes on. When
-//! the thread has finished, the writer takes the write lock (`lock_folder.rs`) and copies the little that was appended meanwhile,
-//! so that the next commit starts the WAL over at its beginning. A WAL of `CHECKPOINT_OVERDUE_TIMES` that size grows
-//! faster than the disk can copy: then the writer waits for the thread.
+//! the thread has finished, the writer takes the write lock (`lock_folder.rs`) and copies the little that was appended
+//! meanwhile, so that the next commit starts the WAL over at its beginning. A WAL of `CHECKPOINT_OVERDUE_TIMES` that
+//! size grows faster than the disk can copy: then the writer waits for the thread.
 
 use std::sync::atomic::Ordering::Relaxed;
 
