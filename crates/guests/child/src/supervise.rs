@@ -43,7 +43,7 @@ pub(crate) async fn run(
     let mut supervisor =
         Supervisor { port, settings, limits, manifest, restarts: VecDeque::new(), silent: 0, caution: 0 };
     // A child that replaces another one reads and writes nothing before that one has finished.
-    if !supervisor.port.is_its_turn().await {
+    if !supervisor.port.wait_for_predecessor().await {
         return;
     }
     let mut living = Some((process, pipes));
