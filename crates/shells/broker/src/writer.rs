@@ -106,7 +106,7 @@ impl CommitWriter {
             if Instant::now() >= housekeeping.due_at() {
                 let slice = housekeeping.run(&*self.group.store, || backlog.batches() > 0)?;
                 metrics.maintained_rows.fetch_add(slice.rows as u64, Relaxed);
-                if let Some(error) = slice.put_off.filter(|_| backlog.is_waiting()) {
+                if let Some(error) = slice.deferred_by.filter(|_| backlog.is_waiting()) {
                     // A commit has waited for this housekeeping and will meet the same error: its wait goes on.
                     health.set_retrying(&error);
                 }

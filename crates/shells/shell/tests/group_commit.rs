@@ -331,13 +331,13 @@ fn after_the_end_the_queue_is_written_once_more_and_then_given_up() {
 }
 
 #[test]
-fn housekeeping_that_wrote_nothing_is_put_off_and_a_failure_ends_the_writing() {
+fn housekeeping_that_wrote_nothing_is_deferred_and_a_failure_ends_the_writing() {
     let rig = Rig::with([Fault::NoSpace, Fault::Fails]);
     let interval = Duration::from_secs(3600);
     let mut housekeeping = Housekeeping::new(10, interval);
     let mut run = || rig.group.guarded(|| housekeeping.run(&*rig.store, || false));
     let slice = run().unwrap();
-    assert!(slice.put_off.is_some_and(|error| error.may_be_retried()) && slice.rows == 0);
+    assert!(slice.deferred_by.is_some_and(|error| error.may_be_retried()) && slice.rows == 0);
     rig.push([1]).unwrap();
     assert!(run().is_none());
     assert_eq!(rig.answers(), ["failed [1]"]);

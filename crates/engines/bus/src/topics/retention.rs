@@ -88,7 +88,7 @@ impl Bus {
     }
 
     pub(crate) fn wake_retention(&mut self, now: Now) {
-        if self.retention.wake.is_none_or(|wake| wake > now.mono) || self.life.is_stopping() {
+        if self.retention.wake.is_none_or(|wake| wake > now.mono) || self.lifecycle.is_stopping() {
             return;
         }
         self.retention.wake = None;
@@ -147,7 +147,7 @@ impl Bus {
             never!(self.broken, "{topic:?} has no partition {partition}");
             return;
         };
-        if start <= log.start || self.life.is_stopping() {
+        if start <= log.start || self.lifecycle.is_stopping() {
             return;
         }
         let ops = vec![Op::Trim { stream: state.key.stream(Partition(partition)), start }];
