@@ -1,4 +1,4 @@
-// What the server would not do for a member just now, to be asked again: one at a time, because all at once would be
+// Requests of members that the server refused just now, to be asked again: one at a time, because all at once would be
 // refused again. When one is taken the next is asked, when one is refused there is a pause. Bounded by the number of
 // members, and over when the connection is: the next one is asked for everything anew.
 

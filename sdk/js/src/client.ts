@@ -46,7 +46,7 @@ export interface NackOptions {
 }
 
 /** Connects when it is made, and again whenever the connection is lost: subscriptions and unconfirmed publishes carry
- * on. One connection, any number of publishes in flight and of subscriptions. */
+ * on. A client has one connection, and any number of publishes in flight and of subscriptions. */
 export class BusClient {
   readonly #options: BusClientOptions;
   readonly #onError: OnError;
@@ -119,8 +119,8 @@ export class BusClient {
     return waiter.promise;
   }
 
-  /** Resolves when the event is as durable as the answer says. It is sent again after a lost connection, under the
-   * same id, so that the server stores it once. */
+  /** Resolves when the event is as durable as the answer says. The event is sent again after a lost connection, under
+   * the same id, so that the server stores it once. */
   publish<T>(topic: string, payload: T, key?: string | null, headers?: Headers | null): Promise<Published>;
   publish<T>(topic: string, payload: T, options: DelayedPublishOptions): Promise<Published | Scheduled>;
   publish<T>(topic: string, payload: T, options: PublishOptions): Promise<Published>;
@@ -179,8 +179,8 @@ export class BusClient {
     return new Subscription(member, this.#subscriptions);
   }
 
-  /** Sends an ACK or NACK frame, or acknowledges a message. It is not confirmed, and dropped if the delivery came on a
-   * connection that is gone: the event is delivered again then. */
+  /** Sends an ACK or NACK frame, or acknowledges a message. The frame is not confirmed, and dropped if the delivery
+   * came on a connection that is gone: the event is delivered again then. */
   ack(frame: AckFrame | NackFrame | Ack | MessageFrame): void {
     this.#subscriptions.answer(frame.type === 'MESSAGE' ? ackOf(frame) : frame, frame);
   }
@@ -290,7 +290,7 @@ export class BusClient {
     const frame = parse(text);
     if (!frame) return;
     if (frame.type === 'MESSAGE') {
-      // Whoever closes the client wants no more; the server gives it to another member.
+      // A closed client wants no more events; the server gives this one to another member.
       if (this.#ended) return;
       if (this.#credits !== undefined) this.#credits = Math.max(0, this.#credits - 1);
       this.#subscriptions.deliver(frame, this.#schemas);

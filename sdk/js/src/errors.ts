@@ -1,4 +1,4 @@
-// What can go wrong, by what the caller can do about it. `code` tells them apart without `instanceof`, which fails
+// Errors, by what the caller can do about them. `code` tells them apart without `instanceof`, which fails
 // when two copies of a package are loaded.
 
 import type { ErrorCode, ErrorFrame } from './frames.js';
@@ -37,7 +37,7 @@ export class Refused extends BusError {
     this.frame = frame;
   }
 
-  /** How long the server asks to wait before the same again, if it says so. It does in the message of `rate_limited`:
+  /** How long the server asks to wait before the same again, if it says so. The message of `rate_limited` does:
    * "too many requests: try again in 200 ms". */
   get retryAfterMs(): number | undefined {
     const found = this.code === 'rate_limited' ? /try again in (\d+) ms/.exec(this.message) : null;

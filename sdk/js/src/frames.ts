@@ -18,7 +18,7 @@ export interface Filter {
   header?: [name: string, value: string];
 }
 
-// What a client says.
+// Frames that a client sends.
 
 export interface NewEvent<T = unknown> {
   payload: T;
@@ -113,7 +113,7 @@ export type ClientFrame =
   | PingFrame
   | AuthFrame;
 
-// What the server says.
+// Frames that the server sends.
 
 export interface PublishedFrame {
   type: 'PUBLISHED';

@@ -1,6 +1,6 @@
 // Clients of the Millrace broker and of its CQRS loop for Node and browsers.
 //
-// What is not here: the rest of the HTTP interface, and decisions about sending again a publish that the server refused.
+// Not included: the rest of the HTTP interface, and decisions about sending again a publish that the server refused.
 
 export type { BackoffOptions } from './backoff.js';
 export { BusClient, type DelayedPublishOptions, type NackOptions, type PublishOptions } from './client.js';

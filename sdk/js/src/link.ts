@@ -1,4 +1,4 @@
-// One connection after another: connects, notices silence, waits between attempts. It knows no frames.
+// Keeps one connection after another: connects, notices silence, waits between attempts. A link knows no frames.
 
 import { Backoff, type BackoffOptions } from './backoff.js';
 import { type BusError, Disconnected, Rejected, Unreachable } from './errors.js';
@@ -91,7 +91,7 @@ export class Link {
     this.#transport?.abort(reason);
   }
 
-  /** Resolves when the connection is gone. What the server says meanwhile is still heard. */
+  /** Resolves when the connection is gone. Frames that the server sends meanwhile are still received. */
   close(): Promise<void> {
     if (this.#state === 'closed') return Promise.resolve();
     const closed = new Promise<void>((resolve) => this.#whenClosed.push(resolve));
@@ -172,7 +172,7 @@ export class Link {
     if (now - this.#downSince >= this.#options.giveUpAfterMs) {
       return this.#fail(new Unreachable(this.#options.url, end.reason));
     }
-    // What was told of the loss may have closed the client.
+    // A listener that was told of the loss may have closed the client.
     if (this.#state === 'closed') return;
     if (news) this.#events.disconnected(new Disconnected(this.#options.url, end.reason));
     this.#change('waiting', end.reason);

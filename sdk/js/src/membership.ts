@@ -1,4 +1,4 @@
-// One subscription on the client's side: what was asked, who hears of it, and how far the server has followed.
+// A subscription on the client's side: what was asked, who hears of it, and how far the server has followed.
 
 import { Deferred } from './deferred.js';
 import { type BusError, HandlerFailed } from './errors.js';
@@ -8,7 +8,7 @@ import { Leases } from './leases.js';
 export const MAX_INFLIGHT_DEFAULT = 32;
 
 export type SubscribeRequest = Omit<SubscribeFrame, 'type' | 'rid'>;
-/** May be async. What it throws goes to `onError` and changes nothing else: ACK and NACK are the handler's. */
+/** May be async. An error it throws goes to `onError` and changes nothing else: ACK and NACK are the handler's. */
 export type OnMessage<T = unknown> = (message: MessageFrame<T>) => unknown;
 /** `message` is given when it is about one. */
 export type OnError = (error: BusError, message?: MessageFrame) => void;
@@ -63,7 +63,7 @@ export class Membership {
     this.#onError(error, message);
   }
 
-  /** The end. Whoever asked for it needs no report. */
+  /** Ends the membership. A caller that asked for the end needs no report. */
   end(error: BusError, { report }: { report: boolean }): void {
     if (this.ended) return;
     this.ended = true;

@@ -1,4 +1,4 @@
-// One POST with certificates. Node only; the `browser` field of package.json leaves it out.
+// A POST with certificates. Node only; the `browser` field of package.json leaves it out.
 
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';

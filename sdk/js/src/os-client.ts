@@ -1,7 +1,7 @@
 // A client of the CQRS loop: requests with exactly one outcome each, and events.
 //
-// One connection, which is not made again when it is lost: requests under way then end with `ConnectionLost`, and only
-// the caller knows whether asking twice does harm.
+// The client has one connection, which is not made again when it is lost: requests under way then end with
+// `ConnectionLost`, and only the caller knows whether asking twice does harm.
 
 import { Deferred, refusal } from './deferred.js';
 import { BadMessage, Closed, ConnectionLost, QueueFull, Rejected, TimedOut, TooLarge, Unreachable } from './errors.js';
@@ -187,7 +187,7 @@ export class OsClient {
       if (waiting) waiting.fail(error);
       else this.#tell(error);
     } else if (kind === 'reply') {
-      // One that nobody waits for came too late.
+      // A reply that nobody waits for came too late.
       waiting?.settle(message);
     }
   }

@@ -67,7 +67,7 @@ export function encode(message: Omit<OsMessage, 'data'>, data: unknown): string 
   } catch (error) {
     throw new BadPayload(error instanceof Error ? error.message : String(error), { cause: error });
   }
-  // What `JSON.stringify` says of functions and symbols, whatever its type promises.
+  // `JSON.stringify` returns undefined for functions and symbols, whatever its type promises.
   if (written === undefined) throw new BadPayload(`it is a ${typeof data}`);
   return `{"kind":"${kind}","type":${JSON.stringify(type)},"data":${written},"metadata":${JSON.stringify(metadata)}}`;
 }

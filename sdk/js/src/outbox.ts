@@ -63,8 +63,8 @@ export interface DrainReport {
  *
  * A row is marked as sent only when the server has confirmed it, and counted as refused only for a fault of its own
  * (`verdicts.ts`). When the server takes nothing just now, the drainer waits, as long as the server asks for, and sends
- * the rest one by one, so that no row overtakes another; what is left after `pauseMsMax` is given back. What else fails
- * (the client is closed, the store does not answer) is thrown when everything in flight has ended. */
+ * the rest one by one, so that no row overtakes another; what is left after `pauseMsMax` is given back. Any other
+ * failure (the client is closed, the store does not answer) is thrown when everything in flight has ended. */
 export async function drainOutbox<Row extends OutboxRow>(
   store: OutboxStore<Row>,
   bus: BusClient,

@@ -1,4 +1,4 @@
-// What a confirmed publish resolves to.
+// The values that a confirmed publish resolves to.
 
 import type { Durability, PublishedBatchFrame, PublishedFrame, ScheduledFrame } from './frames.js';
 

@@ -1,6 +1,6 @@
-// What payloads of a topic must look like, checked in this process: before an event is sent, and before a handler is
-// called. Any library that speaks Standard Schema (https://standardschema.dev: zod, valibot, arktype, ...) or a plain
-// function. The broker's own check is the topic's `schema`, a JSON Schema.
+// The form that payloads of a topic must have, checked in this process: before an event is sent, and before a handler
+// is called. Any library that speaks Standard Schema (https://standardschema.dev: zod, valibot, arktype, ...) or a
+// plain function. The broker's own check is the topic's `schema`, a JSON Schema.
 
 import { SchemaMismatch, type SchemaIssue } from './errors.js';
 

@@ -91,8 +91,8 @@ export class Subscriptions {
     member.deliver(message);
   }
 
-  /** Gives back an event that no handler may see. It comes again until its attempts are used up, and is a dead letter
-   * with this reason then: another member may have a newer schema. */
+  /** Gives back an event that no handler may see. The event comes again until its attempts are used up, and is a dead
+   * letter with this reason then: another member may have a newer schema. */
   #unfit(member: Membership, message: MessageFrame, error: SchemaMismatch): void {
     const { topic, partition, group, offset } = message;
     this.answer({ type: 'NACK', topic, partition, group, offset, reason: `${error.code}: ${error.message}` }, message);
@@ -179,7 +179,7 @@ export class Subscriptions {
       else this.#left(member);
     } else if (member.confirmed && PASSING_CODES.includes(error.code)) {
       if (!this.#again.has(member)) member.report(error);
-      // Whoever was told may have left.
+      // The listener that was told may have ended the membership.
       if (!member.ended) this.#again.refused(member, error, () => this.#askAgain(member));
     } else {
       this.#refused(member, error);

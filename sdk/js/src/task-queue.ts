@@ -114,7 +114,7 @@ export class TaskQueue<T = unknown> {
     const place = `${message.partition}:${message.offset}`;
     const held = this.#held.get(place);
     if (held) held.message = message;
-    // What is not taken while stopping goes to another worker when this one leaves.
+    // A task that is not taken while stopping goes to another worker when this one leaves.
     else if (!this.#stopping) this.#held.set(place, { message, running: false });
     this.#startMore();
   }

@@ -1,4 +1,4 @@
-// One connection, seen from above: text goes out, text comes in, and it ends once.
+// A connection, seen from above: text goes out, text comes in, and it ends once.
 
 export interface TransportEnd {
   reason: string;

@@ -1,5 +1,5 @@
-// What a failed publish says about an outbox row. Only a fault of the row may use up its attempts: rows must not be lost
-// because a server was slow, full or on its way out while they were sent.
+// The meaning of a failed publish for an outbox row. Only a fault of the row may use up its attempts: rows must not be
+// lost because a server was slow, full or on its way out while they were sent.
 
 import { BusError, type BusErrorCode } from './errors.js';
 

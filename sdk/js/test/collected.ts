@@ -1,4 +1,4 @@
-// What a test has seen so far, and a way to wait for more without looking at the clock.
+// Values that a test has seen so far, and a way to wait for more without looking at the clock.
 
 export class Collected<T> {
   readonly all: T[] = [];

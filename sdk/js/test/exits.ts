@@ -10,7 +10,7 @@ const queue = new TaskQueue(bus, 'exits-tasks');
 await queue.start(() => {});
 await queue.enqueue('a task');
 await bus.publish('exits', 1);
-// One that never finds its server, and is closed between two attempts or in the middle of one.
+// A client that never finds its server, and is closed between two attempts or in the middle of one.
 const lonely = new BusClient('ws://127.0.0.1:9', { backoff: { startMs: 1, maxMs: 1 } });
 const unsent = lonely.publish('t', 1);
 await Promise.all([bus.close(), lonely.close()]);

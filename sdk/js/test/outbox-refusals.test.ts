@@ -62,7 +62,7 @@ const storedIds = async (broker: Broker, topic: string): Promise<string[]> =>
 
 test('a rate limit slows the drainer down and costs no row an attempt', async () => {
   const outbox = filled('limited', 25);
-  // One attempt: the first that was counted would be the last.
+  // With a single attempt, the first that was counted would be the last.
   const report = await drainOutbox(outbox, clientOf(slow), { maxAttempts: 1 });
   assert.deepEqual(report, { claimed: 25, sent: 25, refused: 0 });
   assert.deepEqual(counted(outbox), []);

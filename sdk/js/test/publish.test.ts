@@ -40,7 +40,7 @@ test('a key that is null is no key, and what stands behind it is kept', async ()
   await bus.publish('keyless', 2, undefined, { h: 'v' });
   await bus.publish('keyless', 3, 'k', null);
   await bus.publish('keyless', 4, { key: 'k' });
-  // What types forbid and plain JavaScript can do.
+  // Calls that types forbid and plain JavaScript can make.
   await (bus.publish as (...given: unknown[]) => Promise<unknown>).call(bus, 'keyless', 5, { key: 'k' }, { h: 'v' });
   assert.deepEqual(
     (await fixture.broker.stored('keyless')).map(({ payload, key, headers }) => [payload, key, headers]),

@@ -80,7 +80,7 @@ test('a subscription that is left while it is kept out stays away, and holds nob
   }
   await seen.count(SUBSCRIPTIONS);
   await restart(...LIMITS);
-  // It would have been asked for before those that were refused after it.
+  // The topic that was left would have been asked for before those that were refused after it.
   await seen.count(2 * SUBSCRIPTIONS - 1);
   const [topic] = await left.count(1);
   assert.equal(await members(topic as string), 0);

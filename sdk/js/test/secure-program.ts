@@ -9,7 +9,7 @@ import { BusClient, type BusError } from '../src/index.js';
 const [url, token, way] = process.argv.slice(2);
 if (!url || !token) throw new Error('give URL and TOKEN');
 const browser = way === 'browser';
-// What a browser has; Node 20 does not.
+// Browsers have this; Node 20 does not.
 if (browser) Object.assign(globalThis, { WebSocket });
 
 const bus = new BusClient(url, {

@@ -163,7 +163,7 @@ test('a task that runs while the server is killed is not started again here, and
   await started.count(1);
   await fixture.broker.kill();
   await fixture.broker.restart();
-  // It comes behind the second delivery of the first: when it has started, that one has been seen.
+  // This task comes behind the second delivery of the first: when it has started, that one has been seen.
   await queue.enqueue('next');
   await started.count(2);
   gate.open();

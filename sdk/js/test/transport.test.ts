@@ -1,5 +1,5 @@
-// What the real server does not do on demand: fall silent, ask for a token, refuse an upgrade. A small server of the
-// package `ws` does.
+// Things that the real server does not do on demand: fall silent, ask for a token, refuse an upgrade. A small server of
+// the package `ws` does.
 
 import assert from 'node:assert/strict';
 import { once } from 'node:events';

@@ -10,30 +10,30 @@ use super::tree::Tree;
 const IMPURE_PACKAGES: &[(&str, &str)] = &[
     ("async-*", "engines are synchronous"),
     ("axum*", "edges speak HTTP"),
-    ("chrono", "the time is an input: use the Time of millrace-model"),
+    ("chrono", "the time is an input: use `Now` of millrace-model"),
     ("crossbeam*", "engines have one owner and no threads"),
     ("dashmap", "engines have one owner: use BTreeMap"),
-    ("fastrand", "random values are inputs, drawn by the runtime"),
+    ("fastrand", "random values are inputs, drawn by the shells"),
     ("flume", "engines take inputs and return effects"),
     ("futures*", "engines are synchronous"),
-    ("getrandom", "random values are inputs, drawn by the runtime"),
+    ("getrandom", "random values are inputs, drawn by the shells"),
     ("hyper*", "edges speak HTTP"),
     ("mio", "sockets belong to the edges"),
     ("parking_lot*", "engines have one owner and no locks"),
     ("polling", "sockets belong to the edges"),
-    ("rand", "random values are inputs, drawn by the runtime"),
-    ("rand_*", "random values are inputs, drawn by the runtime"),
+    ("rand", "random values are inputs, drawn by the shells"),
+    ("rand_*", "random values are inputs, drawn by the shells"),
     ("rayon*", "engines have one owner and no threads"),
     ("reqwest", "edges speak HTTP"),
     ("rusqlite", "the store writes"),
     ("smol", "engines are synchronous"),
     ("socket2", "sockets belong to the edges"),
     ("tempfile", "the store writes"),
-    ("time", "the time is an input: use the Time of millrace-model"),
+    ("time", "the time is an input: use `Now` of millrace-model"),
     ("tokio*", "engines are synchronous"),
     ("tracing-subscriber", "the binary decides where logs go"),
     ("tungstenite", "edges speak WebSocket"),
-    ("ulid", "ids are inputs, drawn by the runtime"),
+    ("ulid", "ids are inputs, drawn by the shells"),
 ];
 
 /// The crates that may name an adapter: `stores` opens each of them, and `bench` measures single adapters.
@@ -208,7 +208,7 @@ mod tests {
             found,
             [
                 "crates/engines/bus/Cargo.toml: `tokio-util` in a pure crate: engines are synchronous",
-                "crates/engines/bus/Cargo.toml: `rand` in a pure crate: random values are inputs, drawn by the runtime",
+                "crates/engines/bus/Cargo.toml: `rand` in a pure crate: random values are inputs, drawn by the shells",
             ]
         );
         assert_eq!(impure_dependencies(&tree_of(&[("crates/shells/broker/Cargo.toml", manifest)])), []);

@@ -17,9 +17,9 @@ use crate::interface::effect::Effect;
 use crate::interface::input::{Input, Request, Token};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 use crate::invariants::CheckPace;
-use crate::lifecycle::life::Life;
 use crate::lifecycle::outstanding::Outstanding;
 use crate::lifecycle::pending::PendingEffect;
+use crate::lifecycle::state::Lifecycle;
 use crate::limits::BusLimits;
 use crate::publishing::due::DueState;
 use crate::publishing::foreign_appends::ForeignCommits;
@@ -62,7 +62,7 @@ pub struct Bus {
     pub(crate) foreign: ForeignCommits,
     pub(crate) totals: Totals,
     pub(crate) counters: Counters,
-    pub(crate) life: Life,
+    pub(crate) lifecycle: Lifecycle,
     /// Counts states that cannot occur.
     pub(crate) broken: Broken,
     pub(crate) check_pace: CheckPace,
@@ -86,7 +86,7 @@ impl Bus {
             foreign: ForeignCommits::default(),
             totals: Totals::default(),
             counters: Counters::default(),
-            life: Life::default(),
+            lifecycle: Lifecycle::default(),
             broken: Broken::default(),
             check_pace: CheckPace::default(),
             limits,
@@ -110,7 +110,7 @@ impl Bus {
             Input::Committed { token, outcome } => self.on_committed(now, token, outcome),
             Input::TooLarge { token, bytes } => self.too_large(now, token, bytes),
             Input::StorageFailed { reason } => self.storage_failed(&reason),
-            Input::NoSpace { reason } => self.life.set_no_space(reason),
+            Input::NoSpace { reason } => self.lifecycle.set_no_space(reason),
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),
             Input::DueRows { token, rows } => self.due_rows(now, token, rows),
@@ -126,7 +126,7 @@ impl Bus {
 
     /// Does what became due, delivers what can be delivered, asks for the commits that acks made necessary.
     pub fn settle(&mut self, now: Now) {
-        if self.life.failed().is_none() {
+        if self.lifecycle.failed().is_none() {
             self.settle_running(now);
         }
         self.check_step();
@@ -152,7 +152,7 @@ impl Bus {
             self.trim_tails(topic);
         }
         self.flush_all(now);
-        if self.pending.is_empty() && self.life.end_stop() {
+        if self.pending.is_empty() && self.lifecycle.end_stop() {
             self.effects.push(Effect::Stopped);
         }
     }
@@ -163,7 +163,7 @@ impl Bus {
 
     /// When `settle` must be called again at the latest; `None` = not before the next input.
     pub fn next_deadline(&self) -> Option<Mono> {
-        if self.life.failed().is_some() {
+        if self.lifecycle.failed().is_some() {
             return None;
         }
         let background =
@@ -193,11 +193,11 @@ impl Bus {
                 | Request::Stats
                 | Request::Flow { .. }
         );
-        if let (Some(reason), false) = (self.life.failed(), reads_only) {
+        if let (Some(reason), false) = (self.lifecycle.failed(), reads_only) {
             let error = BusError::StorageFailed(reason.to_owned());
             return self.refuse(to, error);
         }
-        if self.life.is_stopping() && !reads_only {
+        if self.lifecycle.is_stopping() && !reads_only {
             return self.refuse(to, BusError::ShuttingDown);
         }
         let matched = self.admit(&by, &request).and_then(|()| self.match_schema(&request, checked));
@@ -205,7 +205,7 @@ impl Bus {
             Ok(duplicate_only) => duplicate_only,
             Err(error) => return self.refuse(to, error),
         };
-        if let Some(reason) = self.life.no_space().filter(|_| adds(&request)) {
+        if let Some(reason) = self.lifecycle.no_space().filter(|_| adds(&request)) {
             let error = BusError::NoSpace(reason.to_owned());
             return self.refuse(to, error);
         }

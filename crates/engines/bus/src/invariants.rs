@@ -112,11 +112,14 @@ impl Bus {
                 *held.entry(conn).or_default() += 1;
             }
             for conn in cursor.window.awaited() {
-                assert!(group.members.contains(conn) || self.life.is_stopping(), "{at:?} waits for {conn:?}");
+                assert!(
+                    group.members.contains(conn) || self.lifecycle.is_stopping(),
+                    "{at:?} waits for {conn:?}"
+                );
             }
         }
-        group.members.check(&held, group.sticky, self.life.is_stopping());
-        assert!(group.placed || group.members.is_empty(), "{id:?} has members and no position");
+        group.members.check(&held, group.sticky, self.lifecycle.is_stopping());
+        assert!(group.has_position || group.members.is_empty(), "{id:?} has members and no position");
         sums.cursors += group.cursors.len() as u64;
         sums.windows += group.members.iter().map(|(_, member)| u64::from(member.window())).sum::<u64>();
         *sums.members.entry(group.topic).or_default() += group.members.len();
@@ -151,7 +154,7 @@ impl Bus {
                 .filter_map(|(_, group)| Some((group.made_by.as_ref()?, group.cursors.len() as u64))),
         );
         // A stop removes all members at once, and nobody subscribes any more.
-        if !self.life.is_stopping() {
+        if !self.lifecycle.is_stopping() {
             self.totals.check_windows(sums.windows);
             for (id, topic) in self.topics.iter() {
                 let members = sums.members.get(&id).copied().unwrap_or(0);
@@ -163,7 +166,7 @@ impl Bus {
     /// Tokens that are waited for belong to effects under way, and the other way round. A failed store gives all tokens
     /// up.
     fn check_pending(&self) {
-        if self.life.failed().is_some() {
+        if self.lifecycle.failed().is_some() {
             return;
         }
         let mut refetches = BTreeSet::new();

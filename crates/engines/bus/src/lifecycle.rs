@@ -2,8 +2,8 @@
 
 pub(crate) mod committed;
 pub(crate) mod inspect;
-pub(crate) mod life;
 pub(crate) mod outstanding;
 pub(crate) mod pending;
 pub(crate) mod restore;
+pub(crate) mod state;
 pub(crate) mod stop;

@@ -1,9 +1,9 @@
 //! A claim: which events a handler gets, and the rows that record it.
 //!
 //! A claim has three sources, each of them sorted: the handler's own claims that are due again (`due.rs`), the lanes of
-//! events with another priority than the default (`off.rs`), and the plain lanes, which walk the streams (`plain.rs`).
-//! The source with the most urgent, then oldest event gives the next one. A claim in order of keys works differently:
-//! see `ordered.rs`.
+//! events with another priority than the default (`priority_lanes.rs`), and the plain lanes, which walk the
+//! streams (`plain.rs`). The source with the most urgent, then oldest event gives the next one. A claim in order of keys
+//! works differently: see `ordered.rs`.
 
 use std::cmp::Reverse;
 use std::sync::Arc;

@@ -37,7 +37,7 @@ const KEYS_READ_MAX: usize = 1024;
 const ROWS_PER_SCAN: usize = 256;
 
 /// Sorts by age. Time never decreases within a stream, so there this is the order of offsets.
-type Place = (Timestamp, Partition, Offset);
+type AgePosition = (Timestamp, Partition, Offset);
 
 /// An open claim that is due.
 struct Ready {
@@ -50,7 +50,7 @@ struct Ready {
 /// The open claims of one key.
 struct OpenKey {
     /// The position of the first of them.
-    place: Place,
+    place: AgePosition,
     ready: Option<Ready>,
     /// A session holds a lease on one of them.
     held: bool,
@@ -62,7 +62,7 @@ struct Open {
     rows: usize,
     keys: BTreeMap<OrderKey, OpenKey>,
     /// The claims that may be taken, sorted: the first one of each key if it is due, and due ones without a key.
-    ready: VecDeque<(Place, Ready)>,
+    ready: VecDeque<(AgePosition, Ready)>,
     /// Some rows were not read.
     cut_short: bool,
     /// The first row of a key was deleted in this claim because its event is gone, so the next one may be ready.
@@ -83,7 +83,7 @@ pub(super) fn claim<L: TxView>(tx: &mut L, mut taking: Taking<'_>) -> Result<Tak
             true => oldest(tx, &mut lanes, &mut taking)?,
             false => None,
         };
-        let new_first = |due: &Place| next.filter(|(place, _)| place < due);
+        let new_first = |due: &AgePosition| next.filter(|(place, _)| place < due);
         let lane = open.ready.front().map_or(next, |(due, _)| new_first(due));
         let went_on = match lane {
             Some((_, at)) => open.take_new(&mut lanes[at], &mut taking, &mut behind),
@@ -109,8 +109,8 @@ fn oldest<L: TxView>(
     tx: &mut L,
     lanes: &mut [PlainLane<'_>],
     taking: &mut Taking<'_>,
-) -> Result<Option<(Place, usize)>, L::Error> {
-    let mut oldest: Option<(Place, usize)> = None;
+) -> Result<Option<(AgePosition, usize)>, L::Error> {
+    let mut oldest: Option<(AgePosition, usize)> = None;
     for (at, lane) in lanes.iter_mut().enumerate() {
         match lane.peek(tx, taking)? {
             Some((_, ts, partition, offset)) => {
@@ -184,7 +184,7 @@ impl Open {
         Ok(open)
     }
 
-    fn add(&mut self, now: Timestamp, claim: Ready, keyless: &mut Vec<(Place, Ready)>) {
+    fn add(&mut self, now: Timestamp, claim: Ready, keyless: &mut Vec<(AgePosition, Ready)>) {
         let place = (claim.row.ts, claim.stream.partition, claim.offset);
         let (due, leased) = (claim.row.due <= now, claim.row.state == ClaimState::Leased);
         let key = claim.row.order_key.unwrap_or(OrderKey::NONE);

@@ -1,5 +1,5 @@
-//! The plain lane of a stream: its events in offset order, without those that wait in the lanes of `off.rs`. For a
-//! claim in order of keys this is the only lane, and it walks over events of every priority.
+//! The plain lane of a stream: its events in offset order, without those that wait in the lanes of
+//! `priority_lanes.rs`. For a claim in order of keys this is the only lane, and it walks over events of every priority.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -108,7 +108,7 @@ impl<'a> PlainLane<'a> {
             taking.patience = taking.patience.saturating_sub(1);
         }
         let skipped = match &self.whole {
-            None => self.elsewhere(tx, &page.events)?,
+            None => self.in_other_lanes(tx, &page.events)?,
             Some(stored) => self.taken_before(tx, &page.events, stored)?,
         };
         let seen = page.events.len();
@@ -122,7 +122,11 @@ impl<'a> PlainLane<'a> {
 
     /// Returns which of the events wait in another lane. An event with another priority than the default that has no
     /// row there (it is older than such rows, or the row was lost) is claimed from the plain lane: late, but not never.
-    fn elsewhere<L: TxView>(&self, tx: &mut L, events: &[Arc<Event>]) -> Result<BTreeSet<Offset>, L::Error> {
+    fn in_other_lanes<L: TxView>(
+        &self,
+        tx: &mut L,
+        events: &[Arc<Event>],
+    ) -> Result<BTreeSet<Offset>, L::Error> {
         let off = events.iter().filter_map(|event| Some((lane_of(event.body.priority)?, event.offset)));
         self.with_rows(tx, off)
     }

@@ -9,14 +9,14 @@ use millrace_wire::ClientRequest;
 /// Turns a connection's topic names into keys. Remembers the last one: most frames name the same topic as the frame
 /// before.
 #[derive(Debug)]
-pub(crate) struct Topics {
+pub(crate) struct TopicKeys {
     namespace: Namespace,
     last: Option<(TopicName, TopicKey)>,
 }
 
-impl Topics {
-    pub(crate) fn of(namespace: Namespace) -> Topics {
-        Topics { namespace, last: None }
+impl TopicKeys {
+    pub(crate) fn of(namespace: Namespace) -> TopicKeys {
+        TopicKeys { namespace, last: None }
     }
 
     fn key(&mut self, name: TopicName) -> TopicKey {
@@ -33,7 +33,7 @@ impl Topics {
 
 /// Returns `None` for a frame that the edge answers itself. `confirm`: the client wants to be told that the request was
 /// carried out.
-pub(crate) fn request(topics: &mut Topics, frame: ClientRequest, confirm: bool) -> Option<Request> {
+pub(crate) fn request(topics: &mut TopicKeys, frame: ClientRequest, confirm: bool) -> Option<Request> {
     Some(match frame {
         ClientRequest::Publish(publish) => Request::Publish(bus::Publish {
             topic: topics.key(publish.topic),

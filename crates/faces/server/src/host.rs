@@ -18,12 +18,12 @@ pub(crate) fn check(headers: &HeaderMap, listen: IpAddr, settings: &ServerSettin
     if settings.insecure || !settings.tokens.is_empty() {
         return Ok(());
     }
-    let stranger = headers
+    let foreign = headers
         .get_all(header::HOST)
         .iter()
         .map(|host| host.to_str().unwrap_or("(not text)"))
         .find(|host| !is_ours(host, listen, &settings.allow_origins));
-    match stranger {
+    match foreign {
         None => Ok(()),
         Some(host) => Err(Refusal::new(
             ErrorCode::Forbidden,

@@ -16,7 +16,7 @@ use millrace_wire::{
 
 /// A request of a connection that waits for its answer.
 #[derive(Clone, Debug)]
-pub(crate) struct Waiting {
+pub(crate) struct UnansweredRequest {
     pub(crate) rid: Option<Rid>,
     pub(crate) op: &'static str,
     /// The trace of the event that it publishes.
@@ -26,9 +26,9 @@ pub(crate) struct Waiting {
     pub(crate) group: Option<Group>,
 }
 
-/// Returns the frame for an item. `waiting` is the request that it answers; a request that wanted no answer gets no
+/// Returns the frame for an item. `request` is the request that it answers; a request that wanted no answer gets no
 /// frame unless it is refused. With `payload_sha256` deliveries carry the digest of their payload.
-pub(crate) fn frame(item: Item, waiting: Option<&Waiting>, payload_sha256: bool) -> Option<String> {
+pub(crate) fn frame(item: Item, request: Option<&UnansweredRequest>, payload_sha256: bool) -> Option<String> {
     let mut out = String::new();
     match item {
         Item::Delivery { group, event, attempts } => {
@@ -36,17 +36,17 @@ pub(crate) fn frame(item: Item, waiting: Option<&Waiting>, payload_sha256: bool)
             write_message(&mut out, &group, &event, Shown { attempts, payload_sha256 });
         }
         Item::Reply { reply, .. } => {
-            let rid = waiting.and_then(|waiting| waiting.rid.as_ref());
+            let rid = request.and_then(|request| request.rid.as_ref());
             match reply {
                 Reply::Refused(error) => {
-                    let mut error = refused(&error, waiting.and_then(|waiting| waiting.group.as_ref()));
-                    let topic = waiting.and_then(|waiting| waiting.topic.as_ref());
+                    let mut error = refused(&error, request.and_then(|request| request.group.as_ref()));
+                    let topic = request.and_then(|request| request.topic.as_ref());
                     let about = &mut error.about;
                     about.topic = about.topic.take().or_else(|| topic.map(|topic| topic.as_str().into()));
                     error.rid(rid.cloned()).write(&mut out);
                 }
                 Reply::Acked | Reply::Nacked | Reply::FlowAdded | Reply::Unsubscribed { .. } => {
-                    write_ok(&mut out, waiting?.op, rid);
+                    write_ok(&mut out, request?.op, rid);
                 }
                 reply => answer(&mut out, &reply, rid),
             }

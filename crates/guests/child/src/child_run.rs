@@ -1,5 +1,5 @@
-//! A life of a child: one run of its process. Messages are written to its stdin, one at a time is in its hands, and
-//! lines of its stdout (`child_run/output.rs`) answer them.
+//! A run of a child: one process, from its start to its end. Messages are written to
+//! its stdin, one at a time is in progress, and lines of its stdout (`child_run/output.rs`) answer them.
 
 mod output;
 
@@ -31,7 +31,7 @@ const UNSENT_BYTES_MAX: usize = 1 << 20;
 const OUTCOMES_MAX: usize = 128;
 /// Time to read the rest of stdout after the process has ended, and for the process to end after its stdout has.
 const END_MS: u64 = 500;
-/// How long a suspect (see `given.rs`) is given alone if the child does not reply to it. Doubled for every life in a
+/// How long a suspect (see `given.rs`) is given alone if the child does not reply to it. Doubled for every run in a
 /// row that left several suspects, up to [`ChildLimits::event_ms`].
 const ALONE_MS: u64 = 1000;
 /// Interval of the checks whether a child that is to be removed has been given everything.
@@ -54,10 +54,10 @@ pub(crate) enum ChildExit {
     },
 }
 
-pub(crate) struct Life<'a> {
+pub(crate) struct ChildRun<'a> {
     port: &'a Port,
     limits: &'a ChildLimits,
-    hand: Option<InProgress>,
+    in_progress: Option<InProgress>,
     given: GivenEvents,
     /// How long an event is given alone.
     alone: Duration,
@@ -70,14 +70,14 @@ pub(crate) struct Life<'a> {
     /// The message that was given up last.
     over: Option<Arc<OsMessage>>,
     /// Set when the child has closed its stdin: nothing more can be written to it.
-    deaf_since: Option<Instant>,
+    stdin_closed_since: Option<Instant>,
     /// Lines to be written to the child, and how many bytes of them have been written.
     out: Vec<u8>,
     sent: usize,
     /// When some of them were last written, or when the first was added.
     took_at: Instant,
-    /// Requests of this life whose outcome has not come, counted by id, because the engine refuses the second request
-    /// of an id while the first waits. Outcomes of requests of an earlier life are dropped: this process would not
+    /// Requests of this run whose outcome has not come, counted by id, because the engine refuses the second request
+    /// of an id while the first waits. Outcomes of requests of an earlier run are dropped: this process would not
     /// understand them.
     asked: BTreeMap<OsId, usize>,
     splitter: LineSplitter,
@@ -99,22 +99,22 @@ enum Woken {
     Outcome(Option<std::sync::Arc<OsMessage>>),
     GiveUp,
     /// Time to check which events the child has finished.
-    Look,
+    CheckEvents,
     /// The capability is to be removed, and the child may have been given everything. Has the time to finish, in ms.
-    Leaves(u64),
+    Removing(u64),
     /// The child was told to end, and has not done so in time.
-    LeaveOver,
+    RemovalTimeout,
     /// The child has read nothing for too long.
     Hung,
     /// The child has closed its stdin and still runs.
-    Deaf,
+    StdinClosed,
     Retired,
     /// The process ended, and the time for the rest of its stdout is over.
     Exited,
 }
 
-impl<'a> Life<'a> {
-    pub(crate) async fn live(
+impl<'a> ChildRun<'a> {
+    pub(crate) async fn run(
         port: &'a Port,
         limits: &'a ChildLimits,
         restarts: bool,
@@ -123,17 +123,17 @@ impl<'a> Life<'a> {
         pipes: Pipes,
     ) -> ChildExit {
         let alone_ms = ALONE_MS.saturating_mul(1 << caution.min(16)).min(limits.event_ms);
-        let mut life = Life {
+        let mut run = ChildRun {
             port,
             limits,
-            hand: None,
+            in_progress: None,
             given: GivenEvents::new(limits),
             alone: Duration::from_millis(alone_ms),
             written: 0,
             closed_at: None,
             leave_until: None,
             over: None,
-            deaf_since: None,
+            stdin_closed_since: None,
             out: Vec::new(),
             sent: 0,
             took_at: Instant::now(),
@@ -152,48 +152,48 @@ impl<'a> Life<'a> {
             }
         };
         let mut stdin = Some(stdin);
-        life.hear(&read_ahead).await;
+        run.hear(&read_ahead).await;
         let mut buffer = vec![0; READ_BYTES];
         let mut exited: Option<(String, Instant)> = None;
         let mut hung = None;
         loop {
-            match life.wake(&mut stdin, &mut stdout, &mut buffer, &mut process, &mut exited).await {
+            match run.wake(&mut stdin, &mut stdout, &mut buffer, &mut process, &mut exited).await {
                 // The end of its stdout: the child has nothing more to say.
                 Woken::Read(Ok(0) | Err(_)) | Woken::Exited => break,
-                Woken::Read(Ok(bytes)) => life.hear(&buffer[..bytes]).await,
-                Woken::Wrote(wrote) => life.wrote(&wrote),
-                Woken::Delivery(Some(delivery)) => life.begin(&delivery),
-                Woken::Outcome(Some(outcome)) => life.outcomes(&outcome),
+                Woken::Read(Ok(bytes)) => run.hear(&buffer[..bytes]).await,
+                Woken::Wrote(wrote) => run.wrote(&wrote),
+                Woken::Delivery(Some(delivery)) => run.begin(&delivery),
+                Woken::Outcome(Some(outcome)) => run.outcomes(&outcome),
                 Woken::Delivery(None) | Woken::Outcome(None) | Woken::Retired => {
-                    let read = life.read_bytes(stdin.as_ref());
+                    let read = run.read_bytes(stdin.as_ref());
                     let by_itself = process.end(stdin, stdout, limits.end_ms).await;
-                    life.retire(by_itself, read);
+                    run.retire(by_itself, read);
                     return ChildExit::Retired;
                 }
-                Woken::Look => life.look(stdin.as_ref()),
-                Woken::Leaves(within_ms) => {
+                Woken::CheckEvents => run.look(stdin.as_ref()),
+                Woken::Removing(within_ms) => {
                     if port.is_drained().await {
-                        life.closed_at = Some(life.read_bytes(stdin.as_ref()));
-                        life.leave_until =
+                        run.closed_at = Some(run.read_bytes(stdin.as_ref()));
+                        run.leave_until =
                             (within_ms > 0).then(|| Instant::now() + Duration::from_millis(within_ms));
                         stdin = None;
                     }
                 }
-                Woken::LeaveOver => {
-                    let read = life.read_bytes(None);
+                Woken::RemovalTimeout => {
+                    let read = run.read_bytes(None);
                     tracing::warn!(capability = %port.name(), "it was to end, did not finish and is killed");
                     process.kill_and_wait().await;
-                    life.retire(false, read);
+                    run.retire(false, read);
                     return ChildExit::Retired;
                 }
-                Woken::GiveUp if life.hand.as_ref().is_some_and(InProgress::is_alone) => {
-                    if let Some(hand) = life.hand.take() {
-                        life.given.wrote(port, hand);
+                Woken::GiveUp if run.in_progress.as_ref().is_some_and(InProgress::is_alone) => {
+                    if let Some(in_progress) = run.in_progress.take() {
+                        run.given.wrote(port, in_progress);
                     }
                 }
                 Woken::GiveUp => {
-                    life.give_up();
-                    hung = life.is_over().await.map(|why| format!("{why} for {} ms", limits.answer_ms));
+                    run.give_up();
+                    hung = run.is_over().await.map(|why| format!("{why} for {} ms", limits.answer_ms));
                     if hung.is_some() {
                         break;
                     }
@@ -205,13 +205,13 @@ impl<'a> Life<'a> {
                     ));
                     break;
                 }
-                Woken::Deaf => {
+                Woken::StdinClosed => {
                     hung = Some("it closed its stdin and did not end".to_owned());
                     break;
                 }
             }
         }
-        life.last_line().await;
+        run.last_line().await;
         let was_hung = hung.is_some();
         let mut why = match (exited, hung) {
             (Some((status, _)), _) => status,
@@ -222,41 +222,41 @@ impl<'a> Life<'a> {
             (None, None) => process.wait_or_kill(END_MS).await,
         };
         let ended_well = Process::ended_well(&why);
-        let words = process.words.last().await;
-        if !words.is_empty() {
-            why = format!("{why}; its last words: {words}");
+        let last_line = process.stderr_log.last().await;
+        if !last_line.is_empty() {
+            why = format!("{why}; its last words: {last_line}");
         }
-        let read = life.read_bytes(stdin.as_ref());
-        if life.closed_at.is_some() {
-            life.retire(ended_well, read);
+        let read = run.read_bytes(stdin.as_ref());
+        if run.closed_at.is_some() {
+            run.retire(ended_well, read);
             return ChildExit::Retired;
         }
-        let silent = was_hung && life.gave_up && !life.answered;
-        let over = life.over.take();
-        let (begun, suspects) = life.end(read);
+        let silent = was_hung && run.gave_up && !run.answered;
+        let over = run.over.take();
+        let (begun, suspects) = run.end(read);
         ChildExit::Ended { why, begun, over, suspects, hung: was_hung, silent }
     }
 
     /// Returns the delivery that the child had begun, which fails with it, and how many events of durable timers it may
     /// have been handling.
     fn end(self, read: u64) -> (Vec<DeliveryId>, usize) {
-        match self.hand {
-            Some(hand) if !hand.is_event() => {
-                let busy = hand.end <= read;
-                (vec![hand.delivery.id], self.given.for_next_life(self.port, read, None, busy))
+        match self.in_progress {
+            Some(in_progress) if !in_progress.is_event() => {
+                let busy = in_progress.end <= read;
+                (vec![in_progress.delivery.id], self.given.for_next_run(self.port, read, None, busy))
             }
-            in_progress => (Vec::new(), self.given.for_next_life(self.port, read, in_progress, false)),
+            in_progress => (Vec::new(), self.given.for_next_run(self.port, read, in_progress, false)),
         }
     }
 
     fn retire(self, by_itself: bool, read: u64) {
-        let in_progress = self.hand.filter(InProgress::is_event);
+        let in_progress = self.in_progress.filter(InProgress::is_event);
         match (by_itself, in_progress) {
             (true, None) => self.given.finished(self.port),
-            (true, Some(hand)) => {
+            (true, Some(in_progress)) => {
                 self.given.finished(self.port);
-                // An event still in hand was not written completely, or was given alone and not answered.
-                GivenEvents::new(self.limits).give_back(self.port, 0, Some(hand));
+                // An event still in progress was not written completely, or was given alone and not answered.
+                GivenEvents::new(self.limits).give_back(self.port, 0, Some(in_progress));
             }
             (false, in_progress) => self.given.give_back(self.port, read, in_progress),
         }
@@ -289,32 +289,37 @@ impl<'a> Life<'a> {
         exited: &mut Option<(String, Instant)>,
     ) -> Woken {
         let unsent = &self.out[self.sent..];
-        let until = self.hand.as_ref().and_then(|hand| hand.until);
-        let is_deaf = self.deaf_since.is_some();
+        let until = self.in_progress.as_ref().and_then(|in_progress| in_progress.until);
+        let is_stdin_closed = self.stdin_closed_since.is_some();
         let is_closed = stdin.is_none();
-        let is_idle = self.hand.is_none() && self.out.is_empty() && !is_closed;
-        let deaf_until = self.deaf_since.map(|at| at + Duration::from_millis(END_MS));
+        let is_idle = self.in_progress.is_none() && self.out.is_empty() && !is_closed;
+        let takes_delivery = is_idle && !is_stdin_closed;
+        let stdin_closed_until = self.stdin_closed_since.map(|at| at + Duration::from_millis(END_MS));
         let has_room = self.out.len() < UNSENT_BYTES_MAX;
         let listens = has_room && self.port.outcomes_waiting() < OUTCOMES_MAX;
         // A child that reads nothing may be handling events from a buffer of its own: each gets as long as a request.
-        let ahead = self.hand.as_ref().filter(|hand| hand.is_event()).map_or(0, |_| self.given.ahead());
+        let ahead = self
+            .in_progress
+            .as_ref()
+            .filter(|in_progress| in_progress.is_event())
+            .map_or(0, |_| self.given.ahead());
         let answer = Duration::from_millis(self.limits.answer_ms).saturating_mul(ahead);
         let hung_at = self.deadline(self.took_at).filter(|_| !self.out.is_empty()).map(|at| at + answer);
         loop {
-            let last_words = exited.as_ref().map(|(_, at)| *at + Duration::from_millis(END_MS));
+            let stdout_until = exited.as_ref().map(|(_, at)| *at + Duration::from_millis(END_MS));
             tokio::select! {
                 read = stdout.read(buffer), if listens => return Woken::Read(read),
-                () = at(last_words) => return Woken::Exited,
+                () = at(stdout_until) => return Woken::Exited,
                 status = process.wait(), if exited.is_none() => *exited = Some((status, Instant::now())),
                 wrote = write(stdin.as_mut(), unsent), if !unsent.is_empty() => return Woken::Wrote(wrote),
                 outcome = self.port.next_outcome(), if has_room => return Woken::Outcome(outcome),
-                delivery = self.port.next(), if is_idle && !is_deaf && exited.is_none() => return Woken::Delivery(delivery),
-                () = self.port.retired(), if !is_idle || is_deaf => return Woken::Retired,
+                delivery = self.port.next(), if takes_delivery && exited.is_none() => return Woken::Delivery(delivery),
+                () = self.port.retired(), if !takes_delivery => return Woken::Retired,
                 () = at(until) => return Woken::GiveUp,
-                () = at(self.given.until()), if !is_closed => return Woken::Look,
-                within_ms = self.leaves(), if is_idle && !is_deaf => return Woken::Leaves(within_ms),
-                () = at(self.leave_until) => return Woken::LeaveOver,
-                () = at(deaf_until) => return Woken::Deaf,
+                () = at(self.given.until()), if !is_closed => return Woken::CheckEvents,
+                within_ms = self.leaves(), if takes_delivery => return Woken::Removing(within_ms),
+                () = at(self.leave_until) => return Woken::RemovalTimeout,
+                () = at(stdin_closed_until) => return Woken::StdinClosed,
                 () = at(hung_at) => return Woken::Hung,
             }
         }
@@ -325,7 +330,7 @@ impl<'a> Life<'a> {
         self.over = None;
         self.write(&delivery.message);
         let (now, end) = (Instant::now(), self.written + (self.out.len() - self.sent) as u64);
-        self.hand = Some(InProgress::new(delivery, end, self.deadline(now), now + self.alone));
+        self.in_progress = Some(InProgress::new(delivery, end, self.deadline(now), now + self.alone));
     }
 
     fn deadline(&self, from: Instant) -> Option<Instant> {
@@ -334,7 +339,7 @@ impl<'a> Life<'a> {
     }
 
     fn write(&mut self, message: &OsMessage) {
-        if self.deaf_since.is_some() || self.closed_at.is_some() {
+        if self.stdin_closed_since.is_some() || self.closed_at.is_some() {
             return;
         }
         if self.out.is_empty() {
@@ -353,7 +358,7 @@ impl<'a> Life<'a> {
             // The child has closed its stdin, or has ended. Lines that it wrote before are still read. Nothing more is
             // written to it, and the messages it has stay with it until its end.
             _ => {
-                self.deaf_since = Some(Instant::now());
+                self.stdin_closed_since = Some(Instant::now());
                 self.out.clear();
                 self.sent = 0;
                 return;
@@ -362,8 +367,10 @@ impl<'a> Life<'a> {
         if self.sent == self.out.len() {
             self.out.clear();
             self.sent = 0;
-            if let Some(hand) = self.hand.take_if(|hand| hand.ends == Ends::Written) {
-                self.given.wrote(self.port, hand);
+            if let Some(in_progress) =
+                self.in_progress.take_if(|in_progress| in_progress.ends == Ends::Written)
+            {
+                self.given.wrote(self.port, in_progress);
             }
         }
     }
@@ -388,21 +395,21 @@ impl<'a> Life<'a> {
         self.write(outcome);
     }
 
-    /// Gives up the message in hand, so that the next one does not wait for it. The engine answers the requester with
-    /// 504.
+    /// Gives up the message in progress, so that the next one does not wait for it. The engine answers the requester
+    /// with 504.
     fn give_up(&mut self) {
-        if let Some(hand) = self.hand.take() {
-            self.gave_up |= hand.ends == Ends::Outcome;
-            self.port.gave_up(hand.delivery.id);
-            self.over = Some(hand.delivery.message);
+        if let Some(in_progress) = self.in_progress.take() {
+            self.gave_up |= in_progress.ends == Ends::Outcome;
+            self.port.gave_up(in_progress.delivery.id);
+            self.over = Some(in_progress.delivery.message);
         }
     }
 
     /// Returns why the child is to be killed over the message that it did not answer, if it is.
     ///
-    /// The child may still be handling that message: the next one would be a second one in its hands, or would wait as
-    /// long. So a child that is restarted is killed, and its next life gets the next message. A child that is to be
-    /// removed has no next life, so it is still given the rest of its mailbox. But no message has been added since its
+    /// The child may still be handling that message: the next one would be a second one in progress, or would wait as
+    /// long. So a child that is restarted is killed, and its next run gets the next message. A child that is to be
+    /// removed has no next run, so it is still given the rest of its mailbox. But no message has been added since its
     /// removal began: if it leaves one of them unanswered, the requesters of all the others have had their 504, too,
     /// and it is killed.
     async fn is_over(&mut self) -> Option<&'static str> {

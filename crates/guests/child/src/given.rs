@@ -6,7 +6,7 @@
 //! has been read may wait in a buffer of the child, which is why the pipe is small ([`ChildLimits::ahead_bytes`]).
 //!
 //! The row of a durable timer stays until its event is finished, so a kill of the server loses none. When a child ends,
-//! its next life (run of the process) gets every unfinished event of a durable timer, and every other event that was
+//! its next run gets every unfinished event of a durable timer, and every other event that was
 //! not read. Other events that were read shortly before the end may be lost: each of them is reported by
 //! `Sys.EventDropped`.
 
@@ -23,9 +23,9 @@ use crate::settings::ChildLimits;
 /// Ids of plain events (those of no durable timer) that are kept, so that a reply to such an event is not taken for a
 /// fault.
 const REPLIABLE_MAX: usize = 1024;
-/// Number of lives that ended while an event of a durable timer was the only message in hand. At this number the event
-/// is given up.
-const LIVES_MAX: u8 = 2;
+/// Number of runs that ended while an event of a durable timer was the only message in progress. At this number the
+/// event is given up.
+const RUNS_MAX: u8 = 2;
 
 #[derive(Debug)]
 struct Given {
@@ -76,8 +76,8 @@ impl GivenEvents {
 
     /// An event was written to the child's pipe. The last event before a pause stays open in the engine, so that a
     /// capability that is to be removed stays until the child has finished with it.
-    pub(crate) fn wrote(&mut self, port: &Port, hand: InProgress) {
-        let InProgress { delivery, end, .. } = hand;
+    pub(crate) fn wrote(&mut self, port: &Port, in_progress: InProgress) {
+        let InProgress { delivery, end, .. } = in_progress;
         let now = Instant::now();
         let given = Given { end, read_at: None, written_at: now, open: true, delivery };
         if given.delivery.owed {
@@ -224,16 +224,16 @@ impl GivenEvents {
         }
     }
 
-    /// The child has ended without having been told to. `read` is how many bytes it had read, `in_progress` the event it
-    /// was given last, if it had one. `busy` means that it was handling a request or an event of the bus, which it was
-    /// given after all of these.
+    /// The child has ended without having been told to. `read` is how many bytes it had read, `in_progress` the event
+    /// it was given last, if it had one. `busy` means that it was handling a request or an event of the bus, which it
+    /// was given after all of these.
     ///
-    /// An event of a durable timer that the child may have been handling (a suspect) is given alone in the next life.
-    /// If that life ends as well, the event is given up; otherwise an event that crashes the child would come back for
+    /// An event of a durable timer that the child may have been handling (a suspect) is given alone in the next run.
+    /// If that run ends as well, the event is given up; otherwise an event that crashes the child would come back for
     /// ever.
     ///
     /// Returns the number of suspects.
-    pub(crate) fn for_next_life(
+    pub(crate) fn for_next_run(
         self,
         port: &Port,
         read: u64,
@@ -241,7 +241,10 @@ impl GivenEvents {
         busy: bool,
     ) -> usize {
         let (ahead, time) = (self.ahead_bytes, self.event_time);
-        let alone = in_progress.as_ref().filter(|hand| hand.is_alone()).map(|hand| hand.delivery.id);
+        let alone = in_progress
+            .as_ref()
+            .filter(|in_progress| in_progress.is_alone())
+            .map(|in_progress| in_progress.delivery.id);
         let mut all: Vec<Given> = self.all().chain(in_progress.map(Given::in_progress)).collect();
         all.sort_by_key(|given| given.end);
         let is_suspect =
@@ -265,11 +268,11 @@ impl GivenEvents {
                 continue;
             }
             let is_it = suspects == 1 && (delivery.suspect.is_none() || alone == Some(delivery.id));
-            let lives = match suspect {
+            let runs = match suspect {
                 true => Some(delivery.suspect.unwrap_or(0) + u8::from(is_it)),
                 false => delivery.suspect,
             };
-            if lives.is_some_and(|lives| lives >= LIVES_MAX) {
+            if runs.is_some_and(|runs| runs >= RUNS_MAX) {
                 let name = port.name();
                 let fault = format!(
                     "Capability '{name}' ended twice before it had finished with an event of a timer"
@@ -277,7 +280,7 @@ impl GivenEvents {
                 port.done(delivery.id, Err(OsFault::new(500, fault)));
                 continue;
             }
-            next.push(Delivery { suspect: lives, ..given.delivery });
+            next.push(Delivery { suspect: runs, ..given.delivery });
         }
         port.put_back(next);
         suspects
@@ -302,8 +305,8 @@ impl TimerEvents {
 }
 
 impl Given {
-    fn in_progress(hand: InProgress) -> Given {
-        let InProgress { delivery, end, .. } = hand;
+    fn in_progress(in_progress: InProgress) -> Given {
+        let InProgress { delivery, end, .. } = in_progress;
         Given { delivery, end, read_at: None, written_at: Instant::now(), open: true }
     }
 

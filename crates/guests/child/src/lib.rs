@@ -1,7 +1,7 @@
 //! Capabilities in other languages: child processes that speak OsMessage lines on stdin and stdout.
 //!
 //! The first line of a child is its manifest. Then it is handed one message at a time, like every other actor: the next
-//! request after the outcome of the one before. Each run of the process is a *life* of the child (`child_run.rs`): a
+//! request after the outcome of the one before. Each process of the child is one *run* of it (`child_run.rs`): a
 //! child that ends by itself is started again, a few times (`supervise.rs`). The end of its stdin tells a child to end.
 //! A child that does not end is killed when the server ends, also when the server is killed if the child is guarded
 //! ([`Guard`]).

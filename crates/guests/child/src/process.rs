@@ -11,7 +11,7 @@ use tokio::process::{ChildStdin, ChildStdout, Command};
 
 use crate::settings::{ChildLimits, ChildSettings};
 use crate::spawner;
-use crate::stderr_log::Words;
+use crate::stderr_log::StderrLog;
 use crate::sweep;
 
 /// A child process that runs. Dropping it kills it and all processes it started.
@@ -21,7 +21,7 @@ pub(crate) struct Process {
     /// The child's own process group: processes it started end with it, and a Ctrl-C at the terminal goes to the server
     /// alone. `None` once the child has been waited for and its group killed, because the number may then be reused.
     group: Option<Pid>,
-    pub(crate) words: Words,
+    pub(crate) stderr_log: StderrLog,
     /// A mark in the environment of every process that the child started, unless they removed it (`sweep.rs`).
     mark: String,
     /// The processes with this mark have been killed.
@@ -72,8 +72,8 @@ impl Process {
         let _ = rustix::pipe::fcntl_setpipe_size(&stdin, limits.ahead_bytes);
         let stdout = child.stdout.take().ok_or_else(missing)?;
         let stderr = child.stderr.take().ok_or_else(missing)?;
-        let words = Words::listen(&settings.name, limits.log_lines_max, stderr);
-        Ok((Process { child, group, words, mark, swept: false }, stdin, stdout))
+        let stderr_log = StderrLog::listen(&settings.name, limits.log_lines_max, stderr);
+        Ok((Process { child, group, stderr_log, mark, swept: false }, stdin, stdout))
     }
 
     /// Waits for the end and returns the status as text.

@@ -32,7 +32,7 @@ impl ChildSettings {
 pub struct ChildLimits {
     /// Time until the child has sent its manifest. Otherwise the start fails.
     pub manifest_ms: u64,
-    /// Bytes of a line that the child writes. A longer line: the request in hand is answered with 413.
+    /// Bytes of a line that the child writes. A longer line: the request in progress is answered with 413.
     pub line_bytes_max: usize,
     /// Time for the child to answer a request or an event of the bus. Then the message is given up and the child is
     /// killed, which counts as a crash (a child without `restart` is not killed but handed the next message). The same
@@ -45,7 +45,7 @@ pub struct ChildLimits {
     /// The child cannot read more than this at once; so a child that handles one line after another has at most this
     /// much in a buffer of its own when it ends. Only on Linux; elsewhere the system decides.
     pub ahead_bytes: usize,
-    /// Restarts within the window, or lives in a row without an answer. Above, the child is unhealthy.
+    /// Restarts within the window, or runs in a row without an answer. Above, the child is unhealthy.
     pub restarts_max: usize,
     pub restart_window_ms: u64,
     /// Pause between the end of the child and its next start.

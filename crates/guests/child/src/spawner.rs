@@ -22,19 +22,19 @@ struct Start {
 }
 
 /// The queue of the thread. There is one for the process, made at first use.
-static NURSERY: Mutex<Option<mpsc::Sender<Start>>> = Mutex::new(None);
+static SPAWNER: Mutex<Option<mpsc::Sender<Start>>> = Mutex::new(None);
 
 pub(crate) async fn spawn(command: Command) -> io::Result<Child> {
     let gone = |_| io::Error::other("the thread that starts children has ended");
     let (started, is_started) = oneshot::channel();
     let start = Start { command, runtime: Handle::current(), started };
-    nursery()?.send(start).await.map_err(|_| gone(()))?;
+    spawner()?.send(start).await.map_err(|_| gone(()))?;
     is_started.await.map_err(|_| gone(()))?
 }
 
-fn nursery() -> io::Result<mpsc::Sender<Start>> {
-    let mut nursery = NURSERY.lock();
-    if let Some(there) = nursery.as_ref().filter(|there| !there.is_closed()) {
+fn spawner() -> io::Result<mpsc::Sender<Start>> {
+    let mut spawner = SPAWNER.lock();
+    if let Some(there) = spawner.as_ref().filter(|there| !there.is_closed()) {
         return Ok(there.clone());
     }
     let (starts_in, mut starts) = mpsc::channel::<Start>(WAITING_MAX);
@@ -46,6 +46,6 @@ fn nursery() -> io::Result<mpsc::Sender<Start>> {
         }
     };
     thread::Builder::new().name("millrace-spawn".into()).spawn(run)?;
-    *nursery = Some(starts_in.clone());
+    *spawner = Some(starts_in.clone());
     Ok(starts_in)
 }

@@ -33,8 +33,8 @@ pub enum StartError {
     Pipe(io::Error),
     #[error("it said nothing within {0} ms: its first line must be its manifest")]
     Silent(u64),
-    #[error("it ended ({status}) before it said its manifest{words}")]
-    Ended { status: String, words: String },
+    #[error("it ended ({status}) before it said its manifest{stderr}")]
+    Ended { status: String, stderr: String },
     #[error("its first line has more than {MANIFEST_BYTES_MAX} bytes: it must be its manifest")]
     TooLong,
     #[error("its first line is no manifest: {0}")]
@@ -89,11 +89,11 @@ async fn begin(
         Ok(First::TooLong) => return Err(StartError::TooLong),
         Ok(First::End) => {
             let status = process.wait_or_kill(END_MS).await;
-            let words = match process.words.last().await {
-                words if words.is_empty() => String::new(),
-                words => format!("; its last words: {words}"),
+            let stderr = match process.stderr_log.last().await {
+                last_line if last_line.is_empty() => String::new(),
+                last_line => format!("; its last words: {last_line}"),
             };
-            return Err(StartError::Ended { status, words });
+            return Err(StartError::Ended { status, stderr });
         }
         Err(_) => return Err(StartError::Silent(limits.manifest_ms)),
     };

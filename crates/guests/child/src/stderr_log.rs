@@ -15,27 +15,27 @@ const LINE_BYTES_MAX: usize = 8192;
 /// The interval in which lines are counted.
 const WINDOW: Duration = Duration::from_secs(1);
 /// Time to read the rest of stderr after the child has ended.
-const LAST_WORDS_MS: u64 = 500;
+const STDERR_REST_MS: u64 = 500;
 
 #[derive(Debug)]
-pub(crate) struct Words {
+pub(crate) struct StderrLog {
     last: Arc<Mutex<String>>,
     task: JoinHandle<()>,
 }
 
-impl Words {
+impl StderrLog {
     /// Logs at most `lines_max` lines a second and counts the rest.
-    pub(crate) fn listen(name: &str, lines_max: usize, stderr: ChildStderr) -> Words {
+    pub(crate) fn listen(name: &str, lines_max: usize, stderr: ChildStderr) -> StderrLog {
         let last = Arc::new(Mutex::new(String::new()));
         let task = tokio::spawn(log(name.to_owned(), lines_max, stderr, last.clone()));
-        Words { last, task }
+        StderrLog { last, task }
     }
 
     /// The last line, once the child has ended.
     pub(crate) async fn last(&mut self) -> String {
         // A process that inherited the child's stderr may keep it open: after the timeout the last line so far is
         // returned.
-        let _ = tokio::time::timeout(Duration::from_millis(LAST_WORDS_MS), &mut self.task).await;
+        let _ = tokio::time::timeout(Duration::from_millis(STDERR_REST_MS), &mut self.task).await;
         self.last.lock().clone()
     }
 }

@@ -1,5 +1,5 @@
-//! Supervises one child: runs its process, and decides after each end whether to start it again. Each run is a *life*
-//! (`child_run.rs`).
+//! Supervises one child: runs its process, and decides after each end whether to start it again. Each process is
+//! one *run* (`child_run.rs`).
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use millrace_model::OsFault;
 use millrace_router::Manifest;
 use tokio::time::Instant;
 
-use crate::child_run::{ChildExit, Life};
+use crate::child_run::{ChildExit, ChildRun};
 use crate::process::{Pipes, Process};
 use crate::settings::{ChildLimits, ChildSettings};
 use crate::start::{self, StartError};
@@ -22,11 +22,11 @@ enum GiveUp {
     Replaced { why: String },
     #[error("it ended ({why}) and is not to be started again")]
     NoRestart { why: String },
-    #[error("it answered nothing in {lives} lives ({why})")]
-    Silent { lives: usize, why: String },
+    #[error("it answered nothing in {runs} lives ({why})")]
+    Silent { runs: usize, why: String },
     #[error("it was started again {restarts} times within {window_ms} ms ({why})")]
     TooOften { restarts: usize, window_ms: u64, why: String },
-    /// The child of the next life has another manifest.
+    /// The child of the next run has another manifest.
     #[error(transparent)]
     Changed(StartError),
 }
@@ -43,13 +43,13 @@ pub(crate) async fn run(
     let mut supervisor =
         Supervisor { port, settings, limits, manifest, restarts: VecDeque::new(), silent: 0, caution: 0 };
     // A child that replaces another one reads and writes nothing before that one has finished.
-    if !supervisor.port.is_its_turn().await {
+    if !supervisor.port.wait_for_predecessor().await {
         return;
     }
     let mut living = Some((process, pipes));
     while let Some((process, pipes)) = living.take() {
         let Supervisor { port, limits, settings, caution, .. } = &supervisor;
-        let next = match Life::live(port, limits, settings.restart, *caution, process, pipes).await {
+        let next = match ChildRun::run(port, limits, settings.restart, *caution, process, pipes).await {
             ChildExit::Retired => return,
             ChildExit::Ended { why, begun, over, hung, silent, suspects } => {
                 supervisor.caution = if suspects > 1 { supervisor.caution.saturating_add(1) } else { 0 };
@@ -65,11 +65,11 @@ pub(crate) async fn run(
                 tracing::warn!(capability = %name, "it ended: {why}");
                 supervisor.port.crashed(begun, over, fault);
                 // A hung child that is to be removed is not started again: its successor runs already, and the next
-                // life would hang as well.
+                // run would hang as well.
                 if hung && supervisor.port.is_to_go().await {
                     Err(GiveUp::Replaced { why })
                 } else {
-                    supervisor.next_life(why).await
+                    supervisor.next_run(why).await
                 }
             }
         };
@@ -90,22 +90,22 @@ struct Supervisor {
     manifest: Manifest,
     /// Starts within the window.
     restarts: VecDeque<Instant>,
-    /// Lives in a row without an answer. Counted apart from `restarts`, because giving up a request takes so long that
+    /// Runs in a row without an answer. Counted apart from `restarts`, because giving up a request takes so long that
     /// the window would have passed.
     silent: usize,
-    /// Lives in a row that left several suspects (events that may each have ended the child, see `given.rs`). Each such
-    /// life makes the next one wait longer between two suspects.
+    /// Runs in a row that left several suspects (events that may each have ended the child, see `given.rs`). Each such
+    /// run makes the next one wait longer between two suspects.
     caution: u32,
 }
 
 impl Supervisor {
-    /// Starts the next life after a pause.
-    async fn next_life(&mut self, mut why: String) -> Result<(Process, Pipes), GiveUp> {
+    /// Starts the next run after a pause.
+    async fn next_run(&mut self, mut why: String) -> Result<(Process, Pipes), GiveUp> {
         if !self.settings.restart {
             return Err(GiveUp::NoRestart { why });
         }
         if self.silent > self.limits.restarts_max {
-            return Err(GiveUp::Silent { lives: self.silent, why });
+            return Err(GiveUp::Silent { runs: self.silent, why });
         }
         loop {
             let ChildLimits { restarts_max, restart_window_ms, restart_pause_ms, .. } = self.limits;

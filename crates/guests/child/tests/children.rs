@@ -51,7 +51,7 @@ async fn requests_are_handed_over_one_at_a_time_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_crash_fails_what_is_in_hand_and_the_rest_waits_for_the_next_life() {
+async fn a_crash_fails_what_is_in_progress_and_the_rest_waits_for_the_next_run() {
     let mut harness = Harness::new().await;
     let body = "if message['data'] == 'die': os._exit(3)\nanswer('reply', os.getpid())";
     harness.run(vec![harness.script("A", &doer("A"), body)]).await;
@@ -94,7 +94,7 @@ async fn after_its_restarts_it_is_unhealthy_until_it_is_reloaded() {
     let dying = harness.script("A", &doer("A"), "print('oh no', file=sys.stderr)\nsys.exit(7)");
     harness.run(vec![dying.clone()]).await;
     let mut client = harness.client().await;
-    // The first life and three restarts.
+    // The first run and three restarts.
     for _ in 0..4 {
         let (code, text) = client.refused("A.Do", &json!(1)).await;
         assert_eq!((code, text.as_str()), (500, "Capability 'A' ended before it answered"));

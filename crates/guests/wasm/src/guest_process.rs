@@ -21,12 +21,12 @@
 //!
 //! Requirements for a module:
 //!
-//! - It imports functions of zABI from `env`, with pointers as `i64`. Other imports are refused when it is loaded.
-//! - It exports its `memory` and `main(req: i32, res: i32)`, with or without a result of `i32`. `main` is called with
-//!   the handles 0 (standard input) and 1 (standard output). Its result is the guest's exit code; a `main` without a
-//!   result ends with 0. zABI has no call that exits.
-//! - It may export the global `__heap_base: i32`, the first free byte, where `zi_alloc` begins. Without it `zi_alloc`
-//!   returns 0.
+//! - A module imports functions of zABI from `env`, with pointers as `i64`. Other imports are refused on loading.
+//! - A module exports its `memory` and `main(req: i32, res: i32)`, with or without a result of `i32`. `main` is called
+//!   with the handles 0 (standard input) and 1 (standard output). Its result is the guest's exit code; a `main` without
+//!   a result ends with 0. zABI has no call that exits.
+//! - A module may export the global `__heap_base: i32`, the first free byte, where `zi_alloc` begins. Without that
+//!   global `zi_alloc` returns 0.
 //!
 //! A guest that ends, in whatever way, gives back all that it held: its memory, handles, sockets and threads.
 

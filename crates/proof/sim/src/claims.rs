@@ -232,6 +232,13 @@ impl ClaimsWorld {
         self.saboteur.input(at, &mut input);
         let Some(worker) = self.processes[at].worker.as_mut() else { return Ok(()) };
         worker.handle(now, input);
+        if !cfg!(debug_assertions) {
+            // A debug build of the engine checks itself.
+            worker.check_invariants();
+        }
+        if worker.counts().broken > 0 {
+            return Err(violation("never", "the engine was in a state that cannot occur".to_owned()));
+        }
         let effects = worker.drain();
         let deadline = worker.next_deadline();
         self.processes[at].effects += effects.len();

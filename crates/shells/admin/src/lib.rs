@@ -2,14 +2,14 @@
 //! events and their status, dead letters.
 //!
 //! Most of this only reads. Actions of people (replay, cleanup, forgetting a handler) are built by the `claims` engine
-//! and committed in `act.rs` and `replay.rs`.
+//! and committed in `cleanup.rs` and `replay.rs`.
 //!
 //! Not in this crate: sessions (`millrace-session` runs them; nothing here needs one), opening a store (the caller
 //! brings it), and how any of this is shown (the command line and the server do that).
 //!
 //! Start with [`Admin`].
 
-mod act;
+mod cleanup;
 mod events;
 mod find;
 mod handlers;
@@ -29,7 +29,7 @@ use std::sync::Arc;
 use millrace_model::{DeadLetterRow, Namespace, RowError, Space};
 use millrace_store::{KeyRange, Row, Store, StoreError, try_each_row};
 
-pub use act::{ActError, Cleaned};
+pub use cleanup::{ChangeError, Cleaned};
 pub use events::{ClaimView, EventView, Status};
 pub use handlers::HandlerView;
 pub use letters::{HandlerLetters, LetterPage, LetterQuery, replaying};

@@ -12,7 +12,7 @@ use millrace_model::{
 use millrace_store::{KeyRange, ReadLimit, Row};
 
 use super::standing::Standing;
-use super::{ActError, Admin, AdminError};
+use super::{Admin, AdminError, ChangeError};
 
 /// A dead letter whose event is open again for its handler.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Admin {
         namespace: &Namespace,
         id: &EventId,
         now: Timestamp,
-    ) -> Result<PublishedAgain, ActError> {
-        let event = self.find(Some(namespace), id)?.ok_or_else(|| ActError::NoEvent(id.clone()))?;
+    ) -> Result<PublishedAgain, ChangeError> {
+        let event = self.find(Some(namespace), id)?.ok_or_else(|| ChangeError::NoEvent(id.clone()))?;
         let topics = self.topics(namespace)?;
         let (new, batch) = publish_again(namespace, &topics, &event, now, rand::random())?;
         self.write(batch)?;
@@ -65,7 +65,7 @@ impl Admin {
         namespace: &Namespace,
         only: Option<&EventId>,
         now: Timestamp,
-    ) -> Result<Resent<Replayed>, ActError> {
+    ) -> Result<Resent<Replayed>, ChangeError> {
         // The rows are read first: each replay checks that they are unchanged, and an unchanged row proves that the
         // handler was not forgotten and registered anew, so its lanes have not gone back.
         let mut rows = BTreeMap::new();
@@ -97,7 +97,7 @@ impl Admin {
         namespace: &Namespace,
         only: Option<&EventId>,
         now: Timestamp,
-    ) -> Result<Resent<PublishedAgain>, ActError> {
+    ) -> Result<Resent<PublishedAgain>, ChangeError> {
         let topics = self.topics(namespace)?;
         self.resend(namespace, only, |letter| {
             letter.event = self.event_of(letter)?;
@@ -111,8 +111,8 @@ impl Admin {
         &self,
         namespace: &Namespace,
         only: Option<&EventId>,
-        mut one: impl FnMut(&mut DeadLetter) -> Result<Option<T>, ActError>,
-    ) -> Result<Resent<T>, ActError> {
+        mut one: impl FnMut(&mut DeadLetter) -> Result<Option<T>, ChangeError>,
+    ) -> Result<Resent<T>, ChangeError> {
         let (mut resent, mut found) = (Resent { done: Vec::new(), refused: Vec::new() }, false);
         let replaying = self.replaying(&format!("{namespace}/"))?;
         self.each_row(
@@ -121,7 +121,7 @@ impl Admin {
             |Row { key, value }| {
                 let row = DeadLetterRow::decode(&key, &value).map_err(AdminError::from)?;
                 if only.is_some_and(|only| *only != row.event_id) || replaying.contains(&key) {
-                    return Ok::<_, ActError>(ControlFlow::Continue(()));
+                    return Ok::<_, ChangeError>(ControlFlow::Continue(()));
                 }
                 found = true;
                 let stream = DeadLetter::stream_of(namespace, &row)?;
@@ -129,14 +129,14 @@ impl Admin {
                 let mut letter = DeadLetter { key, value, row, stream, event, handler, finished, is_open };
                 match one(&mut letter) {
                     Ok(done) => resent.done.extend(done),
-                    Err(ActError::Replay(refused)) => resent.refused.push(refused),
+                    Err(ChangeError::Replay(refused)) => resent.refused.push(refused),
                     Err(error) => return Err(error),
                 }
                 Ok(ControlFlow::Continue(()))
             },
         )?;
         match only {
-            Some(id) if !found => Err(ActError::NoDeadLetter(id.clone())),
+            Some(id) if !found => Err(ChangeError::NoDeadLetter(id.clone())),
             _ => Ok(resent),
         }
     }
@@ -147,7 +147,7 @@ impl Admin {
         namespace: &Namespace,
         handlers: &Handlers,
         letter: &mut DeadLetter,
-    ) -> Result<(), ActError> {
+    ) -> Result<(), ChangeError> {
         letter.event = self.event_of(letter)?;
         let id = &letter.row.handler;
         letter.handler = handlers.rows.get(&keys::handler(namespace, id)).cloned();
@@ -160,17 +160,17 @@ impl Admin {
     }
 
     /// Returns the event itself, if it is still there.
-    fn event_of(&self, letter: &DeadLetter) -> Result<Option<Arc<Event>>, ActError> {
+    fn event_of(&self, letter: &DeadLetter) -> Result<Option<Arc<Event>>, ChangeError> {
         let limit = ReadLimit { events_max: 1, bytes_max: 0 };
         let page = self.store.read(&letter.stream, letter.row.offset, limit)?;
         Ok(page.events.into_iter().find(|event| event.id == letter.row.event_id))
     }
 
-    fn topics(&self, namespace: &Namespace) -> Result<Topics, ActError> {
+    fn topics(&self, namespace: &Namespace) -> Result<Topics, ChangeError> {
         let mut rows = Vec::new();
         self.each_row(Space::Topics, &KeyRange::prefix(&format!("{namespace}/")), |row| {
             rows.push((row.key, row.value));
-            Ok::<_, ActError>(ControlFlow::Continue(()))
+            Ok::<_, ChangeError>(ControlFlow::Continue(()))
         })?;
         Ok(Topics::from_rows(&rows))
     }

@@ -255,7 +255,7 @@ impl Inbox {
             queues.idle_until.push(until);
             self.wake.wait_until(&mut queues, until);
             // If two threads sleep until the same time, it does not matter which one is removed.
-            if let Some(own) = queues.idle_until.iter().position(|sleeper| *sleeper == until) {
+            if let Some(own) = queues.idle_until.iter().position(|idle_until| *idle_until == until) {
                 queues.idle_until.swap_remove(own);
             }
         }

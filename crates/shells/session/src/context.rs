@@ -212,7 +212,7 @@ impl Core {
     fn write(&self, event: Option<&Outgoing>, last: bool) -> Result<Option<StateCommit>> {
         let Core { session, state, pending, commit_meta: meta, .. } = self;
         Draft { session, state, pending, meta, event }
-            .commit(|changes| Ok(self.ask(self.input(changes, last))?))
+            .commit(|changes| Ok(self.send_commit(self.input(changes, last))?))
     }
 
     fn input(&self, commit: StateChanges, last: bool) -> Input {
@@ -223,7 +223,7 @@ impl Core {
         Input::CommitAndAck { run, commit, emitted: self.emitted.iter().cloned().map(out_event).collect() }
     }
 
-    fn ask(&self, input: Input) -> Result<Option<StateCommit>, CommitError> {
+    fn send_commit(&self, input: Input) -> Result<Option<StateCommit>, CommitError> {
         match &self.commit_path {
             CommitPath::Loop(mailbox) => {
                 let (reply, answer) = sync_channel(1);

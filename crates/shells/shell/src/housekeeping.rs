@@ -24,7 +24,7 @@ pub struct Housekeeping {
 pub struct Slice {
     pub rows: usize,
     /// Why nothing was written, if so: the slice is tried again.
-    pub put_off: Option<StoreError>,
+    pub deferred_by: Option<StoreError>,
 }
 
 impl Housekeeping {
@@ -52,18 +52,18 @@ impl Housekeeping {
             Ok(done) => {
                 // A slice without work does not count as a success: the next one may fail as the last one did.
                 self.failing &= done.rows == 0;
-                (Slice { rows: done.rows, put_off: None }, done.more)
+                (Slice { rows: done.rows, deferred_by: None }, done.more)
             }
             Err(StoreError::Unreadable(cause)) => {
                 let reason = cause.text();
                 tracing::warn!(reason, "housekeeping could not read the store, it will be tried again");
-                (Slice { rows: 0, put_off: None }, false)
+                (Slice { rows: 0, deferred_by: None }, false)
             }
             Err(error) if error.may_be_retried() => {
                 if !std::mem::replace(&mut self.failing, true) {
                     tracing::warn!(target: "millrace::store", %error, "housekeeping is tried again");
                 }
-                (Slice { rows: 0, put_off: Some(error) }, false)
+                (Slice { rows: 0, deferred_by: Some(error) }, false)
             }
             Err(error) => return Err(error),
         };

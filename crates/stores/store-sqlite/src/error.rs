@@ -84,7 +84,7 @@ impl SqliteFault {
             SqliteFault::Sqlite(error) => {
                 (error.sqlite_error_code() == Some(ErrorCode::DiskFull), SqliteFault::is_locked(error))
             }
-            // The fault is of a lock file, so the turn was not obtained.
+            // The fault is of a lock file, so the write lock was not obtained.
             SqliteFault::Io(_) => (false, true),
             SqliteFault::Malformed(..) | SqliteFault::DamagedRow(..) => (false, false),
         };

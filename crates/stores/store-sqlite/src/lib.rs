@@ -17,7 +17,7 @@
 //!   thread, `checkpointer`).
 //! - `dedupe`: ids that clients brought: recent ones in memory, saved ones, those of deleted events.
 //! - `files`: which files belong to a store, who may use them, and what happens when they lose their names.
-//! - `locks`: who has the store open, whose turn it is to write, who serves it.
+//! - `locks`: who has the store open, who has the write lock, who serves it.
 //! - `offline`: `backup` and `restore`; `doctor` examines. Both work on the file from outside, without a handle.
 
 mod dedupe;

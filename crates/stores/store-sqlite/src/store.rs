@@ -48,14 +48,14 @@ pub struct SqliteStore {
     pub(crate) progress: Progress,
     path: PathBuf,
     pub(crate) names: FileNames,
-    /// The last checkpoint with the writer's turn left frames in the log that a reader still needs.
+    /// The last checkpoint with the write lock left frames in the log that a reader still needs.
     pub(crate) wal_held: AtomicBool,
     /// The store is being retired, and its content is not saved yet.
     pub(crate) suspended: AtomicBool,
     pub(crate) locks: Arc<Locks>,
     /// Held by the handle that serves the store. Dropped last: the next server finds everything closed.
     pub(crate) serve_lock: Mutex<Option<ServeLock>>,
-    /// Runs once, when a commit has given its turn back and still has to remember ids.
+    /// Runs once, when a commit has released the write lock and still has to remember ids.
     #[cfg(test)]
     pub(crate) after_turn: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
@@ -256,7 +256,7 @@ impl Store for SqliteStore {
 
     fn waits_for(&self) -> Option<String> {
         let step = self.progress.step();
-        let held = if step == WriteStep::Turn { self.locks.held() } else { None };
+        let held = if step == WriteStep::WriteLock { self.locks.held() } else { None };
         progress::describe(step, held)
     }
 

@@ -1,5 +1,5 @@
-// What is said in one window is heard in all. The broker is named by the page's address: index.html?bus=ws://HOST:PORT
-// It must be started with --allow-origin and the origin of this page.
+// A line said in one window is heard in all. The broker is named by the page's address: index.html?bus=ws://HOST:PORT
+// The broker must be started with --allow-origin and the origin of this page.
 
 import { BusClient, uuidv7 } from '../../dist/src/index.js';
 

@@ -17,12 +17,12 @@ const TURN_EVENTS: usize = 64;
 impl Bus {
     /// Sends the group what it can take, in turns over its partitions, until members or events run out.
     pub(crate) fn deliver_ready(&mut self, now: Now, group: GroupId) {
-        if self.life.is_stopping() {
+        if self.lifecycle.is_stopping() {
             return;
         }
         let mut idle = 0;
         while let Some(state) = self.groups.get_mut(group) {
-            if !state.placed || state.members.is_empty() {
+            if !state.has_position || state.members.is_empty() {
                 return;
             }
             let (sticky, can_take) = (state.sticky, state.members.can_take(&self.conns));

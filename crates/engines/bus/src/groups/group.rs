@@ -27,7 +27,7 @@ pub(crate) struct GroupState {
     pub(crate) created: Timestamp,
     pub(crate) made_by: Option<Actor>,
     /// False until the group's first position is durable; until then subscriptions wait in `waiters`.
-    pub(crate) placed: bool,
+    pub(crate) has_position: bool,
     pub(crate) waiters: Vec<(ReplyTo, Subscribe)>,
     pub(crate) members: Members,
     /// A cursor for each partition of the topic.
@@ -55,7 +55,7 @@ impl GroupState {
             filter,
             created,
             made_by: None,
-            placed: false,
+            has_position: false,
             waiters: Vec::new(),
             members: Members::default(),
             cursors: Vec::new(),

@@ -20,7 +20,7 @@ impl Bus {
         };
         let groups = state.groups.values().filter_map(|id| self.groups.get(*id));
         // A group whose first position is not durable yet is not listed: no subscriber was promised it.
-        let groups = groups.filter(|group| group.placed).map(|group| detail(state, group)).collect();
+        let groups = groups.filter(|group| group.has_position).map(|group| detail(state, group)).collect();
         self.reply(to, Reply::Groups(GroupsView { topic, groups }));
         Ok(())
     }
@@ -38,7 +38,7 @@ impl Bus {
         let Some((id, state)) = found.and_then(|id| Some((id, self.groups.get(id)?))) else {
             return Err(BusError::UnknownGroup { topic, group });
         };
-        if !state.placed || !state.members.is_empty() {
+        if !state.has_position || !state.members.is_empty() {
             // A group without a durable position has at least one subscriber waiting for it.
             let members = state.members.len().max(1);
             return Err(BusError::GroupHasMembers { topic, group, members });

@@ -9,7 +9,7 @@ use crate::groups::table::Located;
 use crate::interface::effect::Effect;
 use crate::interface::input::{ConnId, From};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
-use crate::lifecycle::pending::{AfterPlacement, PendingEffect, Placement};
+use crate::lifecycle::pending::{AfterSeek, PendingEffect, PendingSeek};
 
 impl Bus {
     /// Moves a group of which no member holds events.
@@ -34,25 +34,25 @@ impl Bus {
             return Err(BusError::UnknownGroup { topic, group });
         };
         let only = partition.map(|partition| partition.0);
-        if self.groups.get(at).is_some_and(|state| !state.placed || state.is_busy(only, None)) {
+        if self.groups.get(at).is_some_and(|state| !state.has_position || state.is_busy(only, None)) {
             return Err(BusError::GroupBusy { topic, group });
         }
         let cursors = (0..partitions).filter(|partition| only.is_none_or(|only| only == *partition));
         let cursors = cursors.map(|partition| CursorRef { group: at, partition }).collect();
-        let then = AfterPlacement::Answer { to };
-        self.place(now, Placement { group: at, cursors, from, next: Vec::new(), then }, Vec::new());
+        let then = AfterSeek::Answer { to };
+        self.seek_cursors(now, PendingSeek { group: at, cursors, from, next: Vec::new(), then }, Vec::new());
         Ok(())
     }
 
     /// Determines the new positions of the cursors; for a point in time the store must be searched.
-    pub(crate) fn place(&mut self, now: Now, mut placement: Placement, ops: Vec<Op>) {
-        if let From::Timestamp(ts) = placement.from {
-            let streams = placement
+    pub(crate) fn seek_cursors(&mut self, now: Now, mut seek: PendingSeek, ops: Vec<Op>) {
+        if let From::Timestamp(ts) = seek.from {
+            let streams = seek
                 .cursors
                 .iter()
                 .filter_map(|at| Some(self.groups.get(at.group)?.stream(at.partition)))
                 .collect();
-            let token = self.pending.begin(PendingEffect::Placement(placement));
+            let token = self.pending.begin(PendingEffect::Seek(seek));
             self.effects.push(Effect::Seek { token, streams, ts });
             // The topic's row must not wait for the answer: publishers already rely on it.
             if !ops.is_empty() {
@@ -60,8 +60,8 @@ impl Bus {
             }
             return;
         }
-        placement.next = placement.cursors.iter().map(|at| self.position(*at, placement.from)).collect();
-        self.placed_at(now, placement, ops);
+        seek.next = seek.cursors.iter().map(|at| self.position(*at, seek.from)).collect();
+        self.write_positions(now, seek, ops);
     }
 
     /// Clamped to what the log holds: a group never starts in the future, where events would be skipped.
@@ -75,30 +75,31 @@ impl Bus {
         let Some(log) = log else { return Offset::FIRST };
         match from {
             From::Earliest => log.start,
-            From::Offset(offset) => offset.clamp(log.start, log.next),
+            // No `clamp`, which panics if the bounds are the wrong way round.
+            From::Offset(offset) => offset.min(log.next).max(log.start),
             From::Latest | From::Timestamp(_) => log.next,
         }
     }
 
-    pub(crate) fn placement_found(&mut self, now: Now, mut placement: Placement, found: Option<Vec<Offset>>) {
+    pub(crate) fn seek_found(&mut self, now: Now, mut seek: PendingSeek, found: Option<Vec<Offset>>) {
         let Some(found) = found else {
-            return self.placement_failed(now, &placement);
+            return self.seek_failed(now, &seek);
         };
-        let clamped = placement.cursors.iter().zip(found);
-        placement.next = clamped.map(|(at, offset)| self.position(*at, From::Offset(offset))).collect();
-        self.placed_at(now, placement, Vec::new());
+        let clamped = seek.cursors.iter().zip(found);
+        seek.next = clamped.map(|(at, offset)| self.position(*at, From::Offset(offset))).collect();
+        self.write_positions(now, seek, Vec::new());
     }
 
-    /// Refuses the placement, because the store could not be read: no subscription is better than one in the wrong
+    /// Refuses the seek, because the store could not be read: no subscription is better than one in the wrong
     /// place.
-    fn placement_failed(&mut self, now: Now, placement: &Placement) {
+    fn seek_failed(&mut self, now: Now, seek: &PendingSeek) {
         let reason = BusError::Unreadable("it could not be searched by time".to_owned());
-        self.refuse_placement(now, placement, reason.clone());
-        if self.groups.get(placement.group).is_some_and(|state| state.placed) {
+        self.refuse_seek(now, seek, reason.clone());
+        if self.groups.get(seek.group).is_some_and(|state| state.has_position) {
             return;
         }
         // The topic may have been deleted while the store was searched.
-        let Some(state) = self.groups.remove(placement.group) else { return };
+        let Some(state) = self.groups.remove(seek.group) else { return };
         self.totals.cursors_gone(state.made_by.as_ref(), state.cursors.len() as u64);
         if let Some(topic) = self.topics.get_mut(state.topic) {
             topic.groups.remove(&state.name);
@@ -108,19 +109,19 @@ impl Bus {
         }
     }
 
-    fn refuse_placement(&mut self, now: Now, placement: &Placement, error: BusError) {
-        match &placement.then {
-            AfterPlacement::Join { to, subscribe } => {
+    fn refuse_seek(&mut self, now: Now, seek: &PendingSeek, error: BusError) {
+        match &seek.then {
+            AfterSeek::Join { to, subscribe } => {
                 self.refuse_join(*to, subscribe, error);
-                self.wake_waiters(now, placement.group);
+                self.wake_waiters(now, seek.group);
             }
-            AfterPlacement::Answer { to } => self.refuse(*to, error),
+            AfterSeek::Answer { to } => self.refuse(*to, error),
         }
     }
 
     /// Continues subscriptions that had to wait for an earlier one.
     fn wake_waiters(&mut self, now: Now, group: GroupId) {
-        let Some(state) = self.groups.get_mut(group).filter(|state| state.placed) else { return };
+        let Some(state) = self.groups.get_mut(group).filter(|state| state.has_position) else { return };
         for (to, subscribe) in std::mem::take(&mut state.waiters) {
             if let Err(error) = self.subscribe_in_turn(now, to, subscribe.clone(), true) {
                 self.refuse_join(to, &subscribe, error);
@@ -128,21 +129,21 @@ impl Bus {
         }
     }
 
-    fn placed_at(&mut self, now: Now, placement: Placement, mut ops: Vec<Op>) {
-        let except = match &placement.then {
-            AfterPlacement::Join { to: ReplyTo::Conn { conn, .. }, .. } => Some(*conn),
+    fn write_positions(&mut self, now: Now, seek: PendingSeek, mut ops: Vec<Op>) {
+        let except = match &seek.then {
+            AfterSeek::Join { to: ReplyTo::Conn { conn, .. }, .. } => Some(*conn),
             _ => None,
         };
-        if let Some(refused) = self.busy_meanwhile(&placement, except) {
-            return self.refuse_placement(now, &placement, refused);
+        if let Some(refused) = self.busy_meanwhile(&seek, except) {
+            return self.refuse_seek(now, &seek, refused);
         }
-        if let AfterPlacement::Join { subscribe, .. } = &placement.then {
-            self.set_filter(placement.group, &subscribe.filter, &mut ops);
+        if let AfterSeek::Join { subscribe, .. } = &seek.then {
+            self.set_filter(seek.group, &subscribe.filter, &mut ops);
         }
-        // All cursors of a placement belong to its group.
-        let fetched_before = self.groups.fetched_bytes_of(placement.group);
-        for (at, next) in placement.cursors.iter().zip(&placement.next) {
-            // The group may have been deleted while the store was searched: see `placement_durable`.
+        // All cursors of a seek belong to its group.
+        let fetched_before = self.groups.fetched_bytes_of(seek.group);
+        for (at, next) in seek.cursors.iter().zip(&seek.next) {
+            // The group may have been deleted while the store was searched: see `seek_durable`.
             let Some(Located { topic, name, members, cursor, .. }) =
                 self.groups.locate(&mut self.topics, *at)
             else {
@@ -151,7 +152,7 @@ impl Bus {
             let stream = topic.key.stream(Partition(at.partition));
             let given_back: Vec<ConnId> = cursor.window.leases().map(|(_, conn)| conn).collect();
             cursor.seek(*next);
-            let rows_max = ATTEMPTS_PER_BATCH_MAX / placement.cursors.len().max(1);
+            let rows_max = ATTEMPTS_PER_BATCH_MAX / seek.cursors.len().max(1);
             for (offset, _) in cursor.take_attempt_changes(rows_max, ATTEMPTS_BYTES_MAX) {
                 let key = keys::attempt(&stream, name, Offset(offset));
                 ops.push(Op::Delete { space: Space::Attempts, key });
@@ -171,12 +172,12 @@ impl Bus {
             }
             self.agenda.deliver(at.group);
         }
-        self.groups.account_fetched(placement.group, fetched_before);
-        self.commit(now, self.limits.durability, ops, PendingEffect::Placement(placement));
+        self.groups.account_fetched(seek.group, fetched_before);
+        self.commit(now, self.limits.durability, ops, PendingEffect::Seek(seek));
     }
 
-    fn busy_meanwhile(&self, placement: &Placement, except: Option<ConnId>) -> Option<BusError> {
-        placement.cursors.iter().find_map(|at| {
+    fn busy_meanwhile(&self, seek: &PendingSeek, except: Option<ConnId>) -> Option<BusError> {
+        seek.cursors.iter().find_map(|at| {
             let group = self.groups.get(at.group)?;
             let busy = group.is_busy(Some(at.partition), except);
             busy.then(|| BusError::GroupBusy { topic: group.key.clone(), group: group.name.clone() })
@@ -184,31 +185,27 @@ impl Bus {
     }
 
     /// Called when the new position is durable: answers the seek, or lets the subscriber join.
-    pub(crate) fn placement_durable(&mut self, now: Now, placement: Placement) {
-        for (at, next) in placement.cursors.iter().zip(&placement.next) {
+    pub(crate) fn seek_durable(&mut self, now: Now, seek: PendingSeek) {
+        for (at, next) in seek.cursors.iter().zip(&seek.next) {
             if let Some(cursor) = self.groups.cursor_mut(*at) {
                 let since = cursor.flush.row_since();
                 cursor.flush.set_durable(next.before(), since);
             }
             self.agenda.deliver(at.group);
         }
-        let moved: Vec<_> = placement
-            .cursors
-            .iter()
-            .map(|at| Partition(at.partition))
-            .zip(placement.next.iter().copied())
-            .collect();
-        let group = placement.group;
+        let moved: Vec<_> =
+            seek.cursors.iter().map(|at| Partition(at.partition)).zip(seek.next.iter().copied()).collect();
+        let group = seek.group;
         let Some(state) = self.groups.get_mut(group) else {
-            return self.refuse_placement(now, &placement, BusError::GroupGone);
+            return self.refuse_seek(now, &seek, BusError::GroupGone);
         };
-        match placement.then {
-            AfterPlacement::Answer { to } => {
+        match seek.then {
+            AfterSeek::Answer { to } => {
                 let (topic, group) = (state.key.clone(), state.name.clone());
                 self.reply(to, Reply::Sought { topic, group, partitions: moved });
             }
-            AfterPlacement::Join { to, subscribe } => {
-                state.placed = true;
+            AfterSeek::Join { to, subscribe } => {
+                state.has_position = true;
                 self.join(now, to, group, &subscribe);
                 self.wake_waiters(now, group);
             }

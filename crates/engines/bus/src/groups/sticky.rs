@@ -2,7 +2,8 @@
 //! handled in their order however many members there are. Events without a key go to the members in turn.
 //!
 //! A group is sticky if its topic is, or while one of its members asks for it. Which offsets of a key wait for one
-//! another is kept by each cursor (`cursor/keyed.rs`); which member a key belongs to is kept here, for the whole group.
+//! another is kept by each cursor (`cursor/window/by_key.rs`); which member a key belongs to is kept here, for the
+//! whole group.
 
 use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};

@@ -9,7 +9,7 @@ use crate::groups::group::{CursorRef, GroupId, GroupState};
 use crate::groups::members::Member;
 use crate::interface::input::{ConnId, From, Subscribe};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
-use crate::lifecycle::pending::{AfterPlacement, Placement};
+use crate::lifecycle::pending::{AfterSeek, PendingSeek};
 
 /// How a member leaves its group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,7 +88,7 @@ impl Bus {
         // earlier one.
         let key = (subscribe.topic.clone(), subscribe.group.clone());
         let in_turn = self.conns.get(conn).is_some_and(|connection| connection.is_joining(&key));
-        if !state.placed || (in_turn && !waited) {
+        if !state.has_position || (in_turn && !waited) {
             state.waiters.push((to, subscribe.clone()));
             self.begin_join(conn, &subscribe);
             return Ok(());
@@ -105,16 +105,15 @@ impl Bus {
             let partitions = state.cursors.len() as u32;
             let cursors = (0..partitions).map(|partition| CursorRef { group, partition }).collect();
             self.begin_join(conn, &subscribe);
-            let then = AfterPlacement::Join { to, subscribe };
-            self.place(now, Placement { group, cursors, from, next: Vec::new(), then }, Vec::new());
+            let then = AfterSeek::Join { to, subscribe };
+            self.seek_cursors(now, PendingSeek { group, cursors, from, next: Vec::new(), then }, Vec::new());
             return Ok(());
         }
         if state.filter != subscribe.filter {
             self.begin_join(conn, &subscribe);
-            let then = AfterPlacement::Join { to, subscribe };
-            let placement =
-                Placement { group, cursors: Vec::new(), from: From::Latest, next: Vec::new(), then };
-            self.place(now, placement, Vec::new());
+            let then = AfterSeek::Join { to, subscribe };
+            let seek = PendingSeek { group, cursors: Vec::new(), from: From::Latest, next: Vec::new(), then };
+            self.seek_cursors(now, seek, Vec::new());
             return Ok(());
         }
         self.join(now, to, group, &subscribe);
@@ -168,7 +167,7 @@ impl Bus {
         let name = subscribe.group.clone();
         let mut created = GroupState::new(topic, state.key.clone(), name, subscribe.filter.clone(), now.wall);
         created.made_by = by;
-        // The positions of these cursors do not matter yet: nothing is delivered before the group is placed.
+        // The positions of these cursors do not matter yet: nothing is delivered before the group has its position.
         created.cursors = state.logs.iter().map(|log| Cursor::at(log.next)).collect();
         let group = self.groups.insert(created);
         state.groups.insert(subscribe.group.clone(), group);
@@ -178,20 +177,20 @@ impl Bus {
         if let ReplyTo::Conn { conn, .. } = to {
             self.begin_join(conn, &subscribe);
         }
-        let then = AfterPlacement::Join { to, subscribe };
-        self.place(now, Placement { group, cursors, from, next: Vec::new(), then }, ops);
+        let then = AfterSeek::Join { to, subscribe };
+        self.seek_cursors(now, PendingSeek { group, cursors, from, next: Vec::new(), then }, ops);
         Ok(())
     }
 
     pub(crate) fn join(&mut self, now: Now, to: ReplyTo, group: GroupId, subscribe: &Subscribe) {
         let ReplyTo::Conn { conn, .. } = to else { return };
-        // Checked again, because the topic's lists may have changed while the group was placed.
+        // Checked again, because the topic's lists may have changed while the first position of the group was written.
         let Some(by) = self.conns.get(conn).and_then(Connection::by) else { return };
         if let Err(error) = self.permit_member(by, &subscribe.topic, &subscribe.group) {
             return self.refuse_join(to, subscribe, error);
         }
-        // The window is checked again, too, because several subscriptions may have waited for their groups to be
-        // placed.
+        // The window is checked again, too, because several subscriptions may have waited for the
+        // positions of their groups.
         let wider = u64::from(self.wider(conn, subscribe));
         if let Some(connection) = self.conns.get(conn)
             && let Err(error) = self.totals.window_fits(&self.limits, connection.agent(), wider)
@@ -199,7 +198,7 @@ impl Bus {
             return self.refuse_join(to, subscribe, error);
         }
         let leaving = self.end_join(to, subscribe);
-        // The connection may have been closed while the group was placed.
+        // The connection may have been closed while the first position of the group was written.
         let Some(connection) = self.conns.get_mut(conn) else { return };
         let Some(state) = self.groups.must_mut(group, &self.broken) else { return };
         let window = self.limits.window_of(subscribe);

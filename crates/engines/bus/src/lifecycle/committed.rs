@@ -13,9 +13,9 @@ use crate::lifecycle::pending::{PendingAppend, PendingEffect};
 impl Bus {
     pub(crate) fn on_committed(&mut self, now: Now, token: Token, outcome: Outcome) {
         if matches!(&outcome, Outcome::Done(done) if done.incarnation_kept) {
-            self.look_up_doubted(token);
+            self.look_up_incarnations(token);
         }
-        self.settle_doubts(token);
+        self.end_row_commit(token);
         // Given up when the store failed.
         let Some(pending) = self.pending.complete(token) else { return };
         let (pending, appended) = match (pending, outcome) {
@@ -50,7 +50,7 @@ impl Bus {
                     self.reply(to, Reply::Acked);
                 }
             }
-            PendingEffect::Placement(placement) => self.placement_durable(now, placement),
+            PendingEffect::Seek(seek) => self.seek_durable(now, seek),
             PendingEffect::TopicWrite { to, topic, created, checked } => {
                 self.topic_written(to, topic, created, checked);
             }
@@ -94,7 +94,7 @@ impl Bus {
     /// of defence: waiting requests are refused, and a cursor takes back what was not written and tries again with
     /// less.
     pub(crate) fn too_large(&mut self, now: Now, token: Token, bytes: usize) {
-        self.settle_doubts(token);
+        self.end_row_commit(token);
         // Given up when the store failed.
         let Some(pending) = self.pending.complete(token) else { return };
         match &pending {
@@ -111,7 +111,7 @@ impl Bus {
 
     pub(crate) fn found(&mut self, now: Now, token: Token, offsets: Option<Vec<Offset>>) {
         match self.pending.complete(token) {
-            Some(PendingEffect::Placement(placement)) => self.placement_found(now, placement, offsets),
+            Some(PendingEffect::Seek(seek)) => self.seek_found(now, seek, offsets),
             Some(PendingEffect::FindStart { topic, partition }) => {
                 if let Some(start) = offsets.and_then(|offsets| offsets.first().copied()) {
                     self.start_found(now, topic, partition, start);

@@ -60,7 +60,7 @@ pub(crate) enum PendingEffect {
         appends: Vec<PendingAppend>,
     },
     /// A group gets its first position, or a new one.
-    Placement(Placement),
+    Seek(PendingSeek),
     TopicWrite {
         to: ReplyTo,
         topic: TopicKey,
@@ -122,17 +122,17 @@ pub(crate) enum PendingEffect {
 
 /// A new position for a group, and what follows once it is durable.
 #[derive(Debug)]
-pub(crate) struct Placement {
+pub(crate) struct PendingSeek {
     pub(crate) group: GroupId,
     pub(crate) cursors: Vec<CursorRef>,
     pub(crate) from: From,
     /// The next offset of each cursor, once it is known.
     pub(crate) next: Vec<Offset>,
-    pub(crate) then: AfterPlacement,
+    pub(crate) then: AfterSeek,
 }
 
 #[derive(Debug)]
-pub(crate) enum AfterPlacement {
+pub(crate) enum AfterSeek {
     Join { to: ReplyTo, subscribe: Subscribe },
     Answer { to: ReplyTo },
 }
@@ -159,8 +159,8 @@ impl PendingEffect {
             | PendingEffect::SchemaCheck { to, .. }
             | PendingEffect::TopicDelete { to, .. }
             | PendingEffect::GroupDelete { to, .. }
-            | PendingEffect::Placement(Placement {
-                then: AfterPlacement::Join { to, .. } | AfterPlacement::Answer { to },
+            | PendingEffect::Seek(PendingSeek {
+                then: AfterSeek::Join { to, .. } | AfterSeek::Answer { to },
                 ..
             }) => vec![to],
             PendingEffect::Flush { confirms, .. } => confirms,

@@ -125,7 +125,7 @@ impl Bus {
         if !found {
             return;
         }
-        group.placed = true;
+        group.has_position = true;
         self.totals.cursors_made(group.made_by.as_ref(), group.cursors.len() as u64);
         topic.groups.insert(name, self.groups.insert(group));
     }

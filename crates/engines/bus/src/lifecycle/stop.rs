@@ -13,7 +13,7 @@ impl Bus {
     pub(crate) fn stop(&mut self, now: Now) {
         self.write_last_ages(now);
         self.note_removed();
-        self.life.begin_stop();
+        self.lifecycle.begin_stop();
         for group in self.groups.ids() {
             let Some(state) = self.groups.must_mut(group, &self.broken) else { continue };
             state.members.clear();
@@ -28,7 +28,7 @@ impl Bus {
 
     /// Refuses every request that waits for a commit, because that commit will never be confirmed.
     pub(crate) fn storage_failed(&mut self, reason: &str) {
-        self.life.fail(reason);
+        self.lifecycle.fail(reason);
         let mut refused: Vec<ReplyTo> =
             self.pending.take_all().flat_map(PendingEffect::into_requesters).collect();
         refused.extend(self.conns.end_joins());

@@ -91,7 +91,7 @@ impl Bus {
 
     /// Computes the moment to wake at from the due times. Done again and again, because the wall clock may be set.
     fn rearm_due(&mut self, now: Now) {
-        let busy = self.due.scanning || self.due.moves > 0 || self.life.is_stopping();
+        let busy = self.due.scanning || self.due.moves > 0 || self.lifecycle.is_stopping();
         let wakes = [DueBy::Wall, DueBy::Elapsed]
             .map(|by| self.due.next(by).map(|next| self.now_by(now, by).mono_at(next)));
         self.due.wake = wakes.into_iter().flatten().min().filter(|_| !busy);
@@ -176,7 +176,7 @@ impl Bus {
     fn move_together(&mut self, topic: TopicId, event: &DueEvent, bytes: usize, together: &mut DueMove) {
         let append = event.append();
         let (stream, body) = (append.stream.clone(), append.event.body.clone());
-        self.topics.get_mut(topic).into_iter().for_each(|topic| topic.try_candidate(&body));
+        self.topics.get_mut(topic).into_iter().for_each(|topic| topic.check_candidate_schema(&body));
         together.bytes += bytes;
         together.durability = together.durability.max(event.row.durability);
         together.checks.push(event.waits());
@@ -234,7 +234,7 @@ impl Bus {
 
     /// Writes the row of the elapsed time again when the wall clock was set, or is in doubt, and delays may be waiting.
     pub(crate) fn keep_elapsed(&mut self, now: Now) {
-        if self.elapsed.is_outdated(now) && !self.life.is_stopping() {
+        if self.elapsed.is_outdated(now) && !self.lifecycle.is_stopping() {
             let (op, durability) = (self.elapsed.put(now), self.limits.durability);
             self.commit(now, durability, vec![op], PendingEffect::Row);
         }

@@ -57,7 +57,7 @@ pub(crate) struct ForeignCommits {
     /// of `wanted`.
     to_adopt: BTreeSet<TopicKey>,
     /// Commits under way that write or drop the row of a topic.
-    in_doubt: BTreeMap<Token, Vec<TopicKey>>,
+    row_commits: BTreeMap<Token, Vec<TopicKey>>,
     /// When the next lookup that failed is tried again.
     wake: Option<Mono>,
 }
@@ -84,7 +84,7 @@ impl ForeignCommits {
             }
         }
         if !topics.is_empty() {
-            self.in_doubt.insert(token, topics);
+            self.row_commits.insert(token, topics);
         }
     }
 
@@ -92,11 +92,14 @@ impl ForeignCommits {
     pub(crate) fn check(&self, looked_up: &BTreeSet<&TopicKey>, is_pending: impl Fn(Token) -> bool) {
         assert!(self.asked.iter().eq(looked_up.iter().copied()), "topics that are being looked up");
         assert!(self.to_adopt.is_subset(&self.wanted), "a topic to be adopted is looked up");
-        assert!(self.in_doubt.keys().all(|token| is_pending(*token)), "a doubt ends with its commit");
+        assert!(
+            self.row_commits.keys().all(|token| is_pending(*token)),
+            "commits of topic rows are under way"
+        );
     }
 
-    fn doubts(&self, topic: &TopicKey) -> bool {
-        self.in_doubt.values().flatten().any(|doubted| doubted == topic)
+    fn has_row_commit(&self, topic: &TopicKey) -> bool {
+        self.row_commits.values().flatten().any(|written| written == topic)
     }
 }
 
@@ -105,7 +108,7 @@ impl Bus {
     pub(crate) fn reported(&mut self, reported: &[LogBounds]) {
         for bounds in reported {
             let topic = &bounds.stream.topic;
-            if self.topics.contains(topic) && !self.foreign.doubts(topic) {
+            if self.topics.contains(topic) && !self.foreign.has_row_commit(topic) {
                 self.extend_log(bounds);
             } else if self.foreign.wanted.insert(topic.clone()) {
                 self.look_up(topic.clone());
@@ -127,15 +130,15 @@ impl Bus {
 
     /// Called when a commit wrote the row of a topic that another process had created before: the topic goes on as that
     /// incarnation, which a lookup has to find out.
-    pub(crate) fn look_up_doubted(&mut self, token: Token) {
-        let doubted = self.foreign.in_doubt.get(&token).cloned().unwrap_or_default();
-        self.foreign.to_adopt.extend(doubted.iter().cloned());
-        self.foreign.wanted.extend(doubted);
+    pub(crate) fn look_up_incarnations(&mut self, token: Token) {
+        let topics = self.foreign.row_commits.get(&token).cloned().unwrap_or_default();
+        self.foreign.to_adopt.extend(topics.iter().cloned());
+        self.foreign.wanted.extend(topics);
     }
 
     /// Called when a commit has ended, successful or not: looks up the topics that had to wait for it.
-    pub(crate) fn settle_doubts(&mut self, token: Token) {
-        for topic in self.foreign.in_doubt.remove(&token).unwrap_or_default() {
+    pub(crate) fn end_row_commit(&mut self, token: Token) {
+        for topic in self.foreign.row_commits.remove(&token).unwrap_or_default() {
             if self.foreign.wanted.contains(&topic) {
                 self.look_up(topic);
             }
@@ -143,7 +146,7 @@ impl Bus {
     }
 
     fn look_up(&mut self, topic: TopicKey) {
-        if self.foreign.doubts(&topic) || !self.foreign.asked.insert(topic.clone()) {
+        if self.foreign.has_row_commit(&topic) || !self.foreign.asked.insert(topic.clone()) {
             return;
         }
         let token = self.pending.begin(PendingEffect::ReadTopic { topic: topic.clone() });
@@ -177,7 +180,7 @@ impl Bus {
             None => return,
         };
         self.foreign.asked.remove(&topic);
-        if self.foreign.doubts(&topic) {
+        if self.foreign.has_row_commit(&topic) {
             // A commit on this topic has begun meanwhile: its end looks the topic up again.
             return;
         }

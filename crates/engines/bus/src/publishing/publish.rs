@@ -115,7 +115,7 @@ impl Bus {
         let Some(topic) = self.topics.must_mut(id, &self.broken) else {
             return;
         };
-        topic.try_candidate(&event.body);
+        topic.check_candidate_schema(&event.body);
         let partition = topic.partition_for(&event.body);
         let stream = topic.key.stream(partition);
         let dedupe_window_ms = topic.dedupe_window_ms(&self.limits);
@@ -191,7 +191,7 @@ impl Bus {
         let Some(state) = self.topics.must_mut(id, &self.broken) else {
             return Ok(());
         };
-        state.try_candidate(&event.body);
+        state.check_candidate_schema(&event.body);
         let partition = state.partition_for(&event.body);
         let appending =
             PendingAppend { topic: id, stream: topic.stream(partition), body: event.body.clone() };

@@ -232,12 +232,12 @@ impl Bus {
         let Some(state) = self.topics.get(id) else {
             return Err(BusError::UnknownTopic(topic));
         };
-        let placed = || {
+        let with_position = || {
             let groups = state.groups.iter().filter_map(|(name, id)| Some((name, self.groups.get(*id)?)));
-            groups.filter(|(_, group)| group.placed)
+            groups.filter(|(_, group)| group.has_position)
         };
         let partitions = state.bounds().map(|log| {
-            let groups = placed().filter_map(|(name, group)| {
+            let groups = with_position().filter_map(|(name, group)| {
                 let cursor = group.cursors.get(log.partition.0 as usize)?;
                 let (committed, updated) = (cursor.flush.durable(), cursor.flush.durable_since());
                 let lag = log.next.before().0.saturating_sub(committed.0);
@@ -283,8 +283,8 @@ impl Bus {
             fetched_bytes: self.groups.fetched_bytes() as u64,
             delayed: self.due.wake().is_some(),
             commits_pending: self.pending.len() as u64,
-            storage_failed: self.life.failed().map(str::to_owned),
-            stopping: self.life.is_stopping(),
+            storage_failed: self.lifecycle.failed().map(str::to_owned),
+            stopping: self.lifecycle.is_stopping(),
         }
     }
 }

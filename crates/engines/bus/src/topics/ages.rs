@@ -88,7 +88,7 @@ impl Bus {
     }
 
     pub(crate) fn write_last_ages(&mut self, now: Now) {
-        if self.removes_by_age() && self.life.failed().is_none() && !self.life.is_stopping() {
+        if self.removes_by_age() && self.lifecycle.failed().is_none() && !self.lifecycle.is_stopping() {
             self.write_ages(now);
         }
     }

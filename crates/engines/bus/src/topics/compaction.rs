@@ -103,7 +103,7 @@ impl Bus {
 
     pub(crate) fn wake_compaction(&mut self, now: Now) {
         let asleep = self.compaction.wake.is_none_or(|wake| wake > now.mono);
-        if asleep || self.life.is_stopping() {
+        if asleep || self.lifecycle.is_stopping() {
             return;
         }
         self.compaction.wake = None;
@@ -172,7 +172,7 @@ impl Bus {
             never!(self.broken, "no pass of compaction is under way");
             return;
         };
-        let stopping = self.life.is_stopping();
+        let stopping = self.lifecycle.is_stopping();
         let Some(topic) = self.topics.get(pass.topic).filter(|topic| topic.config.compact && !stopping)
         else {
             return self.give_up(now);

@@ -66,7 +66,7 @@ impl DuplicateOnly {
 impl Topic {
     /// Compares an event with the candidate schema, if there is one. Called with every event that is appended to the
     /// topic, or delayed.
-    pub(crate) fn try_candidate(&mut self, body: &EventBody) {
+    pub(crate) fn check_candidate_schema(&mut self, body: &EventBody) {
         if let Some(candidate) = self.candidate.as_mut().filter(|candidate| candidate.broken_by.is_none()) {
             candidate.broken_by = candidate.schema.check(body, Quote::Nothing).err();
         }

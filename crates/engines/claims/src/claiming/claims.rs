@@ -71,14 +71,14 @@ impl Worker {
         let taken = self.slots_taken() + self.handlers.queued();
         let slots = self.config.handler_concurrency.saturating_sub(taken);
         let mut left = slots.min(self.iteration.left(self.config.max_events_per_iteration));
-        let in_turn: Vec<usize> = self
+        let in_rotation: Vec<usize> = self
             .handlers
-            .in_turn()
+            .in_rotation()
             .filter_map(|at| claims.iter().position(|claim| claim.handler == at))
             .collect();
         loop {
             let before = left;
-            for at in &in_turn {
+            for at in &in_rotation {
                 let WantedClaim { handler, events_max } = claims[*at];
                 if left > 0 && starts[*at] < events_max.min(self.handlers[handler].starts_max(now)) {
                     starts[*at] += 1;

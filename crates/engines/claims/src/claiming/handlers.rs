@@ -36,13 +36,13 @@ impl Handlers {
     }
 
     /// Returns the indices by priority, beginning with the handler that is next.
-    pub(crate) fn in_turn(&self) -> impl Iterator<Item = usize> {
+    pub(crate) fn in_rotation(&self) -> impl Iterator<Item = usize> {
         let (before, after) = self.by_priority.split_at(self.next);
         after.iter().chain(before).copied()
     }
 
-    /// Returns the first handler in turn that `may_start`; the one after it is next then.
-    pub(crate) fn take_turn(&mut self, may_start: impl Fn(&Handler) -> bool) -> Option<usize> {
+    /// Returns the first handler in rotation that `may_start`; the one after it is next then.
+    pub(crate) fn next_in_rotation(&mut self, may_start: impl Fn(&Handler) -> bool) -> Option<usize> {
         let count = self.by_priority.len();
         let steps = (0..count).map(|step| (self.next + step) % count);
         let found = { steps }.find(|position| may_start(&self.all[self.by_priority[*position]]))?;
@@ -51,7 +51,7 @@ impl Handlers {
     }
 
     /// The handler with the highest priority is next.
-    pub(crate) fn restart_turns(&mut self) {
+    pub(crate) fn restart_rotation(&mut self) {
         self.next = 0;
     }
 

@@ -35,7 +35,7 @@ impl Worker {
                 true => handler.has_marked(),
                 false => handler.has_queued() && handler.may_begin(now),
             };
-            let Some(at) = self.handlers.take_turn(may_start) else { break };
+            let Some(at) = self.handlers.next_in_rotation(may_start) else { break };
             if self.iteration.left(self.config.max_events_per_iteration) == 0 {
                 if self.handlers.iter().any(|handler| handler.is_last_claim_full()) {
                     self.next_iteration();
@@ -57,7 +57,7 @@ impl Worker {
 
     fn next_iteration(&mut self) {
         self.iteration.restart();
-        self.handlers.restart_turns();
+        self.handlers.restart_rotation();
     }
 
     /// Starts a claimed event; a run under suspicion begins when its mark is durable. Returns `None` if the event

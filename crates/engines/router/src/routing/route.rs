@@ -105,7 +105,7 @@ impl Router {
             self.counters.overloads += 1;
             return Err(OsFault::new(503, "Too many requests wait for their outcome: try again later"));
         }
-        let to = self.handler(requester, message)?;
+        let to = self.find_handler(requester, message)?;
         let name = self.table.name_of(to);
         self.routed(message, requester.capability(), std::slice::from_ref(&name));
         let step = TraceStep::Routed { to: vec![name] };
@@ -123,7 +123,7 @@ impl Router {
 
     /// Returns the capability that handles this request, if it exists, is healthy and has room, and the data fits its
     /// schema.
-    fn handler(&mut self, requester: OutcomeTo, message: &OsMessage) -> Result<CapabilityId, OsFault> {
+    fn find_handler(&mut self, requester: OutcomeTo, message: &OsMessage) -> Result<CapabilityId, OsFault> {
         let (kind, ty) = (message.kind, &message.ty);
         let Some(to) = self.table.handler(kind, ty) else {
             let note = Note::RoutingError { kind, ty: ty.clone(), id: message.metadata.id.clone() };

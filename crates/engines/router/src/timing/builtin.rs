@@ -150,7 +150,7 @@ fn timer_manifest() -> Manifest {
             "durable": { "type": "boolean", "description": "Outlives the process (default true)" },
         },
     });
-    let id = json!({ "type": "string", "description": "What Timer.Set replied" });
+    let id = json!({ "type": "string", "description": "The reply of Timer.Set" });
     let cancel = json!({ "type": "object", "required": ["timerId"], "properties": { "timerId": id } });
     let object = |name: &str, kind: &str| json!({ "type": "object", "required": [name], "properties": { name: { "type": kind } } });
     // `template::parse` checks the data of `Timer.Set`, and checks more than a schema can say.

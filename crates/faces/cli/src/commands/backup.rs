@@ -26,7 +26,7 @@ fn verb(name: &'static str, about: &'static str, force: &'static str) -> Command
 pub(super) fn backup_command() -> Command {
     verb("backup", "Copy a store to one file, while it is served or not", "Replace FILE if it is there").long_about(
         "Copy a store to one file, while it is served or not.\n\nThe copy is of one moment: every publish confirmed \
-         before the command started is in it. It gets its name when it is whole and synced.",
+         before the command started is in it. The file gets its name when it is whole and synced.",
     )
 }
 

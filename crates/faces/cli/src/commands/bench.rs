@@ -81,7 +81,7 @@ pub(super) fn command() -> Command {
         )
         .subcommand(
             Command::new("handlers-worker")
-                .about("One process of `bench handlers`, told by its stdin what to do")
+                .about("A process of `bench handlers`, told by its stdin what to do")
                 .hide(true)
                 .arg(
                     Arg::new("store")

@@ -21,7 +21,7 @@ pub(super) fn command() -> Command {
         )
     };
     Command::new("commits")
-        .about("What sessions committed to the state of a namespace")
+        .about("Show the commits that sessions made to the state of a namespace")
         .subcommand_required(true)
         .subcommand(
             verb("list", "The newest commits, the newest first")
@@ -41,7 +41,7 @@ pub(super) fn command() -> Command {
                 ),
         )
         .subcommand(
-            verb("show", "One commit and what it changed").arg(
+            verb("show", "Show a commit and its changes").arg(
                 Arg::new("commit")
                     .value_name("COMMIT")
                     .required(true)

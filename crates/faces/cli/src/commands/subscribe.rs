@@ -43,7 +43,7 @@ pub(super) fn command() -> Command {
             Arg::new("ack-mode")
                 .long("ack-mode")
                 .value_name("cumulative|individual")
-                .help("What an ack completes [default: as the topic or the server has it]"),
+                .help("The events that an ack completes [default: as the topic or the server has it]"),
         )
         .arg(
             Arg::new("sticky")
@@ -56,8 +56,8 @@ pub(super) fn command() -> Command {
                 .long("no-ack")
                 .action(ArgAction::SetTrue)
                 .help(
-                    "Print only: the events are given back at the end and will be delivered again. One that times out \
-                     meanwhile has had an attempt all the same",
+                    "Print only: the events are given back at the end and will be delivered again. An event \
+                     that times out meanwhile has had an attempt all the same",
                 ),
         )
         .arg(Arg::new("nack").long("nack").value_name("REASON").conflicts_with("no-ack").help(

@@ -72,7 +72,7 @@ pub(super) fn with_flags(command: Command) -> Command {
                 .long("durability")
                 .value_name("fsync|os|memory")
                 .value_parser(["fsync", "os", "memory"])
-                .help("What a confirmed publish has survived"),
+                .help("How durable an event is once its publish is confirmed"),
         )
         .arg(switch("compact", "Keep only the newest event of each key"))
         .arg(
@@ -80,21 +80,21 @@ pub(super) fn with_flags(command: Command) -> Command {
                 .long("ack-mode")
                 .value_name("cumulative|individual")
                 .value_parser(["cumulative", "individual"])
-                .help("What an ACK completes, for clients that do not say"),
+                .help("The events that an ACK completes, for clients that do not say"),
         )
         .arg(switch("sticky", "Events of one key go to one member of a group, one at a time"))
         .arg(list(
             "publish-acl",
-            "Who may publish: agents and roles, * for all, !AGENT to deny; empty = nobody",
+            "Agents and roles that may publish: * for all, !AGENT to deny; empty = nobody",
         ))
         .arg(list(
             "subscribe-acl",
-            "Who may read: agents and roles, * for all, !AGENT to deny; empty = nobody",
+            "Agents and roles that may read: * for all, !AGENT to deny; empty = nobody",
         ))
         .arg(
             list(
                 GROUP_ACL,
-                "Who may join, seek and delete a group (* = every group without a list); may be given several times",
+                "Agents and roles that may join, seek and delete a group (* = every group without a list); repeatable",
             )
             .value_name("GROUP=LIST")
             .action(ArgAction::Append),

@@ -65,7 +65,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     ),
     SettingDef {
         name: "durability",
-        help: "What a confirmed publish has survived, for topics that do not set their own",
+        help: "How durable an event is once its publish is confirmed, for topics that do not set their own",
         kind: SettingKind::Choice(&["fsync", "os", "memory"]),
         scope: Scope::Serve,
         also: &[],
@@ -80,7 +80,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     },
     SettingDef {
         name: "ack-mode",
-        help: "What an ACK completes, for clients that do not say and topics that do not set their own",
+        help: "The events that an ACK completes, for clients that do not say and topics that do not set their own",
         kind: SettingKind::Choice(&["cumulative", "individual"]),
         scope: Scope::Serve,
         also: &[],
@@ -148,7 +148,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     },
     SettingDef {
         name: "audit",
-        help: "What is published to topic system.bus.audit: refusals, admin, publish, subscribe, ack, redelivery, or all",
+        help: "Records published to topic system.bus.audit: refusals, admin, publish, subscribe, ack, redelivery, or all",
         kind: SettingKind::List {
             what: "refusals, admin, publish, subscribe, ack, redelivery, or all",
             check: |text| text == AUDIT_ALL || text.parse::<AuditKind>().is_ok(),

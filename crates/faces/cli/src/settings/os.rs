@@ -173,7 +173,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         256,
         1 << 30,
         &[],
-        "One line of the loop, in both directions: 413"
+        "Bytes of a line of the loop, in both directions: 413"
     ),
     bound!(
         "os-unsent-bytes-max",
@@ -210,7 +210,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         1,
         1 << 20,
         &[],
-        "What other threads have told the loop and it has not heard: they wait"
+        "Commands from other threads that the loop has not read yet: for one more, the sender waits"
     ),
     bound!(
         "os-crowded-max",
@@ -333,13 +333,19 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     ),
     bound!("memory-keys-max", server.memory.keys_max, usize, 1, "Paths that hold a value in Memory: 503"),
     bound!("memory-bytes-max", server.memory.bytes_max, usize, 1, "Paths and values of Memory together: 503"),
-    bound!("memory-key-bytes-max", server.memory.key_bytes_max, usize, 1, "One path of Memory: 422"),
-    bound!("memory-value-bytes-max", server.memory.value_bytes_max, usize, 1, "One value of Memory: 413"),
+    bound!("memory-key-bytes-max", server.memory.key_bytes_max, usize, 1, "Bytes of a path of Memory: 422"),
+    bound!(
+        "memory-value-bytes-max",
+        server.memory.value_bytes_max,
+        usize,
+        1,
+        "Bytes of a value of Memory: 413"
+    ),
     bound!(
         "memory-page-bytes-max",
         server.memory.page_bytes_max,
         usize,
         1,
-        "One page of Memory.List: the rest is for the next"
+        "Bytes of a page of Memory.List: the rest is for the next page"
     ),
 ];

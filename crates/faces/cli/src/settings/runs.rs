@@ -59,7 +59,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     ),
     SettingDef {
         name: "allow",
-        help: "What the module may do: time, random, log, env, env=NAME, fs=DIR, input, output, bus (needs a server, --url), \
+        help: "Grants of the module: time, random, log, env, env=NAME, fs=DIR, input, output, bus (needs a server, --url), \
                store (--store); nothing else",
         kind: SettingKind::List {
             what: "time, random, log, env, env=NAME, fs=DIR, input, output, bus or store",

@@ -119,8 +119,8 @@ pub(crate) struct Reason {
     pub(crate) why: Box<str>,
 }
 
-/// Middleware that logs requests and records refusals. The outermost but for `unread.rs`, so it sees every refusal over
-/// HTTP.
+/// Middleware that logs requests and records refusals. The outermost layer but for `drain_body.rs`, so every refusal
+/// over HTTP passes through it.
 pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let connection = request.extensions().get::<Peer>();

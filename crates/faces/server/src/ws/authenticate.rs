@@ -12,7 +12,7 @@ use tokio_tungstenite::tungstenite::Message;
 use crate::access::{Caller, Refused};
 use crate::app::App;
 use crate::fairness::{EvictionReason, Seat};
-use crate::ws::close::{WsEnd, last_words};
+use crate::ws::close::{WsEnd, close_handshake};
 use crate::ws::small_reads::SmallReads;
 use crate::ws::upgrade::{Opened, Socket};
 
@@ -27,12 +27,12 @@ pub(super) struct Authenticated<T> {
     pub(super) found: T,
 }
 
-/// Runs `introduce` until it has set the caller's grant, or the connection has to be closed. `stranger` is its seat
+/// Runs `introduce` until it has set the caller's grant, or the connection has to be closed. `waiting_seat` is its seat
 /// among the unauthenticated.
 pub(super) async fn authenticate<T>(
     app: &App,
     opened: Opened,
-    stranger: Seat,
+    waiting_seat: Seat,
     caller: &mut Caller,
     introduce: impl AsyncFnOnce(
         &mut SmallSink,
@@ -47,7 +47,7 @@ pub(super) async fn authenticate<T>(
     let limit = Duration::from_millis(settings.auth_ms_max);
     let introduced = tokio::select! {
         introduced = introduce(&mut sink, &mut stream, caller) => introduced,
-        () = stranger.sent_away() => Err((WsEnd::Crowded("others need the place: send the token sooner"), None)),
+        () = waiting_seat.sent_away() => Err((WsEnd::Crowded("others need the place: send the token sooner"), None)),
         () = closing.wait_for(|closing| *closing).map(drop) => Err((WsEnd::Stopping, None)),
         () = tokio::time::sleep(limit) => {
             app.evictions.count(EvictionReason::AuthTimeout, &caller.key());
@@ -63,12 +63,12 @@ pub(super) async fn authenticate<T>(
         }
         Err((end, frame)) => {
             tracing::debug!(?end, "a connection ended before it authenticated");
-            let words = last_words(end, frame, sink, stream, app.closing.clone());
-            if stranger.must_hurry() {
+            let handshake = close_handshake(end, frame, sink, stream, app.closing.clone());
+            if waiting_seat.must_hurry() {
                 // Only sent if that takes no waiting: closing connections must not pile up.
-                let _ = words.now_or_never();
+                let _ = handshake.now_or_never();
             } else {
-                words.await;
+                handshake.await;
             }
             None
         }

@@ -1,4 +1,4 @@
-//! How a connection ends, and its last words: the frames that are sent before it is closed.
+//! How a connection ends, and its close handshake: the frames that are sent before it is closed.
 
 use std::time::Duration;
 
@@ -16,10 +16,10 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 use crate::access::GrantEnd;
 use crate::socket::Stream;
 
-/// How long the last words may take to be written.
-const LAST_WORDS_MS: u64 = 1000;
+/// How long the closing frame may take to be written.
+const CLOSE_HANDSHAKE_MS: u64 = 1000;
 /// A peer that was told to go may still be sending. Its data is read and discarded for a while: closing a socket with
-/// unread data resets it, and a reset would discard the last words.
+/// unread data resets it, and a reset would discard the closing frame.
 const LINGER_MS: u64 = 500;
 /// The same for a peer in the middle of a frame that is too large. Many clients do not look for an answer before they
 /// have sent all of it, so all of it is read, within these bounds: total time, time without a byte, bytes.
@@ -117,9 +117,9 @@ impl WsEnd {
     }
 }
 
-/// Sends the last words and closes the socket. `frame` goes before the closing frame. `closing` (the server is
+/// Sends the closing frame and closes the socket. `frame` goes before the closing frame. `closing` (the server is
 /// stopping) cuts short the wait for the peer.
-pub(super) async fn last_words<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>(
+pub(super) async fn close_handshake<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>(
     end: WsEnd,
     frame: Option<String>,
     mut sink: SplitSink<WebSocketStream<S>, Message>,
@@ -129,7 +129,7 @@ pub(super) async fn last_words<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>
     if matches!(end, WsEnd::Gone | WsEnd::Dropped(_)) {
         return;
     }
-    let words = async {
+    let writing = async {
         if let Some(frame) = frame {
             sink.feed(Message::Text(frame.into())).await?;
         }
@@ -140,14 +140,14 @@ pub(super) async fn last_words<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>
             None => sink.flush().await,
         }
     };
-    let said = timeout(Duration::from_millis(LAST_WORDS_MS), words).await;
+    let written = timeout(Duration::from_millis(CLOSE_HANDSHAKE_MS), writing).await;
     let Ok(socket) = sink.reunite(stream) else { return };
-    if !matches!(said, Ok(Ok(()))) {
+    if !matches!(written, Ok(Ok(()))) {
         return;
     }
     let mut stream: Stream = socket.into_inner().into();
     // The peer learns at once that nothing more will come, and closes. With TLS this writes, so it may wait.
-    let shutdown = timeout(Duration::from_millis(LAST_WORDS_MS), stream.shutdown()).await;
+    let shutdown = timeout(Duration::from_millis(CLOSE_HANDSHAKE_MS), stream.shutdown()).await;
     if !matches!(shutdown, Ok(Ok(()))) {
         return;
     }

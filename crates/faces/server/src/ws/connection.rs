@@ -1,4 +1,4 @@
-//! A connection of the bus, from its first frame to its last words (`close.rs`).
+//! A connection of the bus, from its first frame to its close handshake (`close.rs`).
 
 use std::sync::{Arc, OnceLock};
 
@@ -14,8 +14,8 @@ use crate::app::App;
 use crate::fairness::{FrameMeter, Seat};
 use crate::observe::RequestParty;
 use crate::to_wire;
-use crate::to_wire::Waiting;
-use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, last_words};
+use crate::to_wire::UnansweredRequest;
+use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, close_handshake};
 use crate::ws::grant::CurrentGrant;
 use crate::ws::keepalive::Keepalive;
 use crate::ws::unanswered::Unanswered;
@@ -28,7 +28,7 @@ const OWN_ANSWERS_MAX: usize = 64;
 /// State that both directions of a connection share.
 pub(super) struct Connection<'a> {
     pub(super) app: &'a App,
-    pub(super) link: BusConnection,
+    pub(super) bus: BusConnection,
     pub(super) unanswered: Unanswered,
     pub(super) keepalive: Keepalive,
     pub(super) frames: Arc<FrameMeter>,
@@ -55,11 +55,11 @@ impl Connection<'_> {
     }
 
     /// Reports an answer of the engine to log and audit.
-    pub(super) fn note(&self, item: &Item, waiting: Option<&Waiting>) {
-        let trace = waiting.and_then(|waiting| waiting.trace.as_ref());
+    pub(super) fn note(&self, item: &Item, request: Option<&UnansweredRequest>) {
+        let trace = request.and_then(|request| request.trace.as_ref());
         match item {
             Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. } => {
-                let what = waiting.map_or("MESSAGE", |waiting| waiting.op);
+                let what = request.map_or("MESSAGE", |request| request.op);
                 let error = error.why();
                 self.refused(to_wire::code(error), what, &error.to_string(), about(error), trace);
             }
@@ -104,10 +104,10 @@ pub(super) struct UpgradeParams {
 /// end ends both.
 pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller: Caller, seat: &Seat) {
     let UpgradeParams { namespace, payload_sha256 } = asked;
-    let Ok(link) = app.broker.open(namespace.clone()) else { return };
+    let Ok(bus) = app.broker.open(namespace.clone()) else { return };
     let connection = Connection {
         app,
-        link,
+        bus,
         unanswered: Unanswered::new(app.settings.unanswered_max.max(1)),
         keepalive: Keepalive::default(),
         frames: socket.get_ref().meter().clone(),
@@ -129,7 +129,7 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
         () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
         () = connection.frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
-    let conn = connection.link.conn().0;
+    let conn = connection.bus.conn().0;
     match end {
         WsEnd::Dropped(why) => {
             tracing::warn!(conn, why, "a connection was dropped");
@@ -137,9 +137,9 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
         end => tracing::debug!(conn, ?end, "a connection ended"),
     }
     if end.is_eviction() {
-        connection.link.evict();
+        connection.bus.evict();
     }
-    // Before the last words: the connection's leases must not wait for a peer that takes its time.
+    // Before the close handshake: the connection's leases must not wait for a peer that takes its time.
     drop(connection);
-    last_words(end, end.frame(), sink, stream, app.closing.clone()).await;
+    close_handshake(end, end.frame(), sink, stream, app.closing.clone()).await;
 }

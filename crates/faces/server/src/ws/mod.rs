@@ -70,7 +70,7 @@ pub(crate) async fn upgrade(
         let mut caller = caller;
         let (socket, seat) = match entrance {
             Entrance::Known(seat) => (opened.whole(&app, &caller).await, seat),
-            Entrance::Stranger(seat) => {
+            Entrance::Unauthenticated(seat) => {
                 let introduce = async |sink: &mut _, stream: &mut _, caller: &mut _| {
                     authenticate::introduce(&app, sink, stream, caller, asked.namespace.as_str()).await
                 };
@@ -89,14 +89,14 @@ enum Entrance {
     /// The upgrade brought a token, or none is needed.
     Known(Seat),
     /// The peer has to authenticate first.
-    Stranger(Seat),
+    Unauthenticated(Seat),
 }
 
 impl Entrance {
     fn of(app: &App, caller: &Caller) -> Result<Entrance, Refusal> {
         if !app.tokens.is_open() && caller.grant.is_none() {
             let seat = app.unauthenticated.claim(caller.key());
-            return seat.map(Entrance::Stranger).ok_or_else(|| full(app));
+            return seat.map(Entrance::Unauthenticated).ok_or_else(|| full(app));
         }
         app.seats.claim(caller.key()).map(Entrance::Known).ok_or_else(|| full(app))
     }

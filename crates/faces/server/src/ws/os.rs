@@ -25,7 +25,7 @@ use crate::refusal::Refusal;
 use crate::to_wire;
 use crate::ws::Entrance;
 use crate::ws::authenticate::{SmallSink, SmallStream, authenticate};
-use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, last_words};
+use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, close_handshake};
 use crate::ws::grant::CurrentGrant;
 use crate::ws::keepalive::{Keepalive, KeepaliveStep};
 use crate::ws::upgrade::{Socket, Upgrade};
@@ -58,7 +58,7 @@ pub(crate) async fn upgrade(
         let mut caller = caller;
         let (socket, seat, first) = match entrance {
             Entrance::Known(seat) => (opened.whole(&app, &caller).await, seat, None),
-            Entrance::Stranger(seat) => {
+            Entrance::Unauthenticated(seat) => {
                 let introduce = async |sink: &mut _, stream: &mut _, caller: &mut _| {
                     introduce(&app, sink, stream, caller).await.map_err(|end| (end, None))
                 };
@@ -79,7 +79,7 @@ async fn run(app: &App, socket: Socket, caller: Caller, seat: &Seat, first: Opti
     let end = talk(app, &mut sink, &mut stream, caller, (seat, &frames), first).await;
     tracing::debug!(?end, "a connection of the loop ended");
     // No frame here: everything has been said in messages of the loop.
-    last_words(end, None, sink, stream, app.closing.clone()).await;
+    close_handshake(end, None, sink, stream, app.closing.clone()).await;
 }
 
 async fn talk(

@@ -7,8 +7,8 @@ use millrace_wire::{ClientFrame, ClientRequest, FrameError, write_ok, write_pong
 use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
-use crate::from_wire::{self, Topics};
-use crate::to_wire::Waiting;
+use crate::from_wire::{self, TopicKeys};
+use crate::to_wire::UnansweredRequest;
 use crate::ws::close::WsEnd;
 use crate::ws::connection::Connection;
 use crate::ws::gate::{Gate, group, topic, trace};
@@ -35,14 +35,14 @@ pub(super) async fn run(
 ) -> WsEnd {
     let mut reader = FrameReader {
         connection,
-        topics: Topics::of(connection.namespace.clone()),
+        topics: TopicKeys::of(connection.namespace.clone()),
         gate: Gate::new(connection),
         answers,
     };
     let mut requests = Vec::new();
     loop {
         connection.keepalive.listen(false);
-        connection.link.relieved().await;
+        connection.bus.relieved().await;
         connection.unanswered.room().await;
         connection.keepalive.listen(true);
         let mut next = stream.next().await;
@@ -63,7 +63,7 @@ pub(super) async fn run(
         };
         connection.keepalive.listen(false);
         // Also at the end: requests that were sent before a closing frame count.
-        if connection.link.send(&reader.gate.caller.by(), &mut requests).await.is_err() {
+        if connection.bus.send(&reader.gate.caller.by(), &mut requests).await.is_err() {
             return WsEnd::Stopping;
         }
         if let Some(end) = end {
@@ -74,7 +74,7 @@ pub(super) async fn run(
 
 struct FrameReader<'a> {
     connection: &'a Connection<'a>,
-    topics: Topics,
+    topics: TopicKeys,
     gate: Gate<'a>,
     answers: mpsc::Sender<String>,
 }
@@ -133,8 +133,8 @@ impl FrameReader<'_> {
         let Some(request) = from_wire::request(&mut self.topics, request, answered) else {
             return FrameOutcome::Answer(own);
         };
-        let waiting = Waiting { rid, op, trace, topic, group };
-        let number = if answered { self.connection.unanswered.add(waiting) } else { NO_ANSWER };
+        let unanswered = UnansweredRequest { rid, op, trace, topic, group };
+        let number = if answered { self.connection.unanswered.add(unanswered) } else { NO_ANSWER };
         FrameOutcome::Request(number, request)
     }
 

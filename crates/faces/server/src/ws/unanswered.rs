@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
-use crate::to_wire::Waiting;
+use crate::to_wire::UnansweredRequest;
 
 /// The number of all requests that want no answer: if one is refused, its error frame carries no request id.
 pub(super) const NO_ANSWER: u64 = 0;
 
-/// The table of waiting requests. At `max` the connection is not read until answers have come.
+/// The table of unanswered requests. At `max` the connection is not read until answers have come.
 #[derive(Debug)]
 pub(super) struct Unanswered {
     state: Mutex<UnansweredState>,
@@ -21,7 +21,7 @@ pub(super) struct Unanswered {
 #[derive(Debug, Default)]
 struct UnansweredState {
     last: u64,
-    waiting: HashMap<u64, Waiting>,
+    requests: HashMap<u64, UnansweredRequest>,
 }
 
 impl Unanswered {
@@ -29,30 +29,30 @@ impl Unanswered {
         Unanswered { state: Mutex::default(), answered: Notify::new(), max }
     }
 
-    pub(super) fn add(&self, waiting: Waiting) -> u64 {
+    pub(super) fn add(&self, request: UnansweredRequest) -> u64 {
         let mut state = self.state.lock();
         state.last += 1;
         let number = state.last;
-        state.waiting.insert(number, waiting);
+        state.requests.insert(number, request);
         number
     }
 
-    pub(super) fn answer(&self, number: u64) -> Option<Waiting> {
+    pub(super) fn answer(&self, number: u64) -> Option<UnansweredRequest> {
         if number == NO_ANSWER {
             return None;
         }
         let mut state = self.state.lock();
-        let waiting = state.waiting.remove(&number);
-        let has_room_again = state.waiting.len() + 1 == self.max;
+        let request = state.requests.remove(&number);
+        let has_room_again = state.requests.len() + 1 == self.max;
         drop(state);
         if has_room_again {
             self.answered.notify_one();
         }
-        waiting
+        request
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.state.lock().waiting.len() >= self.max
+        self.state.lock().requests.len() >= self.max
     }
 
     /// Waits until another request may be read. For one reader.

@@ -50,9 +50,9 @@ impl FrameWriter<'_> {
         let mut missed = 0;
         let mut closing = self.connection.app.closing.clone();
         loop {
-            let link = &self.connection.link;
+            let bus = &self.connection.bus;
             tokio::select! {
-                taken = link.receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) => self.items(taken).await?,
+                taken = bus.receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) => self.items(taken).await?,
                 Some(text) = own_answers.recv() => self.answers(text, own_answers).await?,
                 _ = ticks.tick() => match self.connection.keepalive.check(&mut missed, settings.pings_missed_max) {
                     KeepaliveStep::Fine => {}
@@ -76,19 +76,19 @@ impl FrameWriter<'_> {
         let (items, sink) = (&mut self.items, &mut *self.sink);
         let write = async {
             for item in items.drain(..) {
-                let waiting = match &item {
+                let request = match &item {
                     Item::Reply { request, .. } => unanswered.answer(*request),
                     _ => None,
                 };
-                connection.note(&item, waiting.as_ref());
-                if let Some(text) = to_wire::frame(item, waiting.as_ref(), connection.payload_sha256) {
+                connection.note(&item, request.as_ref());
+                if let Some(text) = to_wire::frame(item, request.as_ref(), connection.payload_sha256) {
                     sink.feed(Message::Text(text.into())).await?;
                 }
             }
             sink.flush().await
         };
         within(self.connection, write).await?;
-        self.connection.link.written(bytes);
+        self.connection.bus.written(bytes);
         Ok(())
     }
 
@@ -110,7 +110,7 @@ impl FrameWriter<'_> {
 
     /// Writes the rest of the outbox: the engine has stopped and will add nothing.
     async fn finish(&mut self) -> Result<WsEnd, WsEnd> {
-        while let Some(taken) = self.connection.link.try_receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
+        while let Some(taken) = self.connection.bus.try_receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
             self.items(taken).await?;
         }
         Ok(WsEnd::Stopping)

@@ -1,12 +1,12 @@
-//! Lines that a child writes to its stdout: parsed, matched with the message in hand, passed on to the loop.
+//! Lines that a child writes to its stdout: parsed, matched with the message in progress, passed on to the loop.
 
 use millrace_model::{OsFault, OsKind, OsMessage};
 use millrace_wire::os::{Lenient, Line, LineSplitter, OsRefusal, parse};
 
-use super::Life;
+use super::ChildRun;
 use crate::in_progress::Ends;
 
-impl Life<'_> {
+impl ChildRun<'_> {
     pub(super) async fn hear(&mut self, mut input: &[u8]) {
         // Taken out of `self`, because a line borrows from the splitter while the rest of the struct changes.
         let mut splitter = std::mem::replace(&mut self.splitter, LineSplitter::new(0));
@@ -44,27 +44,30 @@ impl Life<'_> {
             Err(fault) => return self.bad(fault),
         };
         match message.kind {
-            OsKind::Reply | OsKind::Error => match self.hand.take_if(|hand| hand.is_answered_by(&message)) {
-                Some(hand) => {
-                    self.answered = true;
-                    self.given.answered(self.port, hand.end);
-                    if hand.is_alone() {
-                        self.given.replied(&hand.delivery.message.ty);
+            OsKind::Reply | OsKind::Error => {
+                match self.in_progress.take_if(|in_progress| in_progress.is_answered_by(&message)) {
+                    Some(in_progress) => {
+                        self.answered = true;
+                        self.given.answered(self.port, in_progress.end);
+                        if in_progress.is_alone() {
+                            self.given.replied(&in_progress.delivery.message.ty);
+                        }
+                        in_progress.finish(self.port, message);
                     }
-                    hand.finish(self.port, message);
+                    None if self.given.is_answered_by(self.port, &message) => {}
+                    None if message.kind == OsKind::Reply && message.metadata.causation.is_none() => {
+                        let (name, ty) = (self.port.name(), &message.ty);
+                        let why =
+                            format!("Capability '{name}' emitted a reply {ty} without metadata.causation");
+                        self.bad(OsFault::new(500, why));
+                    }
+                    None => self.port.emit(None, message, false).await,
                 }
-                None if self.given.is_answered_by(self.port, &message) => {}
-                None if message.kind == OsKind::Reply && message.metadata.causation.is_none() => {
-                    let (name, ty) = (self.port.name(), &message.ty);
-                    let why = format!("Capability '{name}' emitted a reply {ty} without metadata.causation");
-                    self.bad(OsFault::new(500, why));
-                }
-                None => self.port.emit(None, message, false).await,
-            },
+            }
             OsKind::Event | OsKind::Command | OsKind::Query => {
-                let during = self.hand.as_ref().map(|hand| {
-                    hand.lend(&mut message);
-                    hand.delivery.id
+                let during = self.in_progress.as_ref().map(|in_progress| {
+                    in_progress.lend(&mut message);
+                    in_progress.delivery.id
                 });
                 let is_request = message.kind.is_request();
                 if is_request {
@@ -75,13 +78,16 @@ impl Life<'_> {
         }
     }
 
-    /// Answers the request in hand with the fault. The child is not asked again.
+    /// Answers the request in progress with the fault. The child is not asked again.
     fn bad(&mut self, fault: OsFault) {
-        self.port.bad_emit(self.hand.as_ref().map(|hand| hand.delivery.id), fault.clone());
-        match self.hand.take_if(|hand| !hand.is_event()) {
+        self.port
+            .bad_emit(self.in_progress.as_ref().map(|in_progress| in_progress.delivery.id), fault.clone());
+        match self.in_progress.take_if(|in_progress| !in_progress.is_event()) {
             // `bad_emit` has answered the request.
-            Some(hand) if hand.ends == Ends::Outcome => self.port.done(hand.delivery.id, Ok(())),
-            Some(hand) => hand.fail(self.port, fault),
+            Some(in_progress) if in_progress.ends == Ends::Outcome => {
+                self.port.done(in_progress.delivery.id, Ok(()))
+            }
+            Some(in_progress) => in_progress.fail(self.port, fault),
             None => {}
         }
     }

@@ -108,6 +108,14 @@ impl World {
         }
         let Some(shell) = &mut self.shell else { return Ok(()) };
         shell.bus.settle(now);
+        if !cfg!(debug_assertions) {
+            // A debug build of the engine checks itself.
+            shell.bus.check_invariants();
+        }
+        if shell.bus.never_count() > 0 {
+            let detail = "the engine was in a state that cannot occur".to_owned();
+            return Err(Violation { invariant: "never", detail });
+        }
         let effects = shell.saboteur.effects(shell.bus.drain());
         let deadline = shell.bus.next_deadline();
         let quiet = nothing_in && effects.is_empty();

@@ -113,7 +113,7 @@ impl Actors {
         let (local_queue, wait, mailbox) = (self.local_queue.clone(), self.handover_ms, mailbox.clone());
         let name: Arc<str> = name.into();
         spawn_local(async move {
-            let too_long = tokio::time::timeout(Duration::from_millis(wait), mailbox.is_open()).await;
+            let too_long = tokio::time::timeout(Duration::from_millis(wait), mailbox.wait_until_open()).await;
             if too_long.is_err() {
                 let reason = format!("it had not finished {wait} ms after a reload replaced it");
                 old.clear(&local_queue, before, &name, &reason);
@@ -160,7 +160,7 @@ impl Actors {
         let Some(successor) = successor else { return };
         spawn_local(async move {
             // The retired actor may itself have been waiting for a predecessor.
-            mailbox.is_open().await;
+            mailbox.wait_until_open().await;
             if tidies_up {
                 // A child process that does not end is killed, so this returns. An actor that panicked has ended, too.
                 let _ = task.await;

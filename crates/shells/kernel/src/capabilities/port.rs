@@ -106,7 +106,7 @@ impl Mailbox {
         self.leaves.notify_one();
     }
 
-    pub(crate) async fn is_open(&self) {
+    pub(crate) async fn wait_until_open(&self) {
         while self.held.get() {
             self.opened.notified().await;
         }
@@ -168,7 +168,7 @@ impl Port {
 
     /// Waits until the previous actor of this capability, which a reload replaced, has finished. Returns false if this
     /// actor is not to begin at all. Must not run beside [`Port::next`], which waits for the same signal.
-    pub async fn is_its_turn(&self) -> bool {
+    pub async fn wait_for_predecessor(&self) -> bool {
         while self.mailbox.held.get() {
             if self.mailbox.closed.get() {
                 return false;

@@ -119,7 +119,7 @@ impl EdgeParts {
 
     /// The identity that a connection of `now` gets by the token in this message, if it carries one. Tokens are
     /// accepted in any message of a connection, and also where none is required.
-    pub(super) fn shown(
+    pub(super) fn authenticate(
         &self,
         now: Option<&Principal>,
         message: &OsMessage,

@@ -91,24 +91,24 @@ impl LineReader {
 
     async fn split_lines(&mut self, mut input: &[u8]) {
         loop {
-            let taken = match self.splitter.next(&mut input) {
+            let line = match self.splitter.next(&mut input) {
                 None => return,
                 Some(line) => read_line(&self.edge, line),
             };
-            self.taken(taken).await;
+            self.on_line(line).await;
         }
     }
 
     /// Handles a last line without LF.
     async fn take_last(&mut self) {
-        let taken = self.splitter.finish().map(|line| read_line(&self.edge, line));
-        if let Some(taken) = taken {
-            self.taken(taken).await;
+        let line = self.splitter.finish().map(|line| read_line(&self.edge, line));
+        if let Some(line) = line {
+            self.on_line(line).await;
         }
     }
 
-    async fn taken(&mut self, taken: Result<OsMessage, OsRefusal>) {
-        match taken {
+    async fn on_line(&mut self, line: Result<OsMessage, OsRefusal>) {
+        match line {
             Ok(message) => self.message(message).await,
             Err(refusal) => self.refuse(refusal).await,
         }
@@ -116,22 +116,24 @@ impl LineReader {
 
     async fn message(&mut self, message: OsMessage) {
         if self.admitted.as_ref().is_some_and(|admitted| !admitted.is_valid()) {
-            return self.send_away(OsRefusal::new(401, credentials::REVOKED).about(&message)).await;
+            return self.refuse_and_close(OsRefusal::new(401, credentials::REVOKED).about(&message)).await;
         }
         let must_prove = self.edge.settings.require_auth && self.admitted.is_none();
-        match self.edge.shown(self.principal(), &message) {
-            Some(Ok(admitted)) => self.turn_into(admitted),
+        match self.edge.authenticate(self.principal(), &message) {
+            Some(Ok(admitted)) => self.set_identity(admitted),
             Some(Err(TokenError::Unknown)) | None if must_prove => {
-                return self.send_away(OsRefusal::new(401, credentials::REQUIRED).about(&message)).await;
+                return self
+                    .refuse_and_close(OsRefusal::new(401, credentials::REQUIRED).about(&message))
+                    .await;
             }
             Some(Err(error)) if must_prove => {
-                return self.send_away(refusal(&error).about(&message)).await;
+                return self.refuse_and_close(refusal(&error).about(&message)).await;
             }
             Some(Err(error)) => {
-                self.enter();
+                self.admit_without_token();
                 return self.refuse(refusal(&error).about(&message)).await;
             }
-            None => self.enter(),
+            None => self.admit_without_token(),
         }
         let refused = self.admitted.as_ref().and_then(|admitted| admitted.rights.refuse(&message));
         if let Some(why) = refused {
@@ -147,13 +149,13 @@ impl LineReader {
     }
 
     /// Admits a connection without a token, where none is required.
-    fn enter(&mut self) {
+    fn admit_without_token(&mut self) {
         if self.admitted.is_none() {
-            self.turn_into(Admitted::owner());
+            self.set_identity(Admitted::owner());
         }
     }
 
-    fn turn_into(&mut self, admitted: Admitted) {
+    fn set_identity(&mut self, admitted: Admitted) {
         let (conn, by) = (self.conn, admitted.by.clone());
         self.edge.local_queue.push(match self.admitted {
             None => Input::Open { conn, by },
@@ -163,7 +165,7 @@ impl LineReader {
     }
 
     /// Refuses the message and reads no more; the writing side closes the connection.
-    async fn send_away(&self, refusal: OsRefusal) {
+    async fn refuse_and_close(&self, refusal: OsRefusal) {
         self.edge.refuse(&self.writer, self.conn, self.principal(), refusal);
         self.writer.finish();
         pending::<()>().await;

@@ -36,7 +36,7 @@ pub(super) fn syscall(
             json!({
                 "type": "object",
                 "properties": {
-                    "name": { "type": "string", "description": "One type, such as Memory.Set" },
+                    "name": { "type": "string", "description": "The type, such as Memory.Set" },
                     "capabilities": {
                         "type": "array",
                         "items": { "type": "string" },

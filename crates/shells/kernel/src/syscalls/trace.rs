@@ -20,7 +20,7 @@ struct Asks {
 
 pub(super) fn trace(line_bytes_max: usize) -> Capability {
     let page_bytes = super::page_bytes(line_bytes_max);
-    Capability::new("Trace", "What the loop saw lately").place(HandlerPlace::Kernel).query(
+    Capability::new("Trace", "Recent trace of the loop").place(HandlerPlace::Kernel).query(
         "Syscall.Trace",
         "The messages of a correlation, or those that followed from one message, oldest first",
         json!({

@@ -33,7 +33,7 @@ pub(crate) struct Mailbox {
 }
 
 #[derive(Debug)]
-pub(crate) struct Post {
+pub(crate) struct MailBatch {
     pub(crate) mail: VecDeque<Mail>,
     pub(crate) news: bool,
 }
@@ -55,9 +55,9 @@ impl Mailbox {
     }
 
     /// Waits until there is something, at most `wait`, and takes it.
-    pub(crate) fn take_all(&self, wait: Duration) -> Post {
+    pub(crate) fn take_all(&self, wait: Duration) -> MailBatch {
         let mail = self.mail.take_all(wait);
-        Post { mail, news: self.news.swap(false, Ordering::Relaxed) }
+        MailBatch { mail, news: self.news.swap(false, Ordering::Relaxed) }
     }
 
     pub(crate) fn close(&self) {

@@ -32,6 +32,8 @@ pub(super) struct RunLoop {
     watcher: Watcher,
     watch_at: Instant,
     until_idle: bool,
+    /// Impossible states of the engine that were logged.
+    never_logged: u64,
     stopped: Option<Option<String>>,
 }
 
@@ -62,6 +64,7 @@ impl RunLoop {
             watcher,
             watch_at: Instant::now(),
             until_idle,
+            never_logged: 0,
             stopped: None,
         })
     }
@@ -130,6 +133,14 @@ impl RunLoop {
     }
 
     fn carry_out(&mut self) {
+        let never = self.worker.counts().broken;
+        if never > self.never_logged {
+            self.never_logged = never;
+            tracing::error!(
+                states = never,
+                "the engine of durable handlers was in a state that cannot occur: report this bug"
+            );
+        }
         loop {
             let effects = self.worker.drain();
             if effects.is_empty() {

@@ -139,9 +139,9 @@ fn read_ids(
         Err(fault) if fault.is_damaged_page() => Vec::new(),
         left => left?,
     };
-    for gone in left {
-        let state = index.by_id(gone.stream).filter(|state| !state.row.dropped);
-        ids.extend(state.map(|state| (dedupe.hash(&state.row.stream.topic, &gone.id), gone.seq)));
+    for tombstone in left {
+        let state = index.by_id(tombstone.stream).filter(|state| !state.row.dropped);
+        ids.extend(state.map(|state| (dedupe.hash(&state.row.stream.topic, &tombstone.id), tombstone.seq)));
     }
     Ok(())
 }
@@ -213,7 +213,7 @@ impl SqliteStore {
 
     /// Deletes a slice of the ids of deleted events that no remembered hash leads to any more. Returns how many rows
     /// were deleted.
-    pub(crate) fn forget_gone_slice(
+    pub(crate) fn forget_tombstones_slice(
         &self,
         writer: &mut Writer,
         rows_max: usize,
@@ -222,7 +222,7 @@ impl SqliteStore {
             let rows = tombstones::forget(&writer.conn, writer.dedupe.first_seq(), rows_max)?;
             Ok((rows, Change::default()))
         })?;
-        writer.forgets_gone = rows == rows_max;
+        writer.forgets_tombstones = rows == rows_max;
         Ok(rows)
     }
 }

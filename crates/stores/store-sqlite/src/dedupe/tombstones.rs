@@ -15,7 +15,7 @@ use crate::rows::row;
 
 /// The part that is kept of a deleted event.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Gone {
+pub(crate) struct Tombstone {
     pub(crate) seq: u64,
     pub(crate) stream: i64,
     pub(crate) offset: u64,
@@ -34,7 +34,7 @@ impl ToSql for Id<'_> {
     }
 }
 
-impl Gone {
+impl Tombstone {
     fn crc(&self) -> u32 {
         let mut hasher = crc32fast::Hasher::new();
         for number in [self.seq, self.stream as u64, self.offset, self.ts] {
@@ -69,33 +69,33 @@ impl Gone {
     }
 
     /// Reads the columns seq, stream, offset, ts and id. `None` for a row without a readable id.
-    fn read(row: &Row<'_>) -> rusqlite::Result<Option<Gone>> {
+    fn read(row: &Row<'_>) -> rusqlite::Result<Option<Tombstone>> {
         let number = |at: usize| row.get::<_, i64>(at).map(|value| value as u64);
         let (seq, stream, offset, ts) = (number(0)?, row.get(1)?, number(2)?, number(3)?);
         let id = row::read_id(row.get_ref(4)?).flatten();
-        Ok(id.map(|id| Gone { seq, stream, offset, ts, id }))
+        Ok(id.map(|id| Tombstone { seq, stream, offset, ts, id }))
     }
 
     /// Also reads the checksum. `None` for a row that fails it.
-    fn read_checked(row: &Row<'_>) -> rusqlite::Result<Option<Gone>> {
+    fn read_checked(row: &Row<'_>) -> rusqlite::Result<Option<Tombstone>> {
         let crc: i64 = row.get(5)?;
-        Ok(Gone::read(row)?.filter(|gone| i64::from(gone.crc()) == crc))
+        Ok(Tombstone::read(row)?.filter(|tombstone| i64::from(tombstone.crc()) == crc))
     }
 }
 
 /// Returns what is kept of the deleted event that had this `seq`.
-pub(crate) fn find(conn: &Connection, seq: u64) -> Attempt<Option<Gone>> {
+pub(crate) fn find(conn: &Connection, seq: u64) -> Attempt<Option<Tombstone>> {
     let mut select =
         conn.prepare_cached("SELECT seq, stream, offset, ts, id, crc FROM gone_ids WHERE seq = ?1")?;
-    Ok(select.query_row([seq as i64], Gone::read_checked).optional()?.flatten())
+    Ok(select.query_row([seq as i64], Tombstone::read_checked).optional()?.flatten())
 }
 
 /// Returns what is kept of deleted events with these seqs, in order.
-pub(crate) fn within(conn: &Connection, first: u64, last: u64) -> Attempt<Vec<Gone>> {
+pub(crate) fn within(conn: &Connection, first: u64, last: u64) -> Attempt<Vec<Tombstone>> {
     let mut select = conn.prepare_cached(
         "SELECT seq, stream, offset, ts, id, crc FROM gone_ids WHERE seq BETWEEN ?1 AND ?2 ORDER BY seq",
     )?;
-    let rows = select.query_map([first as i64, last as i64], Gone::read_checked)?;
+    let rows = select.query_map([first as i64, last as i64], Tombstone::read_checked)?;
     Ok(rows.collect::<rusqlite::Result<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
@@ -111,9 +111,9 @@ pub(crate) fn leave(conn: &Connection, piece: Piece, first_seq: u64) -> Attempt<
         "SELECT seq, stream, offset, ts, id FROM events \
          WHERE seq BETWEEN ?1 AND ?2 AND brought = 1 ORDER BY seq",
     )?;
-    let rows = select.query_map([first as i64, last as i64], Gone::read)?;
-    let left: Vec<Option<Gone>> = rows.collect::<rusqlite::Result<_>>()?;
-    left.iter().flatten().try_for_each(|gone| gone.insert(conn))
+    let rows = select.query_map([first as i64, last as i64], Tombstone::read)?;
+    let left: Vec<Option<Tombstone>> = rows.collect::<rusqlite::Result<_>>()?;
+    left.iter().flatten().try_for_each(|tombstone| tombstone.insert(conn))
 }
 
 /// Deletes rows to which no hash leads any more: those before `first_seq`, oldest first. Returns how many rows were
@@ -131,7 +131,7 @@ pub(crate) fn damaged(conn: &Connection) -> Attempt<Vec<u64>> {
     let mut rows = select.query([])?;
     let mut damaged = Vec::new();
     while let Some(row) = rows.next()? {
-        if !Gone::read_checked(row).is_ok_and(|gone| gone.is_some()) {
+        if !Tombstone::read_checked(row).is_ok_and(|tombstone| tombstone.is_some()) {
             damaged.push(row.get::<_, i64>(0)? as u64);
         }
     }

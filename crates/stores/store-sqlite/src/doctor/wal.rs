@@ -32,8 +32,8 @@ pub(super) fn check(path: &Path, findings: &mut Findings) {
     findings.note(
         wal.display().to_string(),
         format!(
-            "has {commits} whole commits behind {broken}, which is damaged: SQLite reads none of them. What the database \
-             does not have of them is lost, unless the machine lost power before they were confirmed"
+            "has {commits} whole commits behind {broken}, which is damaged: SQLite reads none of them. Commits \
+             that the database does not have are lost, unless the machine lost power before they were confirmed"
         ),
         "copy the three files away before the store is opened again, and compare with a backup",
     );

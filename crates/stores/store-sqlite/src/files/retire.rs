@@ -35,7 +35,8 @@ impl SqliteStore {
         }
         // From here on no commit is confirmed, so the data saved below is complete.
         self.suspended.store(true, Relaxed);
-        let _turn = self.locks.turn().map_err(|error| StoreError::Busy(FailureCause::of(error)))?;
+        let _write_lock =
+            self.locks.write_lock().map_err(|error| StoreError::Busy(FailureCause::of(error)))?;
         let told = self.save(&mut writer)?;
         self.locks.raise(&told);
         writer.leave_the_wal();

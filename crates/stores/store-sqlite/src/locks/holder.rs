@@ -2,8 +2,8 @@
 //! other processes that wait and for people.
 //!
 //! A holder writes its id only if another id is in the file: a process that writes alone reads twice 16 bytes of the
-//! page cache per turn and dirties nothing, so no commit has more to sync. So an id stays in the file after its process
-//! has released the lock, and is believed only while the file is locked.
+//! page cache per write lock and dirties nothing, so no commit has more to sync. So an id stays in the file after its
+//! process has released the lock, and is believed only while the file is locked.
 
 use std::fs::{File, TryLockError};
 use std::os::unix::fs::FileExt;
@@ -32,17 +32,17 @@ fn own() -> &'static Signature {
 /// Which lock is held, and by which process if that is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeldLock {
-    /// The turn to write.
-    Turn(Option<u32>),
-    /// The gate, while nobody has the turn: a process that is next to write does not proceed, or a process opens or
-    /// replaces the store.
+    /// The write lock.
+    Writer(Option<u32>),
+    /// The gate, while nobody has the write lock: a process that is next to write does not proceed, or a process opens
+    /// or replaces the store.
     Gate(Option<u32>),
 }
 
 impl HeldLock {
     /// Returns the holder of the lock if it is another process.
     pub(crate) fn other(self) -> Option<u32> {
-        let (HeldLock::Turn(pid) | HeldLock::Gate(pid)) = self;
+        let (HeldLock::Writer(pid) | HeldLock::Gate(pid)) = self;
         pid.filter(|pid| *pid != std::process::id())
     }
 }
@@ -57,7 +57,7 @@ pub(crate) fn find_held(folder: &Path) -> Option<HeldLock> {
         let is_held = matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock));
         is_held.then(|| read(&file).filter(|pid| is_there(*pid)))
     };
-    held("writer").map(HeldLock::Turn).or_else(|| held("gate").map(HeldLock::Gate))
+    held("writer").map(HeldLock::Writer).or_else(|| held("gate").map(HeldLock::Gate))
 }
 
 /// Returns whether the process exists. If not, a program that does not sign has the lock.
@@ -120,11 +120,11 @@ mod tests {
         sign(&gate);
         assert_eq!(find_held(folder.path()), Some(HeldLock::Gate(own)));
         writer.lock().unwrap();
-        assert_eq!(find_held(folder.path()), Some(HeldLock::Turn(own)));
+        assert_eq!(find_held(folder.path()), Some(HeldLock::Writer(own)));
         gate.unlock().unwrap();
         // No process has this id: the largest that Linux gives is 2^22 - 1.
         writer.write_all_at(format!("{:<15}\n", 1 << 22).as_bytes(), 0).unwrap();
-        assert_eq!(find_held(folder.path()), Some(HeldLock::Turn(None)));
+        assert_eq!(find_held(folder.path()), Some(HeldLock::Writer(None)));
         writer.unlock().unwrap();
         gate.lock_shared().unwrap();
         assert_eq!(find_held(folder.path()), None, "who only looks at the store is no holder");

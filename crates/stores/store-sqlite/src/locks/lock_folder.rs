@@ -195,15 +195,15 @@ impl Locks {
         })
     }
 
-    /// Waits for this handle's turn to write. The gate makes the order first come, first served: a writer that has just
-    /// finished queues behind those that wait, while SQLite's own busy handler would let it in again.
-    pub(crate) fn turn(&self) -> io::Result<WriteTurn<'_>> {
+    /// Waits for the write lock between processes. The gate makes the order first come, first served: a writer that has
+    /// just finished queues behind those that wait, while SQLite's own busy handler would let it in again.
+    pub(crate) fn write_lock(&self) -> io::Result<WriteLock<'_>> {
         pass(&self.gate)?;
         let writer = self.writer.lock();
         self.gate.unlock()?;
         writer.map(|()| {
             holder::sign(&self.writer);
-            WriteTurn(&self.writer)
+            WriteLock(&self.writer)
         })
     }
 
@@ -223,7 +223,7 @@ impl Locks {
         self.presence.others()
     }
 
-    /// Returns what is in the way of the next turn.
+    /// Returns what holds back the next writer.
     pub(crate) fn held(&self) -> Option<HeldLock> {
         holder::find_held(&self.folder)
     }
@@ -258,9 +258,9 @@ impl Locks {
 
 /// The right to write, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct WriteTurn<'a>(&'a File);
+pub(crate) struct WriteLock<'a>(&'a File);
 
-impl Drop for WriteTurn<'_> {
+impl Drop for WriteLock<'_> {
     fn drop(&mut self) {
         // Unlocking fails only for a bad descriptor; closing the file would release the lock as well.
         let _ = self.0.unlock();

@@ -55,9 +55,9 @@ pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Resul
     folder::create(parent).map_err(|error| SqliteFault::from(error).unusable(path))?;
     let (locks, conn) = enter(path, &options, &opener)?;
     let (index, writer) = {
-        // Nobody writes during this turn: everything read here is of one moment, and the first opener writes the key of
-        // the hashes.
-        let _turn = locks.turn().map_err(|error| SqliteFault::from(error).unusable(path))?;
+        // Nobody writes while this lock is held: everything read here is of one moment, and the first opener writes the
+        // key of the hashes.
+        let _write_lock = locks.write_lock().map_err(|error| SqliteFault::from(error).unusable(path))?;
         let loaded = folder::sync(parent).map_err(SqliteFault::from).and_then(|()| load_all(&conn, &options));
         let (index, dedupe) = loaded.map_err(|fault| fault.unusable(path))?;
         let lookups = pool::open(path).map_err(|error| SqliteFault::from(error).unusable(path))?;

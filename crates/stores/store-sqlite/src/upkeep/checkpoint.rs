@@ -1,9 +1,9 @@
 //! Checkpoints: how the content of the WAL gets into the database, and when the WAL starts over.
 //!
 //! When the WAL has `wal_bytes`, the checkpointer's thread (`checkpointer.rs`) copies it while the writer goes on. When
-//! the thread has finished, the writer takes its turn (`lock_folder.rs`) and copies the little that was appended meanwhile,
-//! so that the next commit starts the WAL over at its beginning. A WAL of `CHECKPOINT_OVERDUE_TIMES` that size grows
-//! faster than the disk can copy: then the writer waits for the thread.
+//! the thread has finished, the writer takes the write lock (`lock_folder.rs`) and copies the little that was appended
+//! meanwhile, so that the next commit starts the WAL over at its beginning. A WAL of `CHECKPOINT_OVERDUE_TIMES` that
+//! size grows faster than the disk can copy: then the writer waits for the thread.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -51,12 +51,12 @@ impl SqliteStore {
         })
     }
 
-    /// Copies the rest of the WAL while this handle has the writer's turn, so that nobody appends meanwhile and the WAL
+    /// Copies the rest of the WAL while this handle has the write lock, so that nobody appends meanwhile and the WAL
     /// can start over at its beginning. Does not wait for readers: frames that a reader still needs stay for the next
     /// time.
     fn checkpoint(&self, writer: &mut Writer) -> Attempt<()> {
-        let _working = self.progress.begin(WriteStep::Turn);
-        let _turn = self.locks.turn().map_err(SqliteFault::from)?;
+        let _working = self.progress.begin(WriteStep::WriteLock);
+        let _write_lock = self.locks.write_lock().map_err(SqliteFault::from)?;
         self.progress.set(WriteStep::Checkpoint);
         if self.locks.poisoned().is_some() {
             return Ok(());

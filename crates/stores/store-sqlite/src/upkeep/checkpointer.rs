@@ -1,6 +1,6 @@
 //! The thread that copies the WAL into the database while the writer goes on committing.
 //!
-//! The thread has a connection of its own and needs no writer's turn: SQLite lets a passive checkpoint run beside a
+//! The thread has a connection of its own and needs no write lock: SQLite lets a passive checkpoint run beside a
 //! writer. The thread cannot start the WAL over, because the writer always appends something meanwhile; the writer
 //! copies that rest itself (`checkpoint.rs`). A store that never writes much never starts the thread.
 

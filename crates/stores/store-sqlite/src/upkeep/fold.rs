@@ -54,7 +54,7 @@ impl SqliteStore {
         })?;
         if job.queue.is_empty() {
             writer.prune_through = job.through;
-            writer.forgets_gone = true;
+            writer.forgets_tombstones = true;
         } else {
             writer.fold = Some(job);
         }

@@ -15,7 +15,7 @@ enum DueWork {
     Reclaim,
     Purge,
     Prune,
-    ForgetGone,
+    ForgetTombstones,
 }
 
 impl SqliteStore {
@@ -30,8 +30,8 @@ impl SqliteStore {
             Some(DueWork::Purge)
         } else if self.prunable(writer) > writer.pruned_through {
             Some(DueWork::Prune)
-        } else if writer.forgets_gone {
-            Some(DueWork::ForgetGone)
+        } else if writer.forgets_tombstones {
+            Some(DueWork::ForgetTombstones)
         } else {
             None
         }
@@ -72,7 +72,7 @@ impl SqliteStore {
             Some(DueWork::Reclaim) => self.reclaim_slice(writer, rows_max),
             Some(DueWork::Purge) => self.purge_slice(writer, rows_max),
             Some(DueWork::Prune) => self.prune_slice(writer, rows_max),
-            Some(DueWork::ForgetGone) => self.forget_gone_slice(writer, rows_max),
+            Some(DueWork::ForgetTombstones) => self.forget_tombstones_slice(writer, rows_max),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::writing::transaction::{Change, Writer};
 
 /// How a slice treats rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Care {
+enum RowTreatment {
     /// Deletes rows. Damage rolls the slice back.
     Delete,
     /// Leaves rows near damage in place: the slice only marks them as not needed, and sets unreadable ones aside.
@@ -27,17 +27,22 @@ impl SqliteStore {
     /// skipped.
     pub(crate) fn reclaim_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
         let deleted = self.transact_unless_damaged(writer, HOUSEKEEPING, |writer| {
-            self.reclaim_first(writer, rows_max, Care::Delete)
+            self.reclaim_first(writer, rows_max, RowTreatment::Delete)
         })?;
         match deleted {
             Ok(rows) => Ok(rows),
             Err(_) => self.transact(writer, HOUSEKEEPING, |writer| {
-                self.reclaim_first(writer, rows_max, Care::SkipDamaged)
+                self.reclaim_first(writer, rows_max, RowTreatment::SkipDamaged)
             }),
         }
     }
 
-    fn reclaim_first(&self, writer: &mut Writer, rows_max: usize, care: Care) -> Attempt<(usize, Change)> {
+    fn reclaim_first(
+        &self,
+        writer: &mut Writer,
+        rows_max: usize,
+        treatment: RowTreatment,
+    ) -> Attempt<(usize, Change)> {
         let mut change = Change::default();
         let found = {
             let index = self.index();
@@ -52,7 +57,7 @@ impl SqliteStore {
         } else {
             let at = writer.purging.remove(&row.id);
             let id = row.id;
-            let (rows, at) = self.reclaim(writer, row, to, rows_max, care, at, &mut change)?;
+            let (rows, at) = self.reclaim(writer, row, to, rows_max, treatment, at, &mut change)?;
             writer.purging.extend(at.map(|at| (id, at)));
             rows
         };
@@ -91,7 +96,7 @@ impl SqliteStore {
         mut row: StreamRow,
         to: u64,
         rows_max: usize,
-        care: Care,
+        treatment: RowTreatment,
         purging: Option<String>,
         change: &mut Change,
     ) -> Attempt<(usize, Option<String>)> {
@@ -99,8 +104,8 @@ impl SqliteStore {
         let first_seq = writer.dedupe.first_seq();
         let mut budget = rows_max as u64;
         while row.reclaimed < to && budget > 0 {
-            let loc = match care {
-                Care::Delete => match Loc::at_or_after(conn, row.id, row.reclaimed) {
+            let loc = match treatment {
+                RowTreatment::Delete => match Loc::at_or_after(conn, row.id, row.reclaimed) {
                     Err(SqliteFault::Malformed(_, offset)) => {
                         // The positions of this row's events are lost, so the events keep their space.
                         Loc::delete(conn, row.id, offset)?;
@@ -110,7 +115,7 @@ impl SqliteStore {
                     found => found?,
                 },
                 // This transaction has changed no row of `loc`, so the committed rows are the same as those inside it.
-                Care::SkipDamaged => match Loc::at_or_after(lookups, row.id, row.reclaimed) {
+                RowTreatment::SkipDamaged => match Loc::at_or_after(lookups, row.id, row.reclaimed) {
                     Err(fault) if fault.is_damaged_bookkeeping() => None,
                     found => found?,
                 },
@@ -122,19 +127,19 @@ impl SqliteStore {
             let from = row.reclaimed.max(loc.offset);
             let end = loc.end().min(to).min(from + budget);
             // Dropping a topic also drops its ids.
-            let leaves = loc.brought > 0 && !row.dropped && care == Care::Delete;
+            let leaves = loc.brought > 0 && !row.dropped && treatment == RowTreatment::Delete;
             for piece in loc.pieces.iter().filter_map(|piece| piece.clip(from, end)) {
                 if leaves {
                     tombstones::leave(conn, piece, first_seq)?;
                 }
-                match care {
-                    Care::Delete => row.bytes = row.bytes.saturating_sub(delete_events(conn, piece)?),
-                    Care::SkipDamaged => self.report_unreadable(lookups, row.id, piece)?,
+                match treatment {
+                    RowTreatment::Delete => row.bytes = row.bytes.saturating_sub(delete_events(conn, piece)?),
+                    RowTreatment::SkipDamaged => self.report_unreadable(lookups, row.id, piece)?,
                 }
             }
             budget -= end - from;
             row.reclaimed = end;
-            if end == loc.end() && care == Care::Delete {
+            if end == loc.end() && treatment == RowTreatment::Delete {
                 Loc::delete(conn, row.id, loc.offset)?;
             }
         }
@@ -143,7 +148,7 @@ impl SqliteStore {
             row.bytes = 0;
         }
         let mut left = None;
-        if row.dropped && row.reclaimed >= to && care == Care::Delete {
+        if row.dropped && row.reclaimed >= to && treatment == RowTreatment::Delete {
             let successor = self.index().get(&row.stream).is_some();
             let room = (budget as usize).max(1);
             let (rows, at) = purge::dropped(conn, &row, successor, purging, room)?;

@@ -52,8 +52,8 @@ impl SqliteStore {
         for (_, hash, seq) in remembered {
             writer.dedupe.remember(hash, seq);
         }
-        // Not `next_seq` of the index: since the turn was given back, readers may have added commits of other processes
-        // to the index, whose ids are not read yet.
+        // Not `next_seq` of the index: since the write lock was released, readers may have added commits of other
+        // processes to the index, whose ids are not read yet.
         writer.dedupe.next_seq = next_seq;
         writer.wal_bytes += WAL_BYTES_PER_COMMIT;
         match self.upkeep_after_commit(&mut writer) {

@@ -17,7 +17,7 @@ pub(crate) struct Progress(AtomicU8);
 pub(crate) enum WriteStep {
     Idle,
     /// Waits until other processes and handles have written.
-    Turn,
+    WriteLock,
     /// Waits for SQLite's lock on the file, which no process of Millrace holds at this point.
     FileLock,
     /// Reads what is there and prepares what is to be written.
@@ -32,7 +32,7 @@ pub(crate) enum WriteStep {
 
 const STEPS: [WriteStep; 7] = [
     WriteStep::Idle,
-    WriteStep::Turn,
+    WriteStep::WriteLock,
     WriteStep::FileLock,
     WriteStep::Work,
     WriteStep::Commit,
@@ -64,11 +64,11 @@ impl Drop for Working<'_> {
     }
 }
 
-/// Describes what a step waits for. `held` is the lock that is in the way of a turn.
+/// Describes what a step waits for. `held` is the lock that is in the way of the write lock.
 pub(crate) fn describe(step: WriteStep, held: Option<HeldLock>) -> Option<String> {
     Some(match step {
         WriteStep::Idle => return None,
-        WriteStep::Turn => describe_turn(held),
+        WriteStep::WriteLock => describe_write_lock(held),
         WriteStep::FileLock => {
             "a lock on the store file, which a program other than Millrace has (an open transaction of the sqlite3 \
              shell, say)"
@@ -82,16 +82,16 @@ pub(crate) fn describe(step: WriteStep, held: Option<HeldLock>) -> Option<String
     })
 }
 
-fn describe_turn(held: Option<HeldLock>) -> String {
+fn describe_write_lock(held: Option<HeldLock>) -> String {
     match (held, held.and_then(HeldLock::other)) {
-        (Some(HeldLock::Turn(_)), Some(pid)) => format!("its turn to write, which process {pid} has"),
+        (Some(HeldLock::Writer(_)), Some(pid)) => format!("its turn to write, which process {pid} has"),
         (Some(HeldLock::Gate(_)), Some(pid)) => format!(
             "its turn to write, behind process {pid}, which stands in the gate (it is next to write, or opens or replaces \
              the store) and does not go on"
         ),
         // A program that locks the file without signing it leaves the id of the previous holder there, perhaps that of
         // this process.
-        (Some(HeldLock::Turn(_)), None) => {
+        (Some(HeldLock::Writer(_)), None) => {
             "its turn to write, which another handle or program has (it does not say who)".to_owned()
         }
         (Some(HeldLock::Gate(_)), None) => {
@@ -107,13 +107,13 @@ pub fn opening_waits_for(database: &Path) -> Option<String> {
     let folder = lock_folder::folder(&real_path::of(database).ok()?);
     let (held, own) = (holder::find_held(&folder)?, Some(std::process::id()));
     Some(match (held, held.other()) {
-        (HeldLock::Turn(_), Some(pid)) => format!("process {pid}, whose turn it is to write to the store"),
+        (HeldLock::Writer(_), Some(pid)) => format!("process {pid}, whose turn it is to write to the store"),
         (HeldLock::Gate(_), Some(pid)) => {
             format!("process {pid}, which opens or replaces the store, or is next to write to it")
         }
         // The holder is this process, which opens the store itself and is making progress.
-        (HeldLock::Turn(pid) | HeldLock::Gate(pid), None) if pid == own => return None,
-        (HeldLock::Turn(_) | HeldLock::Gate(_), None) => {
+        (HeldLock::Writer(pid) | HeldLock::Gate(pid), None) if pid == own => return None,
+        (HeldLock::Writer(_) | HeldLock::Gate(_), None) => {
             format!("a program that holds a lock in {} and does not say who it is", folder.display())
         }
     })
@@ -138,11 +138,11 @@ mod tests {
     #[test]
     fn the_holder_is_named_unless_it_is_this_process() {
         let (own, other) = (std::process::id(), std::process::id() + 1);
-        for held in [HeldLock::Turn, HeldLock::Gate] {
-            let named = describe(WriteStep::Turn, Some(held(Some(other)))).unwrap();
+        for held in [HeldLock::Writer, HeldLock::Gate] {
+            let named = describe(WriteStep::WriteLock, Some(held(Some(other)))).unwrap();
             assert!(named.contains(&format!("process {other}")), "{named}");
-            let unnamed = describe(WriteStep::Turn, Some(held(None)));
-            assert_eq!(describe(WriteStep::Turn, Some(held(Some(own)))), unnamed);
+            let unnamed = describe(WriteStep::WriteLock, Some(held(None)));
+            assert_eq!(describe(WriteStep::WriteLock, Some(held(Some(own)))), unnamed);
             assert!(unnamed.unwrap().contains("does not say who"));
         }
     }

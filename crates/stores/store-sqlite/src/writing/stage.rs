@@ -270,7 +270,7 @@ impl<'a> CommitStage<'a> {
             Some((stream, offset, ts, same_id)) => same_id.then_some((stream, offset, ts)),
             None => match tombstones::find(&writer.lookups, seq) {
                 Err(fault) if fault.is_damaged_page() => None,
-                left => left?.filter(|gone| gone.id == *id).map(|gone| (gone.stream, gone.offset, gone.ts)),
+                left => left?.filter(|left| left.id == *id).map(|left| (left.stream, left.offset, left.ts)),
             },
         };
         let Some((stream, offset, ts)) = found else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! The only way in which a transaction is written: turn, sync level, BEGIN, commits of others, the work, COMMIT,
+//! The only way in which a transaction is written: write lock, sync level, BEGIN, commits of others, the work, COMMIT,
 //! publication.
 
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub(crate) struct Writer {
     pub(crate) pruned_through: u64,
     /// Ids of deleted events may have become unnecessary (`tombstones.rs`): set by every fold, and once when the store is
     /// opened.
-    pub(crate) forgets_gone: bool,
+    pub(crate) forgets_tombstones: bool,
     /// Roughly how much this handle has written to the WAL since it was last emptied.
     pub(crate) wal_bytes: u64,
     pub(crate) scratch: Vec<u8>,
@@ -72,7 +72,7 @@ impl Writer {
             fold: None,
             prune_through: 0,
             pruned_through: 0,
-            forgets_gone: true,
+            forgets_tombstones: true,
             wal_bytes: 0,
             scratch: Vec::new(),
             purging: HashMap::new(),
@@ -152,9 +152,10 @@ impl SqliteStore {
         level: Durability,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<Attempt<T>, StoreError> {
-        let _working = self.progress.begin(WriteStep::Turn);
-        // Without the turn the transaction has not begun.
-        let _turn = self.locks.turn().map_err(|error| StoreError::Busy(FailureCause::of(error)))?;
+        let _working = self.progress.begin(WriteStep::WriteLock);
+        // Without the write lock the transaction has not begun.
+        let _write_lock =
+            self.locks.write_lock().map_err(|error| StoreError::Busy(FailureCause::of(error)))?;
         // Checked only now: the previous writer may have failed while this one waited.
         if let Some(reason) = self.locks.poisoned() {
             return Err(StoreError::Poisoned(reason.into()));
@@ -162,8 +163,8 @@ impl SqliteStore {
         if self.suspended.load(Relaxed) {
             return Err(StoreError::Busy("its files have lost their names".into()));
         }
-        // A failure is handled before the turn is given back: nobody writes between the failure and the flag.
-        match self.in_turn(writer, level, work) {
+        // A failure is handled before the write lock is released: nobody writes between the failure and the flag.
+        match self.with_write_lock(writer, level, work) {
             Ok(done) => Ok(Ok(done)),
             Err(Stopped::Damaged(fault)) => Ok(Err(fault)),
             Err(Stopped::Outdated(found)) => Err(outdated(found)),
@@ -171,7 +172,7 @@ impl SqliteStore {
         }
     }
 
-    fn in_turn<T>(
+    fn with_write_lock<T>(
         &self,
         writer: &mut Writer,
         level: Durability,
@@ -208,7 +209,7 @@ impl SqliteStore {
         Ok(done)
     }
 
-    /// Returns what a failed transaction means for the store. Must be called inside the turn.
+    /// Returns what a failed transaction means for the store. Must be called with the write lock held.
     fn failed(&self, writer: &mut Writer, fault: SqliteFault) -> StoreError {
         let error = match fault.left_nothing() {
             Ok(error) => error,

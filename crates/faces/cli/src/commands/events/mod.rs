@@ -1,13 +1,13 @@
 //! `millrace events ...`: shows and repairs the work of durable handlers. These commands open the store itself, beside
 //! other processes that have it open, and never create a store.
 
-mod act;
 mod ago;
+mod changes;
 mod inspect;
 mod lists;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_admin::{ActError, Admin, AdminError};
+use millrace_admin::{Admin, AdminError, ChangeError};
 use millrace_model::{EventId, Namespace, Timestamp};
 use millrace_stores::OpenedStore;
 
@@ -240,8 +240,8 @@ impl From<AdminError> for Failure {
     }
 }
 
-impl From<ActError> for Failure {
-    fn from(error: ActError) -> Failure {
+impl From<ChangeError> for Failure {
+    fn from(error: ChangeError) -> Failure {
         Failure::Failed(error.to_string())
     }
 }

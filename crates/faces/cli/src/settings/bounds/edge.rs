@@ -95,7 +95,7 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         1,
         100,
         &[],
-        "What one token or address may hold of bodies-bytes-max and pages-bytes-max: its others wait"
+        "Share of bodies-bytes-max and pages-bytes-max that one token or address may hold: its further requests wait"
     ),
     bound!(
         "crowd-patience-ms",

@@ -107,12 +107,12 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         path: "/topics",
         id: "putTopic",
         tag: "topics",
-        summary: "Creates a topic. One that exists gets the settings that are given and keeps the others, unless only a new one was wanted.",
+        summary: "Creates a topic. An existing topic gets the settings that are given and keeps the others, unless only a new one was wanted.",
         headers: &[param("if-none-match", "`*`: only if there is no such topic yet.", text)],
         body: &[json::<TopicBody>()],
         answers: &[
-            answer(200, "It was there and has these settings now.", &[json::<TopicDoc>()]),
-            answer(201, "It was made.", &[json::<TopicDoc>()]),
+            answer(200, "The topic existed and has these settings now.", &[json::<TopicDoc>()]),
+            answer(201, "The topic was created.", &[json::<TopicDoc>()]),
         ],
         refusals: &[408, 409, 412, 413],
         ..NONE
@@ -144,7 +144,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "deleteTopic",
         tag: "topics",
         summary: "Deletes a topic with its events and groups.",
-        answers: &[answer(204, "It is gone.", &[])],
+        answers: &[answer(204, "The topic is deleted.", &[])],
         refusals: &[404],
         ..NONE
     },
@@ -190,7 +190,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         summary: "Publishes one event, or an array that is stored whole or not at all; also as CloudEvents.",
         headers: CLOUD_HEADERS,
         body: &[json::<PublishBody>(), CLOUD_ONE, CLOUD_BATCH, ANY],
-        answers: &[answer(200, "It is as durable as the answer says.", &[json::<Done>()])],
+        answers: &[answer(200, "The events are as durable as the answer says.", &[json::<Done>()])],
         refusals: &[404, 408, 413, 415, 422, 507],
         ..NONE
     },
@@ -209,7 +209,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "deleteGroup",
         tag: "groups",
         summary: "Forgets a group that has no members.",
-        answers: &[answer(204, "It is gone.", &[])],
+        answers: &[answer(204, "The group is deleted.", &[])],
         refusals: &[404, 409],
         ..NONE
     },
@@ -280,7 +280,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "healthz",
         summary: "The process answers.",
         query: &[],
-        answers: &[answer(200, "It does.", &[STATUS])],
+        answers: &[answer(200, "The process answers.", &[STATUS])],
         ..NONE
     },
     ApiOperation {
@@ -288,7 +288,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "readyz",
         summary: "The process takes work.",
         query: &[],
-        answers: &[answer(200, "It does.", &[STATUS])],
+        answers: &[answer(200, "The process takes work.", &[STATUS])],
         refusals: &[503],
         ..NONE
     },

@@ -21,9 +21,9 @@ const SLICE_ROWS: usize = 512;
 const SESSION_KEPT_MS: u64 = 24 * 3600 * 1000;
 
 #[derive(Debug, thiserror::Error)]
-pub enum ActError {
+pub enum ChangeError {
     #[error(transparent)]
-    Look(#[from] AdminError),
+    Read(#[from] AdminError),
     #[error("there is no event {0} in this namespace")]
     NoEvent(EventId),
     #[error("there is no dead letter of event {0} in this namespace")]
@@ -36,9 +36,9 @@ pub enum ActError {
     Name(#[from] NameError),
 }
 
-impl From<StoreError> for ActError {
-    fn from(error: StoreError) -> ActError {
-        ActError::Look(error.into())
+impl From<StoreError> for ChangeError {
+    fn from(error: StoreError) -> ChangeError {
+        ChangeError::Read(error.into())
     }
 }
 
@@ -57,7 +57,7 @@ impl Admin {
         namespace: &Namespace,
         only: Option<&EventId>,
         now: Timestamp,
-    ) -> Result<u64, ActError> {
+    ) -> Result<u64, ChangeError> {
         let (space, mut deleted, mut ops) = (Space::DeadLetters, 0, Vec::new());
         let replaying = self.replaying(&format!("{namespace}/"))?;
         self.each_row(space, &KeyRange::prefix(&format!("{namespace}/")), |row| {
@@ -78,13 +78,13 @@ impl Admin {
             if ops.len() == SLICE_ROWS {
                 self.write_ops(now, std::mem::take(&mut ops))?;
             }
-            Ok::<_, ActError>(ControlFlow::Continue(()))
+            Ok::<_, ChangeError>(ControlFlow::Continue(()))
         })?;
         if !ops.is_empty() {
             self.write_ops(now, ops)?;
         }
         match only {
-            Some(id) if deleted == 0 => Err(ActError::NoDeadLetter(id.clone())),
+            Some(id) if deleted == 0 => Err(ChangeError::NoDeadLetter(id.clone())),
             _ => Ok(deleted),
         }
     }
@@ -99,7 +99,7 @@ impl Admin {
         unfinished_too: bool,
         dead_letters: bool,
         now: Timestamp,
-    ) -> Result<Cleaned, ActError> {
+    ) -> Result<Cleaned, ChangeError> {
         let mut sweep = Sweep::new(SweepRule {
             namespace: namespace.clone(),
             now,
@@ -136,9 +136,9 @@ impl Admin {
         namespace: &Namespace,
         handler: &HandlerId,
         now: Timestamp,
-    ) -> Result<(), ActError> {
+    ) -> Result<(), ChangeError> {
         if self.row(Space::Handlers, &keys::handler(namespace, handler))?.is_none() {
-            return Err(ActError::NoHandler(handler.clone()));
+            return Err(ChangeError::NoHandler(handler.clone()));
         }
         let mut forget = Forget::new(namespace.clone(), handler.clone(), SLICE_ROWS);
         loop {
@@ -166,11 +166,11 @@ impl Admin {
         handler: &HandlerId,
         paused: bool,
         now: Timestamp,
-    ) -> Result<(), ActError> {
+    ) -> Result<(), ChangeError> {
         let key = keys::handler(namespace, handler);
         loop {
             let row = self.row(Space::Handlers, &key)?;
-            let row = row.ok_or_else(|| ActError::NoHandler(handler.clone()))?;
+            let row = row.ok_or_else(|| ChangeError::NoHandler(handler.clone()))?;
             let batch = set_handler_paused(namespace, handler, &row.value, paused, now, rand::random())
                 .map_err(AdminError::from)?;
             // Refused only if another process wrote the row since it was read.
@@ -180,14 +180,14 @@ impl Admin {
         }
     }
 
-    fn write_ops(&self, now: Timestamp, ops: Vec<Op>) -> Result<(), ActError> {
+    fn write_ops(&self, now: Timestamp, ops: Vec<Op>) -> Result<(), ChangeError> {
         let (nonce, durability) = (rand::random(), Durability::Fsync);
         self.write(Batch { nonce, now, durability, checks: Vec::new(), ops })?;
         Ok(())
     }
 
     /// Returns false if a check failed: another process was faster.
-    pub(super) fn write(&self, batch: Batch) -> Result<bool, ActError> {
+    pub(super) fn write(&self, batch: Batch) -> Result<bool, ChangeError> {
         Ok(matches!(self.store.commit(&[batch])?.first(), Some(Outcome::Done(_))))
     }
 }

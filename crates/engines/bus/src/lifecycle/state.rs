@@ -1,7 +1,7 @@
 //! Whether the engine runs, must not let its store grow, is stopping, or has failed.
 
 #[derive(Debug, Default)]
-pub(crate) struct Life {
+pub(crate) struct Lifecycle {
     failed: Option<String>,
     /// Why the store must not grow for now: requests that add to it are refused.
     no_space: Option<String>,
@@ -9,7 +9,7 @@ pub(crate) struct Life {
     stopped: bool,
 }
 
-impl Life {
+impl Lifecycle {
     /// Why the store has failed, if it has.
     pub(crate) fn failed(&self) -> Option<&str> {
         self.failed.as_deref()
