@@ -1,7 +1,7 @@
-//! Deliberate bugs of `sys/loop`, to prove that the checkers find them. The engine itself stays correct: a bug is made by
-//! changing its limits, the requests and the time on their way in, its calls of the poller, and its replies and deadlines
-//! on their way out. Some bugs are requests that the guest never made. The record sees what the guest asked for and the
-//! changed replies.
+//! Deliberate bugs of `sys/loop`, to prove that the checkers find them. The engine itself stays correct: a bug is made
+//! by changing its limits, the requests and the time on their way in, its calls of the poller, and its replies and
+//! deadlines on their way out. Some bugs are requests that the guest never made. The record sees the guest's requests
+//! and the changed replies.
 
 use std::num::NonZeroU64;
 
