@@ -39,6 +39,7 @@ mod world;
 pub use check::Violation;
 pub use claims::Sabotage as ClaimsSabotage;
 pub use fault::{Fault, FaultCounts};
+pub use router::Sabotage as RouterSabotage;
 pub use run::{
     ClaimsOptions, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT, invariants,
     run, run_claims, run_reactor, run_router, run_runs,

@@ -30,7 +30,7 @@ struct Args {
     world: Option<World>,
     sabotage: Option<millrace_sim::BusSabotage>,
     claims_sabotage: Option<millrace_sim::ClaimsSabotage>,
-    router_sabotage: Option<millrace_router::Sabotage>,
+    router_sabotage: Option<millrace_sim::RouterSabotage>,
     runs_sabotage: Option<millrace_runs::Sabotage>,
     reactor_sabotage: Option<millrace_reactor::Sabotage>,
 }
