@@ -31,7 +31,7 @@ struct Args {
     sabotage: Option<millrace_sim::BusSabotage>,
     claims_sabotage: Option<millrace_sim::ClaimsSabotage>,
     router_sabotage: Option<millrace_sim::RouterSabotage>,
-    runs_sabotage: Option<millrace_runs::Sabotage>,
+    runs_sabotage: Option<millrace_sim::RunsSabotage>,
     reactor_sabotage: Option<millrace_reactor::Sabotage>,
 }
 

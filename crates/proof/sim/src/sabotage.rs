@@ -1,10 +1,10 @@
 //! The engine's deliberate bugs, and which invariant must notice each.
 
 use millrace_reactor::Sabotage as ReactorSabotage;
-use millrace_runs::Sabotage as RunsSabotage;
 
 use crate::claims::Sabotage as ClaimsSabotage;
 use crate::router::Sabotage as RouterSabotage;
+use crate::runs::Sabotage as RunsSabotage;
 use crate::world::Sabotage;
 
 pub const ALL: [Sabotage; 16] = [
