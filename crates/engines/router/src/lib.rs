@@ -17,7 +17,6 @@ mod limits;
 mod reports;
 mod router;
 mod routing;
-mod sabotage;
 mod stop;
 mod timing;
 
@@ -37,7 +36,5 @@ pub use limits::RouterLimits;
 pub use reports::queries::Takes;
 pub use reports::trace::{Party, TraceQuery, TraceRecord, TraceStep};
 pub use router::Router;
-#[cfg(feature = "sabotage")]
-pub use sabotage::Sabotage;
 pub use timing::template::scheduled;
 pub use timing::timers::TIMER_PREFIX;

@@ -51,8 +51,6 @@ pub struct RouterLimits {
     pub trace_effects: bool,
     /// Store a `router/timer/...` row for each timer, so that it outlives the process.
     pub durable_timers: bool,
-    #[cfg(feature = "sabotage")]
-    pub sabotage: Option<crate::Sabotage>,
 }
 
 impl Default for RouterLimits {
@@ -77,8 +75,6 @@ impl Default for RouterLimits {
             routing_events: false,
             trace_effects: false,
             durable_timers: true,
-            #[cfg(feature = "sabotage")]
-            sabotage: None,
         }
     }
 }

@@ -20,7 +20,6 @@ use crate::routing::emit::Emission;
 use crate::routing::events::{EventAuthor, WaitingEvents};
 use crate::routing::lanes::{Lane, Lanes, Microtask, Task};
 use crate::routing::pending::{OutcomeTo, PendingTable};
-use crate::sabotage::Sabotage;
 use crate::timing::builtin::{self, Builtins};
 use crate::timing::deadlines::Deadlines;
 use crate::timing::timers::{Timer, TimerMessage, Timers};
@@ -350,9 +349,7 @@ impl Router {
 
     /// The client has disconnected. Its requests are still carried out, but nobody gets their outcomes.
     fn close(&mut self, conn: ConnId) {
-        let Some(gone) = self.conns.remove(&conn).filter(|_| !self.sabotaged(Sabotage::KeepPending)) else {
-            return;
-        };
+        let Some(gone) = self.conns.remove(&conn) else { return };
         for (delivery, id) in gone.waits {
             self.forget(&id, delivery);
         }
@@ -360,9 +357,6 @@ impl Router {
 
     /// Puts due request timeouts and timers into the lanes, as far as there is room.
     fn admit_due(&mut self, now: Now) {
-        if self.sabotaged(Sabotage::StarveUsers) {
-            self.lanes.open_wide();
-        }
         while self.lanes.system_has_room() {
             let Some((id, delivery)) = self.timeouts.pop_due(now.mono) else { break };
             self.lanes.push_system(Task::Timeout { id, delivery });

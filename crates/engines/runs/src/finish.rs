@@ -9,7 +9,6 @@ use crate::input::Disposition;
 use crate::outcome::RunOutcome;
 use crate::run::RunState;
 use crate::runs::Runs;
-use crate::sabotage::Sabotage;
 
 /// Entries of ended runs that the ready queue may hold, beyond the number of live ones.
 const STALE_READY_MAX: usize = 64;
@@ -24,18 +23,13 @@ impl<G: Guest> Runs<G> {
             self.forget_ended_ready();
         }
         let call = run.call();
-        if !self.sabotaged(Sabotage::KeepTimers) {
-            run.wakes.iter().chain(&run.deadline).for_each(|key| self.timers.cancel(*key));
-        }
+        run.wakes.iter().chain(&run.deadline).for_each(|key| self.timers.cancel(*key));
         match run.state {
             RunState::Waiting { .. } => self.effects.push_back(Effect::Abandon { call }),
             RunState::Answered { timer: Some(key), .. } => self.timers.cancel(key),
             _ => {}
         }
-        let is_cancelled = matches!(outcome, RunOutcome::Cancelled { .. });
-        if !(is_cancelled && self.sabotaged(Sabotage::ForgetRelease)) {
-            self.effects.push_back(Effect::Release { run: id, guest: run.guest });
-        }
+        self.effects.push_back(Effect::Release { run: id, guest: run.guest });
         match &outcome {
             RunOutcome::Value(_) => self.counters.completed += 1,
             RunOutcome::Cancelled { .. } => self.counters.cancelled += 1,

@@ -112,3 +112,24 @@ impl<G: Guest> Runs<G> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use millrace_model::Mono;
+
+    use super::*;
+    use crate::{NewRun, RunsLimits, ScriptLine, ScriptedGuest};
+
+    #[test]
+    fn a_timer_that_belongs_to_no_run_is_noticed() {
+        let mut runs = Runs::new(RunsLimits::default());
+        let guest = ScriptedGuest::new(1, vec![ScriptLine::Done(0)]);
+        let start = NewRun { guest, operations: Arc::from([]), deadline: Some(Mono(9)) };
+        let run = runs.start(Mono(0), start).unwrap();
+        assert_eq!(runs.check_invariants(), Ok(()));
+        runs.table.get_mut(run).unwrap().deadline = None;
+        assert_eq!(runs.check_invariants(), Err(Violation::Timers { of_runs: 0, of_queue: 1 }));
+    }
+}

@@ -28,7 +28,6 @@ mod operation;
 mod outcome;
 mod run;
 mod runs;
-mod sabotage;
 mod scripted;
 mod shuffle;
 mod table;
@@ -46,6 +45,4 @@ pub use limits::RunsLimits;
 pub use operation::{Operation, ResumeKind};
 pub use outcome::{RunOutcome, RunStopped};
 pub use runs::Runs;
-#[cfg(feature = "sabotage")]
-pub use sabotage::Sabotage;
 pub use scripted::{GuestEvent, GuestLog, ScriptFault, ScriptLine, ScriptedGuest};

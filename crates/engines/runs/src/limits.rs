@@ -15,8 +15,6 @@ pub struct RunsLimits {
     pub timers_max: usize,
     /// Wake-ups ([`crate::Input::WakeAt`]) of one run. Beyond it: [`crate::InputRefused::TooManyRunTimers`].
     pub run_timers_max: usize,
-    #[cfg(feature = "sabotage")]
-    pub sabotage: Option<crate::Sabotage>,
 }
 
 impl RunsLimits {
@@ -36,8 +34,6 @@ impl Default for RunsLimits {
             external_max: 1 << 16,
             timers_max: 1 << 21,
             run_timers_max: 64,
-            #[cfg(feature = "sabotage")]
-            sabotage: None,
         }
     }
 }

@@ -14,7 +14,6 @@ use crate::input::{Answer, Disposition, Input, NewRun};
 use crate::limits::RunsLimits;
 use crate::outcome::RunOutcome;
 use crate::run::{EffectRun, RunState};
-use crate::sabotage::Sabotage;
 use crate::shuffle::Shuffle;
 use crate::table::RunTable;
 use crate::timers::{RunTimer, RunTimers, TimerKey, TimerKind};
@@ -156,9 +155,6 @@ impl<G: Guest> Runs<G> {
     }
 
     fn cancel(&mut self, id: RunId, reason: Option<G::Value>) -> Disposition {
-        if self.sabotaged(Sabotage::IgnoreCancel) && self.table.get(id).is_some_and(EffectRun::is_ready) {
-            return Disposition::Dropped;
-        }
         self.finish(id, RunOutcome::Cancelled { reason })
     }
 
@@ -170,10 +166,7 @@ impl<G: Guest> Runs<G> {
         Disposition::Accepted
     }
 
-    fn completed(&mut self, mut call: CallId, answer: Answer<G::Value>) -> Result<Disposition, InputRefused> {
-        if let Some(run) = self.table.get(call.run).filter(|_| self.sabotaged(Sabotage::AnyStep)) {
-            call = run.call();
-        }
+    fn completed(&mut self, call: CallId, answer: Answer<G::Value>) -> Result<Disposition, InputRefused> {
         let Some((run, op)) = waiting(&mut self.table, call) else { return Ok(Disposition::Dropped) };
         let max = self.limits.external_max;
         if self.external.len() >= max {

@@ -14,7 +14,6 @@ use crate::operation::ResumeKind;
 use crate::outcome::RunOutcome;
 use crate::run::{EffectRun, RunState};
 use crate::runs::{Runs, waiting};
-use crate::sabotage::Sabotage;
 use crate::timers::TimerKind;
 
 /// How a step ended: the guest asks for an effect, or the run has its outcome.
@@ -30,9 +29,6 @@ impl<G: Guest> Runs<G> {
         self.see(now);
         self.counters.ticks += 1;
         self.budget = self.limits.max_internal_steps_per_tick;
-        if self.sabotaged(Sabotage::IgnoreBudget) {
-            self.budget *= 10;
-        }
         self.collect_due_timers();
         if let Some(shuffle) = &mut self.shuffle {
             self.external.shuffle(shuffle);
@@ -73,10 +69,7 @@ impl<G: Guest> Runs<G> {
 
     pub(crate) fn push_ready(&mut self, id: RunId) {
         self.ready_runs += 1;
-        match self.sabotaged(Sabotage::PushFront) {
-            true => self.ready.push_front(id),
-            false => self.ready.push_back(id),
-        }
+        self.ready.push_back(id);
     }
 
     fn pop_ready(&mut self) -> Option<RunId> {
@@ -90,9 +83,8 @@ impl<G: Guest> Runs<G> {
     }
 
     fn collect_due_timers(&mut self) {
-        let early_ms = if self.sabotaged(Sabotage::WakeEarly) { 5 } else { 0 };
         while self.external.len() < self.limits.external_max {
-            let Some((key, timer)) = self.timers.pop_due(self.now + early_ms) else { return };
+            let Some((key, timer)) = self.timers.pop_due(self.now) else { return };
             self.counters.timers_fired += 1;
             if let Some(run) = self.table.get_mut(timer.call.run) {
                 match (timer.kind, &mut run.state) {

@@ -40,10 +40,12 @@ pub use check::Violation;
 pub use claims::Sabotage as ClaimsSabotage;
 pub use fault::{Fault, FaultCounts};
 pub use reactor::Sabotage as ReactorSabotage;
+pub use router::Sabotage as RouterSabotage;
 pub use run::{
     ClaimsOptions, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT, invariants,
     run, run_claims, run_reactor, run_router, run_runs,
 };
+pub use runs::Sabotage as RunsSabotage;
 pub use sabotage::{
     ALL as SABOTAGES, CLAIMS as CLAIMS_SABOTAGES, REACTOR as REACTOR_SABOTAGES, ROUTER as ROUTER_SABOTAGES,
     RUNS as RUNS_SABOTAGES, expected as expected_invariants, expected_of_claims, expected_of_reactor,

@@ -30,8 +30,8 @@ struct Args {
     world: Option<World>,
     sabotage: Option<millrace_sim::BusSabotage>,
     claims_sabotage: Option<millrace_sim::ClaimsSabotage>,
-    router_sabotage: Option<millrace_router::Sabotage>,
-    runs_sabotage: Option<millrace_runs::Sabotage>,
+    router_sabotage: Option<millrace_sim::RouterSabotage>,
+    runs_sabotage: Option<millrace_sim::RunsSabotage>,
     reactor_sabotage: Option<millrace_sim::ReactorSabotage>,
 }
 

@@ -5,19 +5,20 @@
 mod actor;
 mod client;
 mod record;
+mod sabotage;
 
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use millrace_model::{Mono, Op, OsKind, OsMessage, Requester};
-use millrace_router::{
-    CapabilityId, CommitToken, ConnId, Effect, Input, Note, Router, RouterLimits, Sabotage,
-};
+use millrace_router::{CapabilityId, CommitToken, ConnId, Effect, Input, Note, Router, RouterLimits};
 
 use self::actor::{Actor, MANNERS};
 use self::client::Client;
 pub(crate) use self::record::INVARIANTS;
 use self::record::{Record, violation};
+pub use self::sabotage::Sabotage;
+use self::sabotage::Saboteur;
 use crate::check::Violation;
 use crate::clock::Clock;
 use crate::dice::Dice;
@@ -61,6 +62,7 @@ pub(crate) struct RouterWorld {
     dice: Dice,
     limits: RouterLimits,
     router: Router,
+    saboteur: Saboteur,
     /// The number of the running process.
     life: u64,
     rows: BTreeMap<String, Bytes>,
@@ -88,9 +90,9 @@ impl RouterWorld {
             request_timeout_ms: REQUEST_TIMEOUT_MS,
             trace_records_max: 32,
             conn_messages_max: 40,
-            sabotage,
             ..RouterLimits::default()
         };
+        let limits = Saboteur::limits(sabotage, limits);
         let mut dice = Dice::new(seed, "router world");
         let clients = (0..dice.between(2, 6)).map(|at| Client::new(at as usize)).collect();
         let turn_ms = dice.below(3);
@@ -100,6 +102,7 @@ impl RouterWorld {
             router: Router::new(limits.clone(), dice.draw()),
             dice,
             limits,
+            saboteur: Saboteur::new(sabotage),
             life: 0,
             rows: BTreeMap::new(),
             actors: MANNERS.iter().map(|manners| Actor::new(*manners)).collect(),
@@ -203,7 +206,13 @@ impl RouterWorld {
         self.next_conn += 1;
         let conn = ConnId(self.next_conn);
         self.clients[client].conn = conn;
-        self.router.handle(self.clock.now(), Input::Open { conn, by: Requester::Trusted });
+        self.tell(Input::Open { conn, by: Requester::Trusted });
+    }
+
+    fn tell(&mut self, input: Input) {
+        if let Some(input) = self.saboteur.input(input) {
+            self.router.handle(self.clock.now(), input);
+        }
     }
 
     fn client_acts(&mut self, at: usize) {
@@ -215,7 +224,7 @@ impl RouterWorld {
             self.faults.add(Fault::Disconnect);
             let conn = self.clients[at].conn;
             self.note(&format!("client {} vanishes", conn.0));
-            self.router.handle(now, Input::Close { conn });
+            self.tell(Input::Close { conn });
             self.record.closed(conn);
             self.connect(at);
         } else {
@@ -223,7 +232,7 @@ impl RouterWorld {
                 let conn = self.clients[at].conn;
                 let message = self.clients[at].says(&mut self.dice, &mut self.record, now);
                 self.note(&format!("client {} sends {} {}", conn.0, message.ty, message.metadata.id));
-                self.router.handle(now, Input::Client { conn, message });
+                self.tell(Input::Client { conn, message });
             }
         }
         let next_ms = self.clock.world_ms + self.dice.between(0, 250);
@@ -238,7 +247,7 @@ impl RouterWorld {
             if matches!(input, Input::Crashed { .. }) {
                 self.faults.add(Fault::Vanished);
             }
-            self.router.handle(now, input);
+            self.tell(input);
         }
         self.go_on(at);
     }
@@ -254,6 +263,9 @@ impl RouterWorld {
     fn effects(&mut self) -> Result<(), Violation> {
         let effects: Vec<Effect> = self.router.drain().collect();
         for effect in effects {
+            if !self.saboteur.passes(&effect, &mut self.rows) {
+                continue;
+            }
             match effect {
                 Effect::Post { to, delivery, message, .. } => {
                     let Some(at) = self.by_id.get(&to).copied() else { continue };
@@ -321,7 +333,7 @@ impl RouterWorld {
         if !fails {
             self.apply(ops);
         }
-        self.router.handle(self.clock.now(), Input::Committed { token, result });
+        self.tell(Input::Committed { token, result });
     }
 
     fn apply(&mut self, ops: Vec<Op>) {
@@ -371,6 +383,7 @@ impl RouterWorld {
         self.turn_at = None;
         self.clock.epoch_ms = self.clock.world_ms;
         self.router = Router::new(self.limits.clone(), self.dice.draw());
+        self.saboteur.killed();
         self.actors.iter_mut().for_each(Actor::reset);
         self.boot();
         Ok(())

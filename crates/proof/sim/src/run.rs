@@ -86,7 +86,7 @@ pub struct RouterOptions {
     pub seed: u64,
     pub steps: u64,
     pub print_trace: bool,
-    pub sabotage: Option<millrace_router::Sabotage>,
+    pub sabotage: Option<crate::router::Sabotage>,
 }
 
 pub fn run_router(options: &RouterOptions) -> Report {
@@ -102,7 +102,7 @@ pub struct RunsOptions {
     pub seed: u64,
     pub steps: u64,
     pub print_trace: bool,
-    pub sabotage: Option<millrace_runs::Sabotage>,
+    pub sabotage: Option<crate::runs::Sabotage>,
 }
 
 pub fn run_runs(options: &RunsOptions) -> Report {

@@ -4,19 +4,22 @@
 
 mod handler;
 mod record;
+mod sabotage;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_model::Mono;
 use millrace_runs::{
-    Answer, CallId, Disposition, Effect, Guest, GuestLog, Input, NewRun, Operation, ResumeKind, RunId, Runs,
-    RunsLimits, Sabotage, ScriptLine, ScriptedGuest,
+    Answer, CallId, Disposition, Effect, Guest, GuestLog, Input, InputRefused, NewRun, Operation, ResumeKind,
+    RunId, Runs, RunsLimits, ScriptLine, ScriptedGuest,
 };
 
 use self::handler::{Manner, TELL};
 pub(crate) use self::record::INVARIANTS;
 use self::record::{Record, violation};
+pub use self::sabotage::Sabotage;
+use self::sabotage::Saboteur;
 use crate::check::Violation;
 use crate::dice::Dice;
 use crate::fault::{Fault, FaultCounts};
@@ -49,6 +52,7 @@ pub(crate) struct RunsWorld {
     schedule: Schedule<Happening>,
     dice: Dice,
     runs: Runs<ScriptedGuest<i64>>,
+    saboteur: Saboteur,
     log: GuestLog<i64>,
     log_read: usize,
     operations: Arc<[Operation]>,
@@ -73,9 +77,9 @@ impl RunsWorld {
             runs_max: RUNS_MAX,
             external_max: 4,
             timers_max: 16,
-            sabotage,
             ..RunsLimits::default()
         };
+        let limits = Saboteur::limits(sabotage, limits);
         let mut dice = Dice::new(seed, "runs world");
         let shuffled = dice.chance(500);
         let runs = match shuffled {
@@ -92,6 +96,7 @@ impl RunsWorld {
             schedule,
             dice,
             runs,
+            saboteur: Saboteur::new(sabotage),
             log: GuestLog::new(GUEST_EVENTS_MAX),
             log_read: 0,
             operations: Arc::from([
@@ -128,6 +133,11 @@ impl RunsWorld {
         // Entries of ended runs leave the external queue with the next tick.
         self.tick()?;
         self.record.at_the_end(self.runs.gauges())
+    }
+
+    fn tell(&mut self, input: Input<i64>) -> Result<Disposition, InputRefused> {
+        let now = self.now();
+        self.saboteur.handle(&mut self.runs, now, input)
     }
 
     fn now(&self) -> Mono {
@@ -177,6 +187,8 @@ impl RunsWorld {
                 self.cancel_any()?;
             }
         }
+        let now = self.now();
+        self.saboteur.tick_ends(&mut self.runs, now);
         match steps <= BUDGET {
             true => Ok(()),
             false => Err(violation("budget_kept", format!("{steps} steps in a tick, {BUDGET} are allowed"))),
@@ -192,7 +204,8 @@ impl RunsWorld {
         let deadline = self.dice.chance(200).then(|| self.now() + self.dice.between(5, 200));
         let guest = ScriptedGuest::new(self.next_name, lines);
         let operations = Arc::clone(&self.operations);
-        match self.runs.start(self.now(), NewRun { guest, operations, deadline }) {
+        let due = deadline.map(|at| self.saboteur.due(at));
+        match self.runs.start(self.now(), NewRun { guest, operations, deadline: due }) {
             Ok(run) => {
                 self.note(&format!("{run} starts"));
                 self.record.started(run, self.next_name, deadline, self.runs.gauges().ready);
@@ -232,7 +245,7 @@ impl RunsWorld {
             self.log_read += 1;
             self.record.guest(&event, self.now())?;
         }
-        while let Some(effect) = self.runs.next_effect() {
+        while let Some(effect) = self.saboteur.next_effect(&mut self.runs) {
             match effect {
                 Effect::Call { call, op, .. } => {
                     stepped = stepped.or(Some(call.run));
@@ -299,7 +312,7 @@ impl RunsWorld {
             Manner::Wake => {
                 let token = self.record.wake_token(Mono(soon_ms));
                 let input = Input::WakeAt { call, at: Mono(soon_ms), token };
-                if self.runs.handle(self.now(), input).is_err() {
+                if self.tell(input).is_err() {
                     self.faults.add(Fault::Refused);
                     self.schedule.at(soon_ms, Happening::Complete { call, answer });
                 }
@@ -319,7 +332,7 @@ impl RunsWorld {
         answer: Answer<i64>,
         at: Mono,
     ) -> Result<(), Violation> {
-        match self.runs.handle(self.now(), input) {
+        match self.tell(input) {
             Ok(disposition) => self.record.sent(call, &answer, disposition, Some(at)),
             Err(_) => {
                 self.faults.add(Fault::Refused);
@@ -331,7 +344,7 @@ impl RunsWorld {
 
     fn answer_now(&mut self, call: CallId, answer: &Answer<i64>) -> Result<(), Violation> {
         let input = Input::Answered { call, answer: answer.clone() };
-        let disposition = self.runs.handle(self.now(), input);
+        let disposition = self.tell(input);
         let disposition = disposition.map_err(|refused| violation("answers_taken", refused.to_string()))?;
         self.record.sent(call, answer, disposition, None)?;
         self.record.is_ready(call.run, self.runs.gauges().ready);
@@ -340,7 +353,7 @@ impl RunsWorld {
 
     fn complete(&mut self, call: CallId, answer: Answer<i64>) -> Result<(), Violation> {
         let input = Input::Completed { call, answer: answer.clone() };
-        match self.runs.handle(self.now(), input) {
+        match self.tell(input) {
             Ok(disposition) => {
                 self.note(&format!("{} step {} is answered: {disposition:?}", call.run, call.step));
                 self.record.sent(call, &answer, disposition, None)
@@ -367,7 +380,7 @@ impl RunsWorld {
         // The second cancel must change nothing.
         for _ in 0..2 {
             let input = Input::Cancel { run, reason: None };
-            let disposition = self.runs.handle(self.now(), input).unwrap_or(Disposition::Dropped);
+            let disposition = self.tell(input).unwrap_or(Disposition::Dropped);
             self.note(&format!("cancel {run}: {disposition:?}"));
             self.record.cancelled(run, disposition)?;
             self.effects(false)?;

@@ -1,10 +1,9 @@
 //! The engine's deliberate bugs, and which invariant must notice each.
 
-use millrace_router::Sabotage as RouterSabotage;
-use millrace_runs::Sabotage as RunsSabotage;
-
 use crate::claims::Sabotage as ClaimsSabotage;
 use crate::reactor::Sabotage as ReactorSabotage;
+use crate::router::Sabotage as RouterSabotage;
+use crate::runs::Sabotage as RunsSabotage;
 use crate::world::Sabotage;
 
 pub const ALL: [Sabotage; 16] = [

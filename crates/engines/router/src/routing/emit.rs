@@ -13,7 +13,6 @@ use crate::routing::events::EventAuthor;
 use crate::routing::lanes::{Answers, Emitted, InProgress, Task};
 use crate::routing::lineage::Correlation;
 use crate::routing::pending::OutcomeTo;
-use crate::sabotage::Sabotage;
 
 /// The fields of [`crate::Input::Emit`].
 pub(crate) struct Emission {
@@ -28,9 +27,8 @@ impl Router {
     /// Queues an actor's message in the user lane. If the lane is full, awaited outcomes are still queued, because the
     /// number of requests bounds them; requests are refused and events dropped.
     pub(crate) fn emit(&mut self, now: Now, emission: Emission) {
-        let follows = emission.trusted || self.sabotaged(Sabotage::BelieveCauses);
-        let Emission { from, during, mut message, wait, .. } = emission;
-        let follows = follows || self.follows(from, during, &mut message);
+        let Emission { from, during, mut message, wait, trusted } = emission;
+        let follows = trusted || self.follows(from, during, &mut message);
         let answers = self.answers(from, during, &message);
         let cause = message.metadata.causation.as_ref();
         let is_awaited = || cause.is_some_and(|cause| self.pending.answered(from, answers, cause).is_some());
@@ -112,9 +110,6 @@ impl Router {
         let Some(cause) = message.metadata.causation.as_ref().filter(|_| message.kind.is_outcome()) else {
             return given_by_now;
         };
-        if self.sabotaged(Sabotage::IgnoreGeneration) {
-            return Answers::UpTo(DeliveryId(u64::MAX));
-        }
         match during.map(|delivery| (delivery, self.deliveries.get(&(from, delivery)))) {
             // The actor has finished this delivery, or is answering it now.
             Some((delivery, None)) => Answers::Exactly(delivery),

@@ -14,7 +14,6 @@ use crate::interface::input::{CapabilityId, ConnId};
 use crate::reports::trace::{Behalf, Party, Realm, TraceStep};
 use crate::router::{Router, TimerEvent};
 use crate::routing::lanes::Microtask;
-use crate::sabotage::Sabotage;
 use crate::timing::deadlines::{Deadline, Deadlines};
 use crate::timing::timers::TimerMessage;
 
@@ -162,8 +161,7 @@ impl Router {
         if is_held && matches!(author, EventAuthor::Timer { .. }) {
             return Fit::Down("it was down".to_owned());
         }
-        let mailbox_max = self.limits.mailbox_max + usize::from(self.sabotaged(Sabotage::OverfillMailbox));
-        if one.waiting >= mailbox_max { Fit::Full } else { Fit::Now }
+        if one.waiting >= self.limits.mailbox_max { Fit::Full } else { Fit::Now }
     }
 
     fn post_event(&mut self, to: CapabilityId, author: EventAuthor, realm: Realm, message: Arc<OsMessage>) {

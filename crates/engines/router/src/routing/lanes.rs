@@ -129,11 +129,6 @@ impl Lanes {
         task.map(|task| (Lane::User, task))
     }
 
-    /// For [`crate::sabotage::Sabotage::StarveUsers`] only.
-    pub(crate) fn open_wide(&mut self) {
-        self.allowance = usize::MAX;
-    }
-
     fn renew(&mut self) {
         self.allowance = self.system_max.saturating_sub(self.system.len());
     }

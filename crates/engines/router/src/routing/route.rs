@@ -14,7 +14,6 @@ use crate::router::{DeliveryEntry, Router, TimerEvent};
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::Microtask;
 use crate::routing::pending::{OutcomeTo, PendingRequest};
-use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::timers::TimerMessage;
 
@@ -147,8 +146,7 @@ impl Router {
             let name = capability.name();
             return Err(OsFault::new(503, format!("Capability '{name}' is unhealthy: {reason}")));
         }
-        let mailbox_max = self.limits.mailbox_max + usize::from(self.sabotaged(Sabotage::OverfillMailbox));
-        if capability.waiting >= mailbox_max {
+        if capability.waiting >= self.limits.mailbox_max {
             let name = capability.name().clone();
             self.counters.overloads += 1;
             return Err(OsFault::new(503, format!("The mailbox of '{name}' is full: try again later")));

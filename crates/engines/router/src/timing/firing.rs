@@ -17,7 +17,6 @@ use crate::router::{Router, TimerEvent};
 use crate::routing::events::EventAuthor;
 use crate::routing::lanes::Task;
 use crate::routing::pending::OutcomeTo;
-use crate::sabotage::Sabotage;
 use crate::timing::builtin::TIMER_FIRED;
 use crate::timing::template::{self, BehalfRow, TimerRow};
 use crate::timing::timer_queue::Armed;
@@ -154,9 +153,6 @@ impl Router {
             return self.retry_timer(timer, which, until);
         }
         self.counters.internal_requests += 1;
-        if self.sabotaged(Sabotage::ForgetRow) {
-            self.forget_timer(timer);
-        }
         if let Some(by) = by {
             self.request(now, OutcomeTo::Timer(timer), Behalf::of(by), now.mono, message);
         }
@@ -186,9 +182,6 @@ impl Router {
         let author = EventAuthor::Timer { timer: number, which };
         let ty = message.ty.clone();
         let fan_out = self.fan_out(now, (author, realm), &had, message);
-        if self.sabotaged(Sabotage::ForgetRow) {
-            return self.forget_timer(number);
-        }
         let Some(timer) = self.timers.all.get_mut(&number) else { return };
         timer.owed += fan_out.taken.len();
         let sending = timer.sending(which);

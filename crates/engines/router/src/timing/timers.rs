@@ -19,7 +19,6 @@ use crate::interface::input::{CapabilityId, CommitToken, ConnId, NotStored};
 use crate::interface::note::{Audience, Cause, Note};
 use crate::router::Router;
 use crate::routing::pending::OutcomeTo;
-use crate::sabotage::Sabotage;
 use crate::timing::builtin::{BuiltinCall, text_member};
 use crate::timing::template::{self, BehalfRow, SetTimer, TimerRow, When};
 use crate::timing::timer_queue::{Armed, TimerQueue};
@@ -284,9 +283,6 @@ impl Router {
         let setter = Setter { actor: self.setting_actor(requester), by: by.principal().map(BehalfRow::of) };
         let number = self.add_timer(now, owner, durable, setter, set, message);
         let armed = match when {
-            When::After { ms } if self.sabotaged(Sabotage::FireEarly) => {
-                Armed { at: now.mono + ms / 2, day: None }
-            }
             When::After { ms } => Armed { at: now.mono + ms + TICK_MS, day: None },
             When::At(due) => Armed { at: now.mono_at(due), day: Some(due) },
         };
