@@ -236,3 +236,26 @@ fn a_move_that_somebody_else_made_first_is_looked_at_again() {
     assert_eq!((stored(&harness, "t").len(), waiting(&harness)), (3, 0));
     harness.expect(&["1<- g t/0/1 1", "1<- g t/0/2 2", "1<- g t/0/3 3"]);
 }
+
+#[test]
+fn a_burst_of_another_process_may_be_trimmed_before_it_is_heard_of() {
+    let mut harness = Harness::new();
+    let config = TopicConfig { retention_bytes: Some(3), ..TopicConfig::default() };
+    harness.call(Request::CreateTopic { topic: topic("t"), settings: config.into(), only_new: false });
+    harness.publish("t", "1");
+    harness.out();
+    // The store removes all but the newest events of the burst, before the engine has heard of any of them.
+    neighbour(&mut harness, (0..20).map(|n| append("t", &format!("{n}"))).collect());
+    harness.pass(60_000);
+    let start = harness.start("t");
+    assert!(start > Offset(10), "{start:?}");
+    harness.open(1);
+    let from = Some(From::Offset(Offset(2)));
+    harness.request(1, Request::Subscribe(Subscribe { from, ..subscription("t", "g") }));
+    harness.out();
+    report(&mut harness, "t", 22);
+    let delivered = harness.out();
+    assert!(!delivered.is_empty(), "the rest of the burst is delivered");
+    harness.publish("t", "21");
+    assert!(!harness.out().is_empty());
+}

@@ -78,11 +78,13 @@ impl Broker {
         let bus = Bus::restore(limits, boot::snapshot(&**store, clock.boot())?, clock.now())?;
         let metrics = Arc::new(Metrics::default());
         let (notes, notes_end) = notes::channel(settings.notes_max, metrics.clone());
+        let jobs = Arc::new(ReadQueue::default());
         let shared = Arc::new(BrokerShared {
             clock,
             inbox: Arc::new(Inbox::new(settings.request_units_max)),
             workers: OnceLock::new(),
             backlog: Arc::default(),
+            reads: jobs.clone(),
             metrics,
             notes: notes_end,
             schemas: Arc::default(),
@@ -92,7 +94,6 @@ impl Broker {
             ended: watch::Sender::new(false),
             settings,
         });
-        let jobs = Arc::new(ReadQueue::default());
         let monitor = Arc::default();
         let mut broker = Broker { shared: shared.clone(), jobs: jobs.clone(), monitor, threads: Vec::new() };
         let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes, shared.schemas.clone());
@@ -197,8 +198,9 @@ impl Broker {
     }
 
     fn finish(&self) {
-        self.shared.inbox.end();
+        // The backlog first: a row that it accepted is then seen by the workers before they end.
         self.shared.backlog.end();
+        self.shared.inbox.end();
         self.jobs.end();
         self.monitor.end();
     }

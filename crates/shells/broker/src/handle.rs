@@ -14,6 +14,7 @@ use crate::inbox::Inbox;
 use crate::metrics::{self, Metrics, ShellView};
 use crate::notes::NotesEnd;
 use crate::outbox::Outbox;
+use crate::readers::ReadQueue;
 use crate::schemas::Schemas;
 use crate::settings::BrokerSettings;
 use crate::workers::{self, Workers};
@@ -50,6 +51,7 @@ pub(crate) struct BrokerShared {
     /// Set once at the start. Weak, because a longer-lived reference would keep the store open.
     pub(crate) workers: OnceLock<Weak<Workers>>,
     pub(crate) backlog: Arc<Backlog>,
+    pub(crate) reads: Arc<ReadQueue>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) notes: NotesEnd,
@@ -100,10 +102,11 @@ impl BrokerHandle {
     }
 
     /// Returns a writer of rows of the space `kv` below `prefix`. As many bytes of rows may wait for the disk as of
-    /// requests.
+    /// requests, and never so many batches that the backlog is full of them: requests would wait for rows.
     pub fn row_writer(&self, prefix: &'static str) -> RowWriter {
         let BrokerShared { settings, durability, .. } = &*self.shared;
-        let bytes_max = (settings.request_units_max as usize).saturating_mul(UNIT_BYTES);
+        let units_max = (settings.request_units_max as usize).min(settings.backlog_batches_max / 2);
+        let bytes_max = units_max.saturating_mul(UNIT_BYTES);
         RowWriter::new(self.shared.clone(), prefix, *durability, bytes_max)
     }
 
@@ -131,6 +134,7 @@ impl BrokerHandle {
         ShellView {
             uptime_ms: self.shared.clock.now().mono.0,
             clock_steps: self.shared.clock.steps(),
+            reads_waiting: self.shared.reads.len() as u64,
             requests_waiting: self.shared.inbox.requests_waiting() as u64,
             backlog_batches: self.shared.backlog.batches() as u64,
             backlog_bytes: self.shared.backlog.bytes() as u64,

@@ -130,6 +130,7 @@ impl Drop for EndInbox {
         if std::thread::panicking() {
             self.0.health.set_storage_failed("the owner thread fell over a bug".to_owned());
         }
+        self.0.backlog.end();
         self.0.inbox.end();
         self.0.ended.send_replace(true);
     }

@@ -40,7 +40,6 @@ pub(crate) struct StoreReader {
 impl StoreReader {
     pub(crate) fn run(self) {
         while let Some(job) = self.jobs.next() {
-            self.metrics.reads_waiting.store(self.jobs.len() as u64, Relaxed);
             self.metrics.reads.fetch_add(1, Relaxed);
             let input = match job {
                 ReadJob::Read { token, stream, from, limit } => Input::Page {

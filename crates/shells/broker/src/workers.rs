@@ -40,6 +40,14 @@ pub(crate) struct Workers {
     pub(crate) writer: CommitWriter,
 }
 
+impl Drop for Workers {
+    /// The last thread has ended. Batches that it left behind are dropped, which tells the row writers among their
+    /// senders.
+    fn drop(&mut self) {
+        drop(self.shared.backlog.close());
+    }
+}
+
 impl Workers {
     pub(crate) fn run(&self) {
         let inbox = &self.shared.inbox;

@@ -139,14 +139,15 @@ impl CommitReceiver for Receiver {
         if self.health.add_committed(commit.bytes as u64) {
             self.monitor.check();
         }
-        let outcomes = commit.origins.into_iter().zip(commit.outcomes);
-        self.inbox.complete_from_writer(outcomes.filter_map(|(sender, outcome)| match sender {
-            BatchOrigin::Engine(token) => Some(Input::Committed { token, outcome }),
-            BatchOrigin::RowWriter(reply) => {
-                reply.committed(&outcome);
-                None
+        // Row writers are answered before the inbox is locked: their tasks must not be woken under that lock.
+        let mut outcomes = Vec::with_capacity(commit.origins.len());
+        for (origin, outcome) in commit.origins.into_iter().zip(commit.outcomes) {
+            match origin {
+                BatchOrigin::Engine(token) => outcomes.push(Input::Committed { token, outcome }),
+                BatchOrigin::RowWriter(reply) => reply.committed(&outcome),
             }
-        }));
+        }
+        self.inbox.complete_from_writer(outcomes);
     }
 
     fn refused(&self, sender: BatchOrigin, error: StoreError) {
@@ -175,10 +176,8 @@ impl CommitReceiver for Receiver {
         self.inbox.complete([Input::StorageFailed { reason: error.to_string() }]);
     }
 
-    fn given_up(&self, senders: Vec<BatchOrigin>, error: StoreError) {
-        let batches = senders.len();
-        tracing::error!(target: "millrace::store", %error, batches, "not written before the end; nobody was told that it was");
-        tell_row_writers(senders, &error);
+    fn given_up(&self, origins: Vec<BatchOrigin>, error: StoreError) {
+        tell_row_writers(origins, &error);
     }
 }
 

@@ -35,10 +35,10 @@ async fn rows_and_events_that_gather_during_a_sync_share_the_next_one_in_order()
     let broker = start(BrokerSettings::default(), &disk);
     let (handle, rows) = (broker.handle().without_inline_commits(), broker.handle().row_writer(PREFIX));
     rows.write(vec![put("router/a", "0")]).await.unwrap();
-    let before = disk.commits.load(SeqCst);
+    let (before, begun) = (disk.commits.load(SeqCst), disk.begun.load(SeqCst));
     disk.shut(true);
     let first = rows.hand_over(vec![put("router/a", "1")]).await.unwrap();
-    until(|| handle.health().commit_age() > Duration::ZERO).await;
+    until(|| disk.begun.load(SeqCst) > begun).await;
     let event = handle.hand_over(Requester::Trusted, publish(10)).await.unwrap();
     let mut later = Vec::new();
     for value in ["2", "3"] {
@@ -84,7 +84,7 @@ async fn a_store_that_fails_answers_the_rows_under_way_and_all_later_ones() {
     let (handle, rows) = (broker.handle(), broker.handle().row_writer(PREFIX));
     disk.shut(true);
     let under_way = rows.hand_over(vec![put("router/a", "1")]).await.unwrap();
-    until(|| handle.health().commit_age() > Duration::ZERO).await;
+    until(|| disk.begun.load(SeqCst) > 0).await;
     let behind = rows.hand_over(vec![put("router/b", "1")]).await.unwrap();
     disk.fails.store(true, SeqCst);
     disk.shut(false);
@@ -110,4 +110,44 @@ async fn rows_handed_over_before_a_stop_are_written_and_later_ones_are_refused()
     tokio::task::spawn_blocking(|| broker.end()).await.unwrap();
     before.durable().await.unwrap();
     assert!(row(&disk, "router/a").is_some() && row(&disk, "router/b").is_none());
+}
+
+/// Without the wake-up nothing would happen for an hour.
+#[tokio::test]
+async fn a_row_wakes_a_sleeping_writer() {
+    const HOUR_MS: u64 = 3_600_000;
+    let disk = Disk::new();
+    let settings = BrokerSettings {
+        watch_interval_ms: HOUR_MS,
+        watch_idle_ms_max: HOUR_MS,
+        maintain_interval_ms: HOUR_MS,
+        wait_ms_max: HOUR_MS,
+        ..BrokerSettings::default()
+    };
+    let broker = start(settings, &disk);
+    let rows = broker.handle().row_writer(PREFIX);
+    for value in ["1", "2", "3"] {
+        rows.write(vec![put("router/a", value)]).await.unwrap();
+    }
+    assert_eq!(row(&disk, "router/a").as_deref(), Some(&b"3"[..]));
+    tokio::task::spawn_blocking(|| broker.end()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_broker_that_is_dropped_leaves_no_row_writer_waiting() {
+    for _ in 0..50 {
+        let disk = Disk::new();
+        let broker = start(BrokerSettings::default(), &disk);
+        let rows = broker.handle().row_writer(PREFIX);
+        let writer = tokio::spawn(async move {
+            let mut written = 0;
+            while rows.write(vec![put("router/a", "1")]).await.is_ok() {
+                written += 1;
+            }
+            written
+        });
+        tokio::task::yield_now().await;
+        drop(broker);
+        writer.await.unwrap();
+    }
 }

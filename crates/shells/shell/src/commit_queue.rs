@@ -33,8 +33,25 @@ pub struct CommitQueue<R> {
 #[derive(Debug)]
 struct QueueState<R> {
     waiting: VecDeque<Queued<R>>,
-    /// Why nothing more is accepted.
-    closed: Option<StoreError>,
+    closed: Option<QueueClosed>,
+}
+
+/// Why no more batches are accepted.
+#[derive(Clone, Debug)]
+pub enum QueueClosed {
+    /// The shell has ended.
+    Ended,
+    /// The store has failed.
+    Failed(StoreError),
+}
+
+impl From<QueueClosed> for StoreError {
+    fn from(closed: QueueClosed) -> StoreError {
+        match closed {
+            QueueClosed::Ended => StoreError::Poisoned("the thread that writes has ended".into()),
+            QueueClosed::Failed(error) => error,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -82,7 +99,7 @@ impl<R> CommitQueue<R> {
     /// # Errors
     ///
     /// After the end or a failure of the store, the batches stay in `submitted` and the reason is returned.
-    pub fn push(&self, submitted: &mut Vec<(R, Batch)>) -> Result<(), StoreError> {
+    pub fn push(&self, submitted: &mut Vec<(R, Batch)>) -> Result<(), QueueClosed> {
         if submitted.is_empty() {
             return Ok(());
         }
@@ -124,7 +141,7 @@ impl<R> CommitQueue<R> {
     /// Accepts no more batches; those in the queue can still be committed.
     pub fn end(&self) {
         let mut state = self.state.lock();
-        state.closed.get_or_insert_with(|| StoreError::Poisoned("the thread that writes has ended".into()));
+        state.closed.get_or_insert(QueueClosed::Ended);
         drop(state);
         self.changed.notify_all();
     }
@@ -182,11 +199,22 @@ impl<R> CommitQueue<R> {
     /// Accepts no more batches and returns the origins of those in the queue.
     pub(crate) fn fail(&self, reason: StoreError) -> Vec<R> {
         let mut state = self.state.lock();
-        state.closed = Some(reason);
+        state.closed = Some(QueueClosed::Failed(reason));
         let origins = self.clear(&mut state);
         drop(state);
         self.changed.notify_all();
         origins
+    }
+
+    /// Accepts no more batches, and returns the origins of those that nobody will commit any more. For the end of a shell
+    /// whose threads have ended.
+    pub fn close(&self) -> Vec<R> {
+        self.end();
+        self.clear(&mut self.state.lock())
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        matches!(self.state.lock().closed, Some(QueueClosed::Failed(_)))
     }
 
     /// Counts batches out that were committed or refused.

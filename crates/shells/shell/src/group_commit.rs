@@ -110,11 +110,11 @@ impl<C: CommitReceiver> GroupCommit<C> {
     /// Commits as many queued batches as one commit may hold.
     pub fn commit_queued(&self) -> Wrote {
         let panic_guard = PanicGuard(self);
-        let attempt = self.next_commit();
-        std::mem::forget(panic_guard);
-        match attempt {
-            Ok(Attempt::Done(batches)) => {
-                self.attempts.store(0, Relaxed);
+        let wrote = match self.next_commit() {
+            Ok(Attempt::Done { batches, wrote }) => {
+                if wrote {
+                    self.attempts.store(0, Relaxed);
+                }
                 Wrote::Done(batches)
             }
             Ok(Attempt::WroteNothing(taken, error)) => self.keep(taken, error),
@@ -122,7 +122,15 @@ impl<C: CommitReceiver> GroupCommit<C> {
                 self.fail(origins, error);
                 Wrote::Never
             }
-        }
+        };
+        std::mem::forget(panic_guard);
+        wrote
+    }
+
+    /// Tells everybody that nothing is written any more if the thread that calls [`GroupCommit::commit_queued`] panics
+    /// while the returned guard lives.
+    pub fn panic_guard(&self) -> impl Drop + '_ {
+        ThreadGuard(self)
     }
 
     /// Runs other work on the store, such as housekeeping. If it fails or panics, everybody is told that nothing is
@@ -136,21 +144,21 @@ impl<C: CommitReceiver> GroupCommit<C> {
 
     fn next_commit(&self) -> Result<Attempt<C::Origin>, CommitFailure<C::Origin>> {
         let mut taken = match self.queue.take(self.limits) {
-            Next::Nothing => return Ok(Attempt::Done(0)),
+            Next::Nothing => return Ok(Attempt::Done { batches: 0, wrote: false }),
             Next::TooLarge { origin, bytes } => {
-                self.refuse_large(origin, bytes, bytes);
-                return Ok(Attempt::Done(1));
+                self.refuse_large(origin, bytes, bytes, BATCH_BYTES_MAX);
+                return Ok(Attempt::Done { batches: 1, wrote: false });
             }
             Next::Commit(taken) => taken,
         };
         let batches = taken.batches.len();
         self.refuse_some(&mut taken, |origin, batch| self.receiver.refuses(origin, batch));
         if taken.batches.is_empty() {
-            return Ok(Attempt::Done(batches));
+            return Ok(Attempt::Done { batches, wrote: false });
         }
         match self.commit(taken)? {
             Some((kept, error)) => Ok(Attempt::WroteNothing(kept, error)),
-            None => Ok(Attempt::Done(batches)),
+            None => Ok(Attempt::Done { batches, wrote: true }),
         }
     }
 
@@ -159,7 +167,7 @@ impl<C: CommitReceiver> GroupCommit<C> {
         let started = Instant::now();
         let outcomes = match self.store.commit(&taken.batches) {
             Ok(outcomes) => outcomes,
-            Err(StoreError::TooLarge { bytes, .. }) => return self.commit_singly(taken, bytes),
+            Err(StoreError::TooLarge { bytes, max }) => return self.commit_singly(taken, bytes, max),
             Err(error) if error.may_be_retried() => return Ok(Some((taken, error))),
             Err(error) => return Err(CommitFailure { origins: taken.origins, error }),
         };
@@ -171,11 +179,16 @@ impl<C: CommitReceiver> GroupCommit<C> {
 
     /// Commits each batch alone: the store accepts less than it must, or counts otherwise, so only the store can tell
     /// which batch is too large.
-    fn commit_singly(&self, taken: TakenBatches<C::Origin>, found: usize) -> CommitAttempt<C::Origin> {
+    fn commit_singly(
+        &self,
+        taken: TakenBatches<C::Origin>,
+        found: usize,
+        max: usize,
+    ) -> CommitAttempt<C::Origin> {
         let TakenBatches { mut origins, batches, bytes } = taken;
         if batches.len() == 1 {
             if let Some(origin) = origins.pop() {
-                self.refuse_large(origin, bytes, found);
+                self.refuse_large(origin, bytes, found, max);
             }
             return Ok(None);
         }
@@ -210,6 +223,8 @@ impl<C: CommitReceiver> GroupCommit<C> {
             (!self.receiver.waits_for_retry(origin, &error)).then(|| error.clone())
         });
         if let Some(origins) = self.queue.put_back(taken) {
+            let batches = origins.len();
+            tracing::error!(target: "millrace::store", %error, batches, "not written before the end; nobody was told that it was");
             self.receiver.given_up(origins, error);
             return Wrote::Never;
         }
@@ -244,10 +259,10 @@ impl<C: CommitReceiver> GroupCommit<C> {
     }
 
     /// `bytes` is the size as the queue counted it, `found` the size that was too large.
-    fn refuse_large(&self, origin: C::Origin, bytes: usize, found: usize) {
-        tracing::warn!(bytes = found, max = BATCH_BYTES_MAX, "a batch is too large to be committed");
+    fn refuse_large(&self, origin: C::Origin, bytes: usize, found: usize, max: usize) {
+        tracing::warn!(bytes = found, max, "a batch is too large to be committed");
         self.queue.settled(1, bytes);
-        self.receiver.refused(origin, StoreError::TooLarge { bytes: found, max: BATCH_BYTES_MAX });
+        self.receiver.refused(origin, StoreError::TooLarge { bytes: found, max });
     }
 
     fn fail(&self, mut origins: Vec<C::Origin>, error: StoreError) {
@@ -261,7 +276,11 @@ impl<C: CommitReceiver> GroupCommit<C> {
 type CommitAttempt<R> = Result<Option<(TakenBatches<R>, StoreError)>, CommitFailure<R>>;
 
 enum Attempt<R> {
-    Done(usize),
+    /// So many batches were answered. `wrote` is false if all of them were refused.
+    Done {
+        batches: usize,
+        wrote: bool,
+    },
     WroteNothing(TakenBatches<R>, StoreError),
 }
 
@@ -278,5 +297,17 @@ impl<C: CommitReceiver> Drop for PanicGuard<'_, C> {
     fn drop(&mut self) {
         let error = StoreError::Poisoned("the writer ended unexpectedly".into());
         self.0.fail(Vec::new(), error);
+    }
+}
+
+/// For a thread that only commits: however it panics, nobody waits for ever.
+struct ThreadGuard<'a, C: CommitReceiver>(&'a GroupCommit<C>);
+
+impl<C: CommitReceiver> Drop for ThreadGuard<'_, C> {
+    fn drop(&mut self) {
+        if std::thread::panicking() && !self.0.queue.has_failed() {
+            let error = StoreError::Poisoned("the writer ended unexpectedly".into());
+            self.0.fail(Vec::new(), error);
+        }
     }
 }

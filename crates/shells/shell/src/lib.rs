@@ -21,7 +21,7 @@ mod watcher;
 mod work_queue;
 
 pub use clock::SystemClock;
-pub use commit_queue::{CommitLimits, CommitQueue};
+pub use commit_queue::{CommitLimits, CommitQueue, QueueClosed};
 pub use group_commit::{CommitReceiver, Committed, GroupCommit, Wrote};
 pub use housekeeping::{Housekeeping, Slice};
 pub use row_writer::{RowCommits, RowReply, RowWrite, RowWriteError, RowWriter};

@@ -34,6 +34,12 @@ pub enum RowWriteError {
 
 /// The group commit that rows are handed to.
 pub trait RowCommits: Send + Sync {
+    /// Returns why these rows would be refused now, if so. Asked before the byte budget is waited for, so that a full disk
+    /// is answered and not waited for.
+    fn check(&self, _ops: &[Op]) -> Result<(), RowWriteError> {
+        Ok(())
+    }
+
     /// Queues the batch behind everything queued before. Must not block.
     fn submit(&self, batch: Batch, reply: RowReply) -> Result<(), RowWriteError>;
 
@@ -128,6 +134,7 @@ impl RowWriter {
         if bytes > BATCH_BYTES_MAX {
             return Err(RowWriteError::TooLarge { bytes, max: BATCH_BYTES_MAX });
         }
+        self.commits.check(&ops)?;
         let share = units(bytes).min(self.budget_units);
         let budget = self.budget.clone().acquire_many_owned(share).await;
         // The semaphore is never closed.

@@ -75,7 +75,8 @@ impl Bus {
         let Some(log) = log else { return Offset::FIRST };
         match from {
             From::Earliest => log.start,
-            From::Offset(offset) => offset.clamp(log.start, log.next),
+            // No `clamp`, which panics if the bounds are the wrong way round.
+            From::Offset(offset) => offset.min(log.next).max(log.start),
             From::Latest | From::Timestamp(_) => log.next,
         }
     }

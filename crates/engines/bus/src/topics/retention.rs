@@ -166,9 +166,14 @@ impl Bus {
 
     pub(crate) fn trimmed(&mut self, topic: TopicId, partition: u32, start: Offset) {
         // The topic may have been deleted while its log was trimmed.
-        let Some(state) = self.topics.get_mut(topic) else { return };
+        let Some((state, tails)) = self.topics.with_tails(topic) else { return };
         if let Some(log) = state.logs.get_mut(partition as usize) {
             let events = start.0.saturating_sub(log.start.0);
+            if start > log.next {
+                // Another process appended events, and the store had them trimmed, before this engine heard of them.
+                log.drop_tail(tails);
+                log.next = start;
+            }
             log.start = log.start.max(start);
             if events > 0 && !state.system {
                 *self.retention.removed.entry(topic).or_default() += events;

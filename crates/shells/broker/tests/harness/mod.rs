@@ -25,6 +25,8 @@ pub(crate) struct Disk {
     /// Commits write nothing.
     pub(crate) full: AtomicBool,
     pub(crate) panics: AtomicBool,
+    /// Commits that have begun; they may wait at the gate.
+    pub(crate) begun: AtomicUsize,
     pub(crate) commits: AtomicUsize,
     /// Commits by threads that are not the workers's.
     pub(crate) by_helpers: AtomicUsize,
@@ -42,6 +44,7 @@ impl Disk {
             fails: AtomicBool::new(false),
             full: AtomicBool::new(false),
             panics: AtomicBool::new(false),
+            begun: AtomicUsize::new(0),
             commits: AtomicUsize::new(0),
             by_helpers: AtomicUsize::new(0),
             unreadable: AtomicUsize::new(0),
@@ -57,6 +60,7 @@ impl Disk {
 
 impl Store for Disk {
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
+        self.begun.fetch_add(1, SeqCst);
         drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
         assert!(!self.panics.load(SeqCst), "a bug in the store");
         if self.fails.load(SeqCst) {

@@ -71,7 +71,8 @@ impl Committer {
     }
 
     pub(crate) fn submit(&self, mut batches: Vec<(BatchOrigin, Batch)>) {
-        if let Err(error) = self.shared.queue.push(&mut batches) {
+        if let Err(closed) = self.shared.queue.push(&mut batches) {
+            let error = StoreError::from(closed);
             batches.into_iter().for_each(|(sender, _)| sender.answer(Err(error.clone())));
         }
     }
@@ -146,6 +147,7 @@ pub(super) fn worker_input(token: Token, result: CommitResult) -> Input {
 
 /// The thread: commits until the queue has ended and is empty, or nothing can be written any more.
 fn write_until_end(opened: &OpenedStore, group: &GroupCommit<Receiver>) {
+    let _guard = group.panic_guard();
     let (shared, queue) = (&group.receiver.0, &group.queue);
     let mut housekeeping = Housekeeping::new(MAINTAIN_ROWS_MAX, MAINTAIN_INTERVAL);
     let mut merged = false;
