@@ -13,6 +13,7 @@
 mod capabilities;
 mod counters;
 mod interface;
+mod invariants;
 mod limits;
 mod reports;
 mod router;

@@ -212,6 +212,9 @@ impl Router {
         // An input outside a turn leaves no microtasks for the next turn.
         self.drain_microtasks(now);
         self.stop_if_finished();
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
     }
 
     /// Routes one message, does the bookkeeping and returns to the host. Returns false if no message waited.
@@ -221,6 +224,9 @@ impl Router {
             // Expired deadlines may have left microtasks.
             self.drain_microtasks(now);
             self.stop_if_finished();
+            if cfg!(debug_assertions) {
+                self.check_invariants();
+            }
             return false;
         };
         self.counters.turns += 1;
@@ -242,6 +248,9 @@ impl Router {
         }
         self.drain_microtasks(now);
         self.stop_if_finished();
+        if cfg!(debug_assertions) {
+            self.check_invariants();
+        }
         true
     }
 

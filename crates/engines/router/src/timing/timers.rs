@@ -211,6 +211,19 @@ impl Timers {
         }
     }
 
+    /// Compares the indexes of the timers with the timers themselves. See `invariants.rs`.
+    pub(crate) fn check_indexes(&self) {
+        let names = self.all.iter().map(|(number, timer)| (&timer.name, number));
+        assert!(self.by_name.iter().eq(names.collect::<BTreeMap<_, _>>()), "timers and their names differ");
+        let mut shares = BTreeMap::new();
+        for agent in self.all.values().filter_map(Timer::sharer) {
+            *shares.entry(agent.clone()).or_insert(0) += 1;
+        }
+        assert_eq!(self.by_agent, shares, "agents have set other numbers of timers than are counted");
+        let armed = self.all.values().filter_map(|timer| Some(timer.armed?.at)).min();
+        assert_eq!(self.queue.first(), armed, "the queue does not begin with the first timer");
+    }
+
     /// Each timer is in the queue at most once: if it is there already, the earlier time counts.
     pub(crate) fn arm(&mut self, timer: u64, armed: Armed) {
         let Some(one) = self.all.get_mut(&timer) else { return };
