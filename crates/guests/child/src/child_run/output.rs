@@ -85,7 +85,7 @@ impl ChildRun<'_> {
         match self.in_progress.take_if(|in_progress| !in_progress.is_event()) {
             // `bad_emit` has answered the request.
             Some(in_progress) if in_progress.ends == Ends::Outcome => {
-                self.port.done(in_progress.delivery.id, Ok(()))
+                self.port.done(in_progress.delivery.id, Ok(()));
             }
             Some(in_progress) => in_progress.fail(self.port, fault),
             None => {}
