@@ -40,6 +40,6 @@ pub use millrace_model::DueBy;
 pub use publishing::foreign_appends::{ForeignDelays, LogBounds, StoredTopic};
 pub use stats::{Counters, GroupGauges, Stats, TopicCounters};
 pub use topics::schema::{
-    BreakingEvent, CheckedRange, Compared, DelayedCheck, Mismatch, Quote, RetainedCheck, RetainedOutcome,
-    SchemaError, SchemaStamp, SchemaVerdict, TopicSchema, UncomparedEvents,
+    BreakingEvent, CheckedRange, Compared, DelayedCheck, Mismatch, PayloadMismatch, Quote, RetainedCheck,
+    RetainedOutcome, SchemaError, SchemaStamp, SchemaVerdict, TopicSchema, UncomparedEvents,
 };

@@ -68,7 +68,8 @@ impl Topic {
     /// topic, or delayed.
     pub(crate) fn check_candidate_schema(&mut self, body: &EventBody) {
         if let Some(candidate) = self.candidate.as_mut().filter(|candidate| candidate.broken_by.is_none()) {
-            candidate.broken_by = candidate.schema.check(body, Quote::Nothing).err();
+            candidate.broken_by =
+                candidate.schema.check(body, Quote::Nothing).err().map(|why| why.to_string());
         }
     }
 }
@@ -199,7 +200,7 @@ impl Bus {
         }
         if let Some(why) = broken_by {
             let (topic, event) = (topic.key.clone(), BreakingEvent::Arriving);
-            return Err(BusError::SchemaBreaks { topic, event, why });
+            return Err(BusError::SchemaBreaks { topic, event, why: why.to_string() });
         }
         topic.candidate = Some(CandidateSchema { schema: schema.clone(), broken_by: None });
         let key = topic.key.clone();

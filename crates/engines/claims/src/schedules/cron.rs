@@ -40,7 +40,11 @@ impl Times {
         let unknown = |_| SpecError::Zone { name: name.to_owned(), zone: zone.to_owned() };
         let zone = found.map_err(unknown)?;
         if let Some(interval) = every::interval_of(cron) {
-            let bad = |reason| SpecError::Every { name: name.to_owned(), every: cron.to_owned(), reason };
+            let bad = |error: every::EveryError| SpecError::Every {
+                name: name.to_owned(),
+                every: cron.to_owned(),
+                reason: error.to_string(),
+            };
             return Ok(Times(Rule::Every(Every::parse(interval).map_err(bad)?)));
         }
         let bad = |reason| SpecError::Cron { name: name.to_owned(), cron: cron.to_owned(), reason };

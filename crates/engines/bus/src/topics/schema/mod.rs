@@ -121,7 +121,7 @@ impl TopicSchema {
         let mut mismatches = Vec::new();
         for (index, event) in events.iter().enumerate() {
             let Err(why) = self.check(&event.body, Quote::Value) else { continue };
-            let mismatch = Mismatch { index, why };
+            let mismatch = Mismatch { index, why: why.to_string() };
             if event.id.is_none() {
                 return Err(vec![mismatch]);
             }
@@ -146,28 +146,38 @@ impl TopicSchema {
         events.len() > 1 && self.work(events) > self.request_work_max
     }
 
-    /// `Err` says where, what was found and what the schema wants: `at /total: "x" is not of type "number"`.
-    pub fn check(&self, body: &EventBody, quote: Quote) -> Result<(), String> {
+    /// Compares an event's payload with the schema.
+    pub fn check(&self, body: &EventBody, quote: Quote) -> Result<(), PayloadMismatch> {
         let text = body.payload.as_str();
         if self.stamp.tombstones && body.key.is_some() && text == "null" {
             return Ok(());
         }
         let validator = match &self.compiled {
             Ok(validator) => validator,
-            Err(error) => return Err(format!("no event can match it until it is set anew: {error}")),
+            Err(error) => return Err(PayloadMismatch::UnusableSchema(error.to_string())),
         };
         let bytes_max = self.work_max / self.weight.max(1);
         if text.len() as u64 > bytes_max {
-            let bytes = text.len();
-            return Err(format!(
-                "it has {bytes} bytes: against this schema at most {bytes_max} can be checked"
-            ));
+            return Err(PayloadMismatch::TooLong { bytes: text.len(), bytes_max });
         }
-        let value: Value = serde_json::from_str(text).map_err(|error| {
-            format!("it cannot be checked, because no reader could hold its numbers and texts: {error}")
-        })?;
-        validator.validate(&value).map_err(|error| reason(&error, quote))
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| PayloadMismatch::Unreadable(error.to_string()))?;
+        validator.validate(&value).map_err(|error| PayloadMismatch::Differs(reason(&error, quote)))
     }
+}
+
+/// Why a payload does not match a schema.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PayloadMismatch {
+    #[error("no event can match it until it is set anew: {0}")]
+    UnusableSchema(String),
+    #[error("it has {bytes} bytes: against this schema at most {bytes_max} can be checked")]
+    TooLong { bytes: usize, bytes_max: u64 },
+    #[error("it cannot be checked, because no reader could hold its numbers and texts: {0}")]
+    Unreadable(String),
+    /// Says where, what was found and what the schema wants: `at /total: "x" is not of type "number"`.
+    #[error("{0}")]
+    Differs(String),
 }
 
 impl fmt::Debug for TopicSchema {

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use millrace_model::{DueRow, Offset, Partition, Stream, TopicKey};
 
 use crate::interface::input::ReadOutcome;
-use crate::topics::schema::{Quote, TopicSchema};
+use crate::topics::schema::{PayloadMismatch, Quote, TopicSchema};
 
 /// Events read and checked at a time, from the newest back.
 const SLICE_EVENTS: u64 = 64;
@@ -111,7 +111,7 @@ impl RetainedCheck {
                         bytes += event.body.bytes();
                         if let Err(why) = self.schema.check(&event.body, Quote::Nothing) {
                             let event = BreakingEvent::Retained(stream.partition, event.offset);
-                            return Some(RetainedOutcome::Breaks { event, why });
+                            return Some(RetainedOutcome::Breaks { event, why: why.to_string() });
                         }
                     }
                     at = page.through.0.max(at) + 1;
@@ -132,7 +132,7 @@ impl RetainedCheck {
                 let matched = RetainedOutcome::Match(Compared { delayed, ..compared });
                 uncompared.map_or(matched, RetainedOutcome::Uncompared)
             }
-            Err(why) => RetainedOutcome::Breaks { event: BreakingEvent::Delayed, why },
+            Err(why) => RetainedOutcome::Breaks { event: BreakingEvent::Delayed, why: why.to_string() },
         })
     }
 
@@ -141,7 +141,7 @@ impl RetainedCheck {
     fn check_delayed(
         &self,
         mut scan: impl FnMut(&str, usize) -> Option<Vec<(String, Bytes)>>,
-    ) -> Option<Result<(u64, bool), String>> {
+    ) -> Option<Result<(u64, bool), PayloadMismatch>> {
         let Some(of) = &self.delayed else { return Some(Ok((0, true))) };
         let (mut from, mut looked_at, mut compared, mut bytes) = (String::new(), 0, 0, 0);
         while looked_at < of.rows_max && compared < of.events_max && bytes <= of.bytes_max {

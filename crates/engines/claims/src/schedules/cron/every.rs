@@ -23,16 +23,21 @@ pub(super) fn interval_of(text: &str) -> Option<&str> {
     nickname.eq_ignore_ascii_case(NICKNAME).then(|| interval.trim())
 }
 
+/// Why a text is no interval.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum EveryError {
+    #[error("{0:?} is not a duration: write numbers with the units d, h, m and s, as in 90s or 1h30m")]
+    NoDuration(String),
+    #[error("{0:?} is not between 1s and 366d")]
+    OutOfRange(String),
+}
+
 impl Every {
     /// Parses numbers with units, whose values are added up: `90s`, `1h30m`.
-    pub(super) fn parse(text: &str) -> Result<Every, String> {
-        let ms = total_ms(text).ok_or_else(|| {
-            format!(
-                "{text:?} is not a duration: write numbers with the units d, h, m and s, as in 90s or 1h30m"
-            )
-        })?;
+    pub(super) fn parse(text: &str) -> Result<Every, EveryError> {
+        let ms = total_ms(text).ok_or_else(|| EveryError::NoDuration(text.to_owned()))?;
         if !(SHORTEST_MS..=LONGEST_MS).contains(&ms) {
-            return Err(format!("{text:?} is not between 1s and 366d"));
+            return Err(EveryError::OutOfRange(text.to_owned()));
         }
         Ok(Every { ms })
     }
