@@ -3,6 +3,7 @@
 pub(crate) mod builtin;
 pub(crate) mod deadlines;
 pub(crate) mod firing;
+pub(crate) mod set_timer;
 pub(crate) mod template;
 pub(crate) mod timer_errors;
 pub(crate) mod timer_queue;

@@ -7,12 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_bus::BusLimits;
-use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
+use millrace_model::{Batch, Outcome};
 use millrace_server::ServerSettings;
-use millrace_store::{
-    Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
-    StoreError, StreamBounds,
-};
+use millrace_store::{Maintained, MemoryStore, Store, StoreError};
 use serde_json::json;
 use support::{Client, http, http_with, start, start_on};
 
@@ -241,37 +238,15 @@ struct Failing {
 }
 
 impl Store for Failing {
+    millrace_conformance::forward_reads_to!(store);
+
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
         if self.fails.load(Ordering::SeqCst) {
             return Err(StoreError::Poisoned("disk full".into()));
         }
         self.store.commit(batches)
     }
-    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
-        self.store.read(stream, from, limit)
-    }
-    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
-        self.store.seek(stream, ts)
-    }
-    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
-        self.store.retention_start(stream, rule)
-    }
-    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.store.scan(space, range, rows_max)
-    }
-    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
-        self.store.streams()
-    }
-    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
-        self.store.watch(after, commits_max)
-    }
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.store.maintain(rows_max)
-    }
-    fn claim_serving(&self) -> Result<(), StoreError> {
-        self.store.claim_serving()
-    }
-    fn is_served_elsewhere(&self) -> bool {
-        self.store.is_served_elsewhere()
     }
 }

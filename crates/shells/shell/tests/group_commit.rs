@@ -46,6 +46,8 @@ impl FaultyStore {
 }
 
 impl Store for FaultyStore {
+    millrace_conformance::forward_reads_to!(store);
+
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
         if let Some(max) = self.bytes_max
             && let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max)
@@ -56,33 +58,9 @@ impl Store for FaultyStore {
         self.commits.lock().push(batches.len());
         self.store.commit(batches)
     }
-    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
-        self.store.read(stream, from, limit)
-    }
-    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
-        self.store.seek(stream, ts)
-    }
-    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
-        self.store.retention_start(stream, rule)
-    }
-    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.store.scan(space, range, rows_max)
-    }
-    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
-        self.store.streams()
-    }
-    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
-        self.store.watch(after, commits_max)
-    }
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.fault()?;
         self.store.maintain(rows_max)
-    }
-    fn claim_serving(&self) -> Result<(), StoreError> {
-        self.store.claim_serving()
-    }
-    fn is_served_elsewhere(&self) -> bool {
-        self.store.is_served_elsewhere()
     }
 }
 

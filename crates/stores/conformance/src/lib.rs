@@ -13,6 +13,7 @@ mod claims_gone;
 mod dedupe;
 mod delaying;
 mod feed;
+mod forward;
 mod model;
 mod ordered;
 mod reading;
@@ -22,6 +23,13 @@ mod subject;
 mod tables;
 mod trimming;
 mod upkeep;
+
+/// The port's types, for the macros of this crate.
+#[doc(hidden)]
+pub mod port {
+    pub use millrace_model::{KeyRange, Offset, Page, ReadLimit, Row, Space, Stream, Timestamp};
+    pub use millrace_store::{Changes, CommitNumber, Retention, StoreError, StreamBounds};
+}
 
 pub use claimed_model::check_claims_against_memory;
 pub use model::{HistoryStep, check_against_memory, steps_from_seed};

@@ -8,13 +8,8 @@ use std::time::Duration;
 
 use millrace_broker::{Broker, BrokerSettings};
 use millrace_bus::{BusLimits, Publish, Request};
-use millrace_model::{
-    Batch, EventBody, JsonText, NewEvent, Offset, Outcome, Space, Stream, Timestamp, TopicKey,
-};
-use millrace_store::{
-    Changes, CommitNumber, KeyRange, Maintained, MemoryStore, Page, ReadLimit, Retention, Row, Store,
-    StoreError, StreamBounds,
-};
+use millrace_model::{Batch, EventBody, JsonText, NewEvent, Offset, Outcome, Stream, TopicKey};
+use millrace_store::{Maintained, MemoryStore, Page, ReadLimit, Store, StoreError};
 
 /// A store with a gate: commits wait while it is shut, and fail or panic on demand.
 pub(crate) struct Disk {
@@ -59,6 +54,8 @@ impl Disk {
 }
 
 impl Store for Disk {
+    millrace_conformance::forward_rest_to!(store);
+
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
         self.begun.fetch_add(1, SeqCst);
         drop(self.opened.wait_while(self.shut.lock().unwrap(), |shut| *shut).unwrap());
@@ -86,29 +83,8 @@ impl Store for Disk {
             Err(_) => self.store.read(stream, from, limit),
         }
     }
-    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
-        self.store.seek(stream, ts)
-    }
-    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
-        self.store.retention_start(stream, rule)
-    }
-    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
-        self.store.scan(space, range, rows_max)
-    }
-    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
-        self.store.streams()
-    }
-    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
-        self.store.watch(after, commits_max)
-    }
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.store.maintain(rows_max)
-    }
-    fn claim_serving(&self) -> Result<(), StoreError> {
-        self.store.claim_serving()
-    }
-    fn is_served_elsewhere(&self) -> bool {
-        self.store.is_served_elsewhere()
     }
 }
 
