@@ -1,0 +1,3 @@
+//! A store that several servers share.
+
+pub mod record;
