@@ -51,8 +51,9 @@ pub(crate) enum Stop {
 impl SharedHandle {
     /// Commits batches, in as many records as their size needs: a batch is always whole in one record.
     pub(crate) fn commit_batches(&self, batches: &[Batch], fence: Fence) -> Result<Vec<Outcome>, StoreError> {
-        if batches.is_empty() {
-            return Ok(Vec::new());
+        let max = millrace_model::BATCH_BYTES_MAX;
+        if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
+            return Err(StoreError::TooLarge { bytes, max });
         }
         let mut turn = self.turn();
         let mut outcomes = Vec::with_capacity(batches.len());

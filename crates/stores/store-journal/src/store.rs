@@ -26,7 +26,7 @@ use crate::status::{JournalStatus, Role, Unreachable};
 pub struct JournalStore {
     shared: Arc<SharedHandle>,
     /// Ends with the handle.
-    _keeper: Option<Keeper>,
+    keeper: Option<Keeper>,
 }
 
 /// The part of a handle that its keeper thread shares.
@@ -64,7 +64,7 @@ impl JournalStore {
     pub(crate) fn assemble(shared: SharedHandle, with_keeper: bool) -> JournalStore {
         let shared = Arc::new(shared);
         let keeper = with_keeper.then(|| Keeper::start(shared.clone()));
-        JournalStore { shared, _keeper: keeper }
+        JournalStore { shared, keeper }
     }
 
     pub(crate) fn shared(&self) -> &Arc<SharedHandle> {
@@ -138,6 +138,7 @@ impl SharedHandle {
             unreachable: None,
             position,
             head_seen: position.n,
+            is_led: false,
             leader_url: None,
             term: 0,
             silent_ms: 0,
@@ -224,6 +225,7 @@ impl SharedHandle {
         status.position = turn.position;
         status.head_seen = status.head_seen.max(turn.position.n);
         status.term = turn.lead.row().map_or(0, |row| row.term);
+        status.is_led = row.is_some();
         status.leader_url = row.map(|row| row.url).filter(|url| !url.is_empty());
         status.ended = turn.ended.as_ref().map(ToString::to_string);
         let snapshot = self.manifest.lock().snapshot_n();
@@ -345,8 +347,12 @@ impl Store for JournalStore {
     }
 
     fn is_served_elsewhere(&self) -> bool {
+        if self.keeper.is_none() {
+            // Nobody else folds for this handle. An engine that is away leaves the answer as it was.
+            let _ = self.follow();
+        }
         let status = self.status();
-        status.role != Role::Leader && (status.leader_url.is_some() || status.term > 0)
+        status.role != Role::Leader && status.is_led
     }
 
     fn waits_for(&self) -> Option<String> {
