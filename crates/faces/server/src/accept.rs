@@ -18,7 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Peer, PresentedNames};
-use crate::app::App;
+use crate::edge::Edge;
 use crate::fairness::{BodyPace, CallerKey, ConnectionPlace, PlaceBounds, Places, share_of};
 use crate::settings::ServerSettings;
 use crate::socket::{PatientSocket, Stream};
@@ -46,8 +46,8 @@ pub(crate) struct Accept {
 
 impl Accept {
     /// Creates the state of one listener. Its `max` places are its own: no other listener takes any of them.
-    pub(crate) fn new(app: &App, router: Router, tls: Option<Arc<Certificate>>, max: usize) -> Accept {
-        let settings = app.settings.clone();
+    pub(crate) fn new(edge: &Edge, router: Router, tls: Option<Arc<Certificate>>, max: usize) -> Accept {
+        let settings = edge.settings.clone();
         let (max, waiting_max) = (max.max(1), settings.http_connections_waiting_max);
         let bounds = PlaceBounds {
             max,
@@ -58,7 +58,7 @@ impl Accept {
                 bytes_per_second: settings.crowd_bytes_per_second,
             },
         };
-        let places = Places::new(bounds, app.evictions.clone());
+        let places = Places::new(bounds, edge.evictions.clone());
         Accept { router, tls, settings, places, sockets_max: http_sockets_max(max, waiting_max) }
     }
 }

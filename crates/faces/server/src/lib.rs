@@ -14,6 +14,7 @@ mod access;
 mod app;
 mod body;
 mod drain_body;
+mod edge;
 mod fairness;
 mod from_wire;
 mod host;

@@ -11,15 +11,15 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use millrace_wire::ErrorCode;
 
-use crate::app::SharedApp;
+use crate::edge::SharedEdge;
 use crate::host;
 use crate::refusal::Refusal;
 
 /// Headers that pages of allowed origins may send.
 const HEADERS: [&str; 4] = ["authorization", "content-type", "traceparent", "tracestate"];
 
-pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
-    if let Err(refusal) = host::check(request.headers(), app.listen.ip(), &app.settings) {
+pub(crate) async fn check(State(edge): State<SharedEdge>, request: Request, next: Next) -> Response {
+    if let Err(refusal) = host::check(request.headers(), edge.listen.ip(), &edge.settings) {
         return refusal.into_response();
     }
     let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
@@ -28,7 +28,7 @@ pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: 
     if is_same_host(&origin, request.headers()) {
         return next.run(request).await;
     }
-    if !is_allowed(&origin, &app.settings.allow_origins) {
+    if !is_allowed(&origin, &edge.settings.allow_origins) {
         return refuse(&origin).into_response();
     }
     let is_preflight = request.method() == Method::OPTIONS

@@ -49,9 +49,9 @@ fn checked(routes: Router<SharedApp>, app: SharedApp) -> Router {
     routes
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(app.clone(), access::check))
-        .layer(from_fn_with_state(app.clone(), origin::check))
-        .layer(from_fn_with_state(app.clone(), access::watch))
+        .layer(from_fn_with_state(app.edge.clone(), access::check))
+        .layer(from_fn_with_state(app.edge.clone(), origin::check))
+        .layer(from_fn_with_state(app.edge.clone(), access::watch))
         .layer(from_fn(drain_body::finish))
         .with_state(app)
 }

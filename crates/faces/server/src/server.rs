@@ -22,7 +22,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::accept::Accept;
 use crate::access::{Tokens, warn_of_expired};
-use crate::app::{App, Engines, SharedApp};
+use crate::app::{App, SharedApp};
+use crate::edge::Edge;
+use crate::http::durable_handlers::Figures;
 use crate::observe::{AuditKind, AuditLog};
 use crate::reload::Reloader;
 use crate::settings::ServerSettings;
@@ -83,7 +85,7 @@ pub struct Server {
     asked: mpsc::Receiver<HostRequest>,
     on_reload: Option<OnReload>,
     socket: Option<SocketFile>,
-    children: Arc<tokio::sync::Mutex<Children>>,
+    children: Arc<tokio::sync::Mutex<Option<Children>>>,
 }
 
 /// Reads the configuration again. Returns a text about what changed, or why nothing did.
@@ -120,18 +122,19 @@ impl Server {
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate, handle.clock().clone()));
         let audit_target = kernel::AuditTarget::default();
         let (kernel, asked) = kernel::start(&settings, &store, &handle, &tokens, &audit_target).await?;
-        let children = Arc::new(tokio::sync::Mutex::new(kernel::children(&settings, &kernel).await?));
+        let children = Arc::new(tokio::sync::Mutex::new(Some(kernel::children(&settings, &kernel).await?)));
         let (closing, is_closing) = watch::channel(false);
         let (audit_log, audit_writer) = AuditLog::new(settings.audit, settings.audit_records_max);
-        let engines = Engines { broker: broker.handle(), kernel, store, topic_defaults };
-        let app = Arc::new(App::new(settings, addr, engines, tokens, audit_log, is_closing));
+        let edge = Arc::new(Edge::new(settings, addr, handle.clock().clone(), tokens, audit_log, is_closing));
+        let (broker_handle, handlers) = (broker.handle(), Figures::default());
+        let app = Arc::new(App { edge, topic_defaults, broker: broker_handle, store, kernel, handlers });
         observe::start(&app, audit_writer);
         // Before timers fire: their refusals are audited, too.
         let _ = audit_target.set(Arc::downgrade(&app));
         app.kernel.begin().await.map_err(|_| ServeError::Fallen)?;
         let (stop_accepting, stopped) = watch::channel(false);
         let router = routes::router(app.clone());
-        let accept = Accept::new(&app, router, tls.clone(), app.settings.http_connections_max);
+        let accept = Accept::new(&app.edge, router, tls.clone(), app.edge.settings.http_connections_max);
         let accepting = vec![tokio::spawn(accept::run(listener, accept, stopped))];
         let (on_reload, socket) = (None, None);
         Ok(Server {
@@ -161,7 +164,7 @@ impl Server {
     /// Returns a function that counts the open WebSockets, also after [`Server::run_until`] has taken the server.
     pub fn connections(&self) -> impl Fn() -> usize + Send + 'static {
         let app = Arc::downgrade(&self.app);
-        move || app.upgrade().map_or(0, |app| app.seats.taken() + app.unauthenticated.taken())
+        move || app.upgrade().map_or(0, |app| app.edge.seats.taken() + app.edge.unauthenticated.taken())
     }
 
     /// The CQRS loop, for adding capabilities to it.
@@ -186,8 +189,8 @@ impl Server {
     pub fn listen_probes(&mut self, listener: TcpListener) -> Result<SocketAddr, ServeError> {
         let addr = listener.local_addr().map_err(ServeError::Listener)?;
         let router = routes::probes(self.app.clone());
-        let max = self.app.settings.probe_connections_max;
-        let accept = Accept::new(&self.app, router, self.tls.clone(), max);
+        let max = self.app.edge.settings.probe_connections_max;
+        let accept = Accept::new(&self.app.edge, router, self.tls.clone(), max);
         self.accepting.push(tokio::spawn(accept::run(listener, accept, self.stop_accepting.subscribe())));
         Ok(addr)
     }
@@ -202,7 +205,7 @@ impl Server {
 
     /// Returns a handle for replacing tokens, certificate and child processes while the server runs.
     pub fn reloader(&self) -> Reloader {
-        Reloader::new(self.app.clone(), self.tls.clone(), self.children.clone())
+        Reloader::new(self.app.edge.clone(), self.tls.clone(), self.children.clone())
     }
 
     /// Serves until `shutdown` is ready or `Syscall.Shutdown` arrives, then stops. Also ends if the engine fails by a
@@ -222,7 +225,7 @@ impl Server {
     /// Stops accepting, lets the engine finish and release its leases, writes out what is queued, closes the
     /// connections.
     pub async fn stop(self) -> Result<(), ServeError> {
-        let grace_ms = self.app.settings.grace_ms;
+        let grace_ms = self.app.edge.settings.grace_ms;
         let begun = Instant::now();
         let deadline = begun + Duration::from_millis(grace_ms);
         let _ = self.stop_accepting.send(true);
@@ -238,8 +241,8 @@ impl Server {
         let stopped = self.broker.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
         let all_left = async {
-            self.app.unauthenticated.all_left().await;
-            self.app.seats.all_left().await;
+            self.app.edge.unauthenticated.all_left().await;
+            self.app.edge.seats.all_left().await;
         };
         let all_closed = timeout_at(deadline, all_left).await.is_ok();
         let all_answered = timeout_at(deadline, join_all(self.accepting)).await.is_ok();

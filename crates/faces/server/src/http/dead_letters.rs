@@ -38,8 +38,9 @@ pub(crate) async fn list(
 ) -> Result<Response, Refusal> {
     if let Some(topic) = params.text("topic") {
         let (_, dlq) = pair(&topic_key(&params, topic)?)?;
-        let query = PageQuery::of(&app, &params)?;
-        let fetched = page::fetch_letters(&app, caller.by(), dlq.clone(), query).await?;
+        let query = PageQuery::of(&app.edge, &params)?;
+        let fetched = page::fetch_letters(&app.edge, &app.store, caller.by(), dlq.clone(), query).await?;
+        app.broker.count_damaged(fetched.page.damaged.len());
         return Ok(fetched.answer(&dlq, &query, page::form(&headers)));
     }
     if let Some(handler) = params.text("handler") {
@@ -74,7 +75,7 @@ pub(crate) async fn replay(
     at: AtTopic,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let body = read_text(&app.edge, body, app.edge.settings.frame_bytes_max).await?;
     let Replay { partition, offset, limit } = Replay::parse(&body.text)?;
     let (topic, dlq) = pair(&at.topic)?;
     let next = offset.unwrap_or(Offset::FIRST).max(Offset::FIRST);
@@ -152,10 +153,13 @@ impl ReplayScope<'_> {
         from: Offset,
         events_max: usize,
     ) -> Result<page::Fetched, Refusal> {
-        let limit = ReadLimit { events_max, bytes_max: app.settings.page_bytes_max };
+        let limit = ReadLimit { events_max, bytes_max: app.edge.settings.page_bytes_max };
         let start = PageStart::Offset(from);
         let query = PageQuery { partition: self.partition, start, limit, payload_sha256: false };
-        page::fetch_letters(app, caller.by(), self.dlq.clone(), query).await
+        let fetched =
+            page::fetch_letters(&app.edge, &app.store, caller.by(), self.dlq.clone(), query).await?;
+        app.broker.count_damaged(fetched.page.damaged.len());
+        Ok(fetched)
     }
 }
 

@@ -141,12 +141,12 @@ pub(crate) async fn letters_of(
     handler: &str,
 ) -> Result<Response, Refusal> {
     let (namespace, by) = (params.namespace()?, caller.by_unless_admin());
-    let letters_max = params.number("limit", 1..=app.settings.page_events_max as u64)?;
+    let letters_max = params.number("limit", 1..=app.edge.settings.page_events_max as u64)?;
     let limit = ReadLimit {
         events_max: letters_max.unwrap_or(LETTERS_DEFAULT) as usize,
-        bytes_max: app.settings.page_bytes_max,
+        bytes_max: app.edge.settings.page_bytes_max,
     };
-    let share = page::share(app, limit).await?;
+    let share = page::share(&app.edge, limit).await?;
     let (handler, after) = (handler.to_owned(), params.text("after").map(str::to_owned));
     let store = app.store.clone();
     let read = app.read(move |_| {

@@ -41,14 +41,14 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
         stats.by_topic.retain(|topic, _| may_see(topic.namespace()));
         stats.by_group.retain(|one| may_see(one.topic.namespace()));
         write_bus(&mut page, &stats);
-        write_topics(&mut page, &stats, app.settings.topic_labels_max);
-        write_groups(&mut page, &stats, app.settings.group_labels_max);
+        write_topics(&mut page, &stats, app.edge.settings.topic_labels_max);
+        write_groups(&mut page, &stats, app.edge.settings.group_labels_max);
     }
     let seen = app.handler_figures(app.broker.clock().now().wall);
     let handlers =
         tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), seen).await.unwrap_or_default();
     let handlers: Vec<_> = handlers.iter().filter(|one| may_see(one.namespace.as_str())).collect();
-    write_handlers(&mut page, &handlers, app.settings.group_labels_max);
+    write_handlers(&mut page, &handlers, app.edge.settings.group_labels_max);
     write_shell(&mut page, &app.broker.metrics(), app.broker.health());
     if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.kernel.view()).await
     {
@@ -304,23 +304,23 @@ fn write_os(page: &mut Page, view: &KernelView) {
 
 fn write_edge(page: &mut Page, app: &App) {
     page.head("counter", "refusals_total", "Requests and frames refused, by error code.");
-    for (code, count) in app.audit.refusals.counts() {
+    for (code, count) in app.edge.audit.refusals.counts() {
         page.labelled("refusals_total", &[("code", code.as_str())], count);
     }
     let help = "Connections closed for others' sake, or because they kept the server waiting, by reason.";
     page.head("counter", "connections_evicted_total", help);
-    for (reason, count) in app.evictions.counts() {
+    for (reason, count) in app.edge.evictions.counts() {
         page.labelled("connections_evicted_total", &[("reason", reason)], count);
     }
     page.single(
         "counter",
         "audit_events_total",
         "Records published to system.bus.audit.",
-        app.audit_log.written(),
+        app.edge.audit_log.written(),
     );
     let help = "Records of the audit that were lost: too many at once, or not published.";
-    page.single("counter", "audit_dropped_total", help, app.audit_log.dropped());
-    let ServerSettings { broker, connections_max, .. } = &app.settings;
+    page.single("counter", "audit_dropped_total", help, app.edge.audit_log.dropped());
+    let ServerSettings { broker, connections_max, .. } = &app.edge.settings;
     for (name, help, value) in [
         ("connections_max", "Most WebSocket connections there may be.", *connections_max as u64),
         ("backlog_bytes_max", "Where requests begin to wait for the disk.", broker.backlog_bytes_max as u64),

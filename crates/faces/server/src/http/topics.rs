@@ -26,7 +26,7 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<Response, Refusal> {
     let namespace = params.namespace()?;
-    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let body = read_text(&app.edge, body, app.edge.settings.frame_bytes_max).await?;
     let TopicBody { topic, settings } = TopicBody::parse(&body.text)?;
     let topic = TopicKey::new(&namespace, &topic);
     enforceable(&app, settings.sets_access())?;
@@ -60,7 +60,7 @@ pub(crate) async fn page(
     params: &Params,
     dead_letters_only: bool,
 ) -> Result<(Vec<TopicView>, bool), Refusal> {
-    let list_max = app.settings.list_max;
+    let list_max = app.edge.settings.list_max;
     let request = Request::ListTopics {
         namespace: params.namespace()?,
         after: params.topic("after")?,
@@ -90,7 +90,7 @@ pub(crate) async fn patch(
     at: AtTopic,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let body = read_text(&app.edge, body, app.edge.settings.frame_bytes_max).await?;
     let force_schema = at.params.flag("force")?;
     let patch = TopicPatch { force_schema, ..parse_topic_patch(&body.text)? };
     enforceable(&app, patch.sets_access())?;
@@ -127,7 +127,7 @@ pub(crate) async fn offsets(
 /// Refuses access lists on a server without tokens: a list that is never checked must not look as if it protected
 /// something.
 fn enforceable(app: &App, sets_access: bool) -> Result<(), Refusal> {
-    if !sets_access || !app.tokens.is_open() {
+    if !sets_access || !app.edge.tokens.is_open() {
         return Ok(());
     }
     let detail = "publishACL, subscribeACL and groupACL need agents to check: this server has no tokens configured, so everything \

@@ -81,7 +81,7 @@ impl Connection<'_> {
     ) {
         let (agent, peer) = (self.agent(), Some(self.caller.peer.addr));
         let namespace = Some(self.namespace.as_str());
-        self.app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
+        self.app.edge.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
     }
 }
 
@@ -108,7 +108,7 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
     let connection = Connection {
         app,
         bus,
-        unanswered: Unanswered::new(app.settings.unanswered_max.max(1)),
+        unanswered: Unanswered::new(app.edge.settings.unanswered_max.max(1)),
         keepalive: Keepalive::default(),
         frames: socket.get_ref().meter().clone(),
         grant: CurrentGrant::new(caller.grant.clone()),
@@ -125,7 +125,7 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
         biased;
         end = read::run(&connection, &mut stream, answers) => end,
         end = write::run(&connection, &mut sink, own_answers) => end,
-        end = connection.grant.ended(app) => end,
+        end = connection.grant.ended(&app.edge) => end,
         () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
         () = connection.frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
@@ -141,5 +141,5 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
     }
     // Before the close handshake: the connection's leases must not wait for a peer that takes its time.
     drop(connection);
-    close_handshake(end, end.frame(), sink, stream, app.closing.clone()).await;
+    close_handshake(end, end.frame(), sink, stream, app.edge.closing.clone()).await;
 }

@@ -25,7 +25,8 @@ use axum::response::{IntoResponse, Response};
 use millrace_bus::BusError;
 
 use crate::access::Caller;
-use crate::app::{App, SharedApp};
+use crate::app::SharedApp;
+use crate::edge::Edge;
 use crate::fairness::Seat;
 use crate::http::page::PAYLOAD_SHA256;
 use crate::params::Params;
@@ -65,16 +66,16 @@ pub(crate) async fn upgrade(
     if app.broker.health().stopping() {
         return Err(to_wire::problem(&BusError::ShuttingDown).into());
     }
-    let entrance = Entrance::of(&app, &caller)?;
+    let entrance = Entrance::of(&app.edge, &caller)?;
     Ok(upgrade.accept(async move |opened| {
         let mut caller = caller;
         let (socket, seat) = match entrance {
-            Entrance::Known(seat) => (opened.whole(&app, &caller).await, seat),
+            Entrance::Known(seat) => (opened.whole(&app.edge, &caller).await, seat),
             Entrance::Unauthenticated(seat) => {
                 let introduce = async |sink: &mut _, stream: &mut _, caller: &mut _| {
-                    authenticate::introduce(&app, sink, stream, caller, asked.namespace.as_str()).await
+                    authenticate::introduce(&app.edge, sink, stream, caller, asked.namespace.as_str()).await
                 };
-                match authenticate(&app, opened, seat, &mut caller, introduce).await {
+                match authenticate(&app.edge, opened, seat, &mut caller, introduce).await {
                     Some(known) => (known.socket, known.seat),
                     None => return,
                 }
@@ -93,17 +94,17 @@ enum Entrance {
 }
 
 impl Entrance {
-    fn of(app: &App, caller: &Caller) -> Result<Entrance, Refusal> {
-        if !app.tokens.is_open() && caller.grant.is_none() {
-            let seat = app.unauthenticated.claim(caller.key());
-            return seat.map(Entrance::Unauthenticated).ok_or_else(|| full(app));
+    fn of(edge: &Edge, caller: &Caller) -> Result<Entrance, Refusal> {
+        if !edge.tokens.is_open() && caller.grant.is_none() {
+            let seat = edge.unauthenticated.claim(caller.key());
+            return seat.map(Entrance::Unauthenticated).ok_or_else(|| full(edge));
         }
-        app.seats.claim(caller.key()).map(Entrance::Known).ok_or_else(|| full(app))
+        edge.seats.claim(caller.key()).map(Entrance::Known).ok_or_else(|| full(edge))
     }
 }
 
-fn full(app: &App) -> Refusal {
-    let max = app.settings.connections_max;
+fn full(edge: &Edge) -> Refusal {
+    let max = edge.settings.connections_max;
     overloaded(format!(
         "all {max} connections are taken, and no caller has more than this one: try again later"
     ))

@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::access::{Caller, Refused, Scope};
 use crate::app::{App, SharedApp};
+use crate::edge::Edge;
 use crate::fairness::{FrameMeter, Seat};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -53,16 +54,18 @@ pub(crate) async fn upgrade(
         let why = format!("the token of agent {} has no scope {}", grant.principal.agent, Scope::Os);
         return Err(Refusal::new(ErrorCode::Forbidden, why));
     }
-    let entrance = Entrance::of(&app, &caller)?;
+    let entrance = Entrance::of(&app.edge, &caller)?;
     Ok(upgrade.accept(async move |opened| {
         let mut caller = caller;
         let (socket, seat, first) = match entrance {
-            Entrance::Known(seat) => (opened.whole(&app, &caller).await, seat, None),
+            Entrance::Known(seat) => (opened.whole(&app.edge, &caller).await, seat, None),
             Entrance::Unauthenticated(seat) => {
                 let introduce = async |sink: &mut _, stream: &mut _, caller: &mut _| {
-                    introduce(&app, sink, stream, caller).await.map_err(|end| (end, None))
+                    introduce(&app.edge, &|| app.kernel.sender().stamp(), sink, stream, caller)
+                        .await
+                        .map_err(|end| (end, None))
                 };
-                match authenticate(&app, opened, seat, &mut caller, introduce).await {
+                match authenticate(&app.edge, opened, seat, &mut caller, introduce).await {
                     Some(known) => (known.socket, known.seat, Some(known.found)),
                     None => return,
                 }
@@ -79,7 +82,7 @@ async fn run(app: &App, socket: Socket, caller: Caller, seat: &Seat, first: Opti
     let end = talk(app, &mut sink, &mut stream, caller, (seat, &frames), first).await;
     tracing::debug!(?end, "a connection of the loop ended");
     // No frame here: everything has been said in messages of the loop.
-    close_handshake(end, None, sink, stream, app.closing.clone()).await;
+    close_handshake(end, None, sink, stream, app.edge.closing.clone()).await;
 }
 
 async fn talk(
@@ -98,7 +101,7 @@ async fn talk(
     let end = tokio::select! {
         end = reader.run(stream, first) => end,
         end = &mut writing => return end,
-        end = grant.ended(app) => end,
+        end = grant.ended(&app.edge) => end,
         () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
         () = frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
@@ -115,23 +118,24 @@ async fn talk(
 
 /// Reads the first message of a connection that brought no token.
 async fn introduce(
-    app: &App,
+    edge: &Edge,
+    stamp: &(dyn Fn() -> (OsId, Timestamp) + Sync),
     sink: &mut SmallSink,
     stream: &mut SmallStream,
     caller: &mut Caller,
 ) -> Result<(OsMessage, Seat), WsEnd> {
-    let bytes_max = app.settings.unauthenticated_frame_bytes_max;
+    let bytes_max = edge.settings.unauthenticated_frame_bytes_max;
     loop {
         let text = match stream.next().await {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
             Some(Ok(Message::Binary(_))) => {
-                return away(app, sink, caller, binary(), WsEnd::SentAway(NOT_INTRODUCED)).await;
+                return away(edge, stamp, sink, caller, binary(), WsEnd::SentAway(NOT_INTRODUCED)).await;
             }
             Some(Ok(Message::Close(_))) => return Err(WsEnd::Goodbye),
             Some(Err(error)) => match WsEnd::of_unauthenticated(&error, bytes_max) {
                 end @ WsEnd::UnauthenticatedOversize { .. } => {
-                    return away(app, sink, caller, OsRefusal::too_long(bytes_max), end).await;
+                    return away(edge, stamp, sink, caller, OsRefusal::too_long(bytes_max), end).await;
                 }
                 end => return Err(end),
             },
@@ -140,14 +144,14 @@ async fn introduce(
         if is_blank(&text) {
             continue;
         }
-        let (refusal, why) = match read(app, &text, &|| app.kernel.sender().stamp()) {
-            Ok(message) => match shown_token(&message).map(|token| app.os_grant(&token)) {
+        let (refusal, why) = match read(edge, &text, stamp) {
+            Ok(message) => match shown_token(&message).map(|token| edge.os_grant(&token)) {
                 Some(Ok(grant)) => {
                     caller.grant = Some(grant);
-                    let Some(seat) = app.seats.claim(caller.key()) else {
+                    let Some(seat) = edge.seats.claim(caller.key()) else {
                         let refusal = OsRefusal::new(503, "all connections are taken: try again later");
                         let end = WsEnd::Crowded("all connections are taken");
-                        return away(app, sink, caller, refusal.about(&message), end).await;
+                        return away(edge, stamp, sink, caller, refusal.about(&message), end).await;
                     };
                     return Ok((message, seat));
                 }
@@ -157,20 +161,21 @@ async fn introduce(
             },
             Err(refusal) => (refusal, NOT_INTRODUCED),
         };
-        return away(app, sink, caller, refusal, WsEnd::SentAway(why)).await;
+        return away(edge, stamp, sink, caller, refusal, WsEnd::SentAway(why)).await;
     }
 }
 
 /// Sends the refusal and ends the connection, whether or not the peer receives it.
 async fn away(
-    app: &App,
+    edge: &Edge,
+    stamp: &(dyn Fn() -> (OsId, Timestamp) + Sync),
     sink: &mut SmallSink,
     caller: &Caller,
     refusal: OsRefusal,
     end: WsEnd,
 ) -> Result<(OsMessage, Seat), WsEnd> {
-    audit(app, caller, &refusal);
-    let line = line(refusal, app.kernel.sender().stamp());
+    audit(edge, caller, &refusal);
+    let line = line(refusal, stamp());
     let _ = sink.send(Message::Text(line.into())).await;
     Err(end)
 }
@@ -179,8 +184,8 @@ fn binary() -> OsRefusal {
     OsRefusal::invalid_json("a binary frame: send text frames")
 }
 
-fn too_long(app: &App) -> OsRefusal {
-    OsRefusal::too_long(app.settings.kernel.line_bytes_max)
+fn too_long(edge: &Edge) -> OsRefusal {
+    OsRefusal::too_long(edge.settings.kernel.line_bytes_max)
 }
 
 fn about(error: &TokenError, message: &OsMessage) -> OsRefusal {
@@ -192,7 +197,7 @@ fn is_blank(text: &str) -> bool {
 }
 
 /// Audits refusals about access, as on every other way in; mistakes in messages are not audited.
-fn audit(app: &App, caller: &Caller, refusal: &OsRefusal) {
+fn audit(edge: &Edge, caller: &Caller, refusal: &OsRefusal) {
     let code = match refusal.code {
         401 => ErrorCode::Unauthorized,
         403 => ErrorCode::Forbidden,
@@ -202,7 +207,7 @@ fn audit(app: &App, caller: &Caller, refusal: &OsRefusal) {
     let what = refusal.ty.as_ref().map_or("a message of /os", |ty| ty.as_str());
     let (agent, peer, why) = (caller.agent(), Some(caller.peer.addr), refusal.message.as_str());
     let (namespace, topic, trace) = (None, None, None);
-    app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
+    edge.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
 }
 
 struct OsReader<'a> {
@@ -236,9 +241,9 @@ impl OsReader<'_> {
                 Some(Ok(Message::Binary(_))) => self.refuse(binary()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(()),
                 Some(Ok(Message::Close(_))) => Err(WsEnd::Goodbye),
-                Some(Err(error)) => match WsEnd::of(&error, self.app.settings.frame_bytes_max) {
+                Some(Err(error)) => match WsEnd::of(&error, self.app.edge.settings.frame_bytes_max) {
                     // Sent through the queue, so that it is the last answer and overtakes none.
-                    end @ WsEnd::Oversize { .. } => self.refuse(too_long(self.app)).and(Err(end)),
+                    end @ WsEnd::Oversize { .. } => self.refuse(too_long(&self.app.edge)).and(Err(end)),
                     end => Err(end),
                 },
                 None => Err(WsEnd::Gone),
@@ -253,7 +258,7 @@ impl OsReader<'_> {
         if is_blank(text) {
             return Ok(());
         }
-        match read(self.app, text, &|| self.sender.stamp()) {
+        match read(&self.app.edge, text, &|| self.sender.stamp()) {
             Ok(message) => self.message(message).await,
             Err(refusal) => self.refuse(refusal),
         }
@@ -276,8 +281,10 @@ impl OsReader<'_> {
     /// Takes over the token that a message shows: from now on its rights and rates apply, and access lists see its
     /// agent.
     async fn identify(&mut self, message: &OsMessage) -> Result<(), TokenError> {
-        let Some(token) = shown_token(message).filter(|_| !self.app.tokens.is_open()) else { return Ok(()) };
-        let grant = self.app.os_grant(&token)?;
+        let Some(token) = shown_token(message).filter(|_| !self.app.edge.tokens.is_open()) else {
+            return Ok(());
+        };
+        let grant = self.app.edge.os_grant(&token)?;
         TokenError::check_change(self.caller.by().principal(), &grant.principal)?;
         self.grant.set(grant.clone());
         self.caller.grant = Some(grant);
@@ -287,15 +294,15 @@ impl OsReader<'_> {
     }
 
     fn refuse(&self, refusal: OsRefusal) -> Result<(), WsEnd> {
-        audit(self.app, &self.caller, &refusal);
+        audit(&self.app.edge, &self.caller, &refusal);
         self.sender.answer(line(refusal, self.sender.stamp())).map_err(|_| WsEnd::Stopping)
     }
 }
 
-fn read(app: &App, text: &str, stamp: &dyn Fn() -> (OsId, Timestamp)) -> Result<OsMessage, OsRefusal> {
-    let kernel = &app.settings.kernel;
+fn read(edge: &Edge, text: &str, stamp: &dyn Fn() -> (OsId, Timestamp)) -> Result<OsMessage, OsRefusal> {
+    let kernel = &edge.settings.kernel;
     if text.len() > kernel.line_bytes_max {
-        return Err(too_long(app));
+        return Err(too_long(edge));
     }
     if !kernel.lenient_metadata {
         return parse(text.as_bytes(), None);
@@ -318,7 +325,7 @@ async fn write(
     mut receiver: OsReceiver,
     keepalive: &Keepalive,
 ) -> WsEnd {
-    let settings = &app.settings;
+    let settings = &app.edge.settings;
     let every = Duration::from_millis(settings.ping_ms.max(1));
     let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -361,7 +368,7 @@ async fn answers(
 
 /// Ends the connection if a write takes longer than a slow reader is allowed.
 async fn within(app: &App, write: impl Future<Output = Result<(), SocketError>>) -> Result<(), WsEnd> {
-    match timeout(Duration::from_millis(app.settings.slow_reader_ms), write).await {
+    match timeout(Duration::from_millis(app.edge.settings.slow_reader_ms), write).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(WsEnd::Gone),
         Err(_) => {

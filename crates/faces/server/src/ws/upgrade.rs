@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use crate::accept::Io;
 use crate::access::Caller;
-use crate::app::App;
+use crate::edge::Edge;
 use crate::refusal::Refusal;
 use crate::socket::Stream;
 use crate::ws::metered::Metered;
@@ -108,9 +108,9 @@ impl Opened {
 
     /// Makes the socket of a known caller. Frames and messages above `frame_bytes_max` end the reading; incomplete ones
     /// are accounted to the caller.
-    pub(super) async fn whole(self, app: &App, caller: &Caller) -> Socket {
-        let config = config(READ_BUFFER_BYTES, WRITE_BUFFER_BYTES, app.settings.frame_bytes_max);
-        let stream = Metered::new(self.stream, app.frames.meter(caller.key()));
+    pub(super) async fn whole(self, edge: &Edge, caller: &Caller) -> Socket {
+        let config = config(READ_BUFFER_BYTES, WRITE_BUFFER_BYTES, edge.settings.frame_bytes_max);
+        let stream = Metered::new(self.stream, edge.frames.meter(caller.key()));
         WebSocketStream::from_partially_read(stream, self.ahead, Role::Server, Some(config)).await
     }
 

@@ -43,12 +43,12 @@ enum Never {}
 
 impl FrameWriter<'_> {
     async fn run(&mut self, own_answers: &mut mpsc::Receiver<String>) -> Result<Never, WsEnd> {
-        let settings = &self.connection.app.settings;
+        let settings = &self.connection.app.edge.settings;
         let every = Duration::from_millis(settings.ping_ms.max(1));
         let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut missed = 0;
-        let mut closing = self.connection.app.closing.clone();
+        let mut closing = self.connection.app.edge.closing.clone();
         loop {
             let bus = &self.connection.bus;
             tokio::select! {
@@ -122,7 +122,7 @@ async fn within(
     connection: &Connection<'_>,
     write: impl Future<Output = Result<(), SocketError>>,
 ) -> Result<(), WsEnd> {
-    match timeout(Duration::from_millis(connection.app.settings.slow_reader_ms), write).await {
+    match timeout(Duration::from_millis(connection.app.edge.settings.slow_reader_ms), write).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(WsEnd::Gone),
         Err(_) => {
