@@ -15,7 +15,9 @@ mod port;
 
 pub use error::JournalError;
 pub use memory::MemoryJournal;
+/// The word of the store that both ports share.
+pub use millrace_store::Tip;
 pub use port::{
     Fitness, HeadGuard, Journal, JournalReadLimit, ManifestRead, ManifestVersion, OutboxId, OutboxRefusal,
-    OutboxRow, PartName, Placed, Placing, Tip,
+    OutboxRow, PartName, Placed, Placing,
 };

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use millrace_store::Tip;
 
 use crate::error::JournalError;
 
@@ -61,21 +62,6 @@ pub trait Journal: Send + Sync + 'static {
     /// Moves rows of the outbox that can never be published out of the way, with the reason, where people find them.
     fn refuse_outbox(&self, _refused: &[OutboxRefusal]) -> Result<(), JournalError> {
         Ok(())
-    }
-}
-
-/// Identifies a record and, through its `prev`, everything before it: the first 16 bytes of a SHA-256 of the record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tip(pub [u8; 16]);
-
-impl Tip {
-    /// The tip before the first record.
-    pub const START: Tip = Tip([0; 16]);
-}
-
-impl fmt::Display for Tip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }
 
