@@ -2,7 +2,7 @@
 //! the record of refusals. Bus, CQRS loop and store are not here (`app.rs` has those of a leader).
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millrace_broker::SystemClock;
 use millrace_store::{Store, StoreError};
@@ -11,6 +11,7 @@ use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Audit, Tokens};
 use crate::fairness::{Evictions, Frames, Room, SeatRule, Seats, share_of};
+use crate::follower::FollowedStore;
 use crate::observe::{AuditLog, HttpRequester};
 use crate::refusal::Refusal;
 use crate::settings::ServerSettings;
@@ -40,6 +41,8 @@ pub(crate) struct Edge {
     pub(crate) pages: Arc<Room>,
     /// True once connections are to finish their work and close.
     pub(crate) closing: watch::Receiver<bool>,
+    /// This server's copy of a store that several servers share. Not set for a store that this server has alone.
+    pub(crate) copy: OnceLock<Arc<dyn FollowedStore>>,
 }
 
 impl Edge {
@@ -70,7 +73,18 @@ impl Edge {
             settings,
             listen,
             closing,
+            copy: OnceLock::new(),
         }
+    }
+
+    /// Tells the edges that the store is shared. The first call counts.
+    pub(crate) fn share_store(&self, copy: Arc<dyn FollowedStore>) {
+        let _ = self.copy.set(copy);
+    }
+
+    /// The URL of the server that leads the shared store, as far as it is known.
+    pub(crate) fn leader(&self) -> Option<String> {
+        self.copy.get()?.leader()
     }
 
     /// Reads from a store on a thread that may block, at most `reads_max` reads at a time.
