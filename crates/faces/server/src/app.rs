@@ -12,9 +12,10 @@ use millrace_wire::http::TopicDefaults;
 
 use crate::edge::SharedEdge;
 use crate::http::durable_handlers::Figures;
+use crate::moved::Moved;
 use crate::observe::{HttpRequester, RequestParty, publish_trace};
 use crate::refusal::Refusal;
-use crate::to_wire;
+use crate::ws::close::WsEnd;
 
 pub(crate) type SharedApp = Arc<App>;
 
@@ -35,7 +36,7 @@ impl App {
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
         match self.broker.call(by, request).await {
-            Ok(Reply::Refused(error)) => Err(Refusal::of(&error)),
+            Ok(Reply::Refused(error)) => Err(self.refusal(&error)),
             Ok(reply) => {
                 let http_requester = HttpRequester::current();
                 let http_requester = http_requester.as_deref();
@@ -52,8 +53,24 @@ impl App {
                 }
                 Ok(reply)
             }
-            Err(_) => Err(to_wire::problem(&BusError::ShuttingDown).into()),
+            Err(_) => Err(self.refusal(&BusError::ShuttingDown)),
         }
+    }
+
+    /// Where to go if a request was refused because this server has lost the lead: nothing of it was written.
+    pub(crate) fn moved(&self, error: &BusError) -> Option<Moved> {
+        let is_of_store = matches!(error, BusError::StorageFailed(_) | BusError::ShuttingDown);
+        (is_of_store && self.broker.health().is_deposed()).then(|| Moved::to(self.edge.leader()))
+    }
+
+    /// Makes the response for a refusal of the engine.
+    pub(crate) fn refusal(&self, error: &BusError) -> Refusal {
+        self.moved(error).map_or_else(|| Refusal::of(error), |moved| moved.refusal())
+    }
+
+    /// How WebSockets end with this server: it stops, or another one leads.
+    pub(crate) fn stopping_end(&self) -> WsEnd {
+        self.moved(&BusError::ShuttingDown).map_or(WsEnd::Stopping, WsEnd::Moved)
     }
 
     /// Reads from the store on a thread that may block.

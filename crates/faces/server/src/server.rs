@@ -139,18 +139,7 @@ impl Server {
         let router = routes::router(app.clone());
         listeners.add(&app.edge, listener, router, app.edge.settings.http_connections_max);
         let (on_reload, socket) = (None, None);
-        Ok(Server {
-            addr,
-            app,
-            tls,
-            broker,
-            closing,
-            listeners,
-            asked,
-            on_reload,
-            socket,
-            children,
-        })
+        Ok(Server { addr, app, tls, broker, closing, listeners, asked, on_reload, socket, children })
     }
 
     pub fn addr(&self) -> SocketAddr {

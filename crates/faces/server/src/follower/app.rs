@@ -82,8 +82,8 @@ impl FollowerApp {
                 FollowPhase::Following | FollowPhase::TakingOver => "it changes its part".to_owned(),
             };
             self.moved.count(Via::Http);
-            let why = format!("the copy of this server cannot be read at the moment ({why})");
-            Moved::to(self.followed.leader()).because(why).refusal()
+            let why = format!("this server's copy of the store cannot be read at the moment ({why})");
+            Moved::to(self.followed.leader()).refusal_because(&why)
         })
     }
 

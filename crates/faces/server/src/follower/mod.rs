@@ -17,6 +17,7 @@ mod events;
 mod followed;
 mod lifecycle;
 mod metrics;
+mod routes;
 mod socket;
 mod status;
 mod stored_topics;
@@ -26,6 +27,3 @@ mod ws;
 pub(crate) use app::{FollowerApp, SharedFollower};
 pub use followed::{FollowPhase, FollowStatus, FollowedStore, Unreachable};
 pub use lifecycle::Follower;
-pub(crate) use routes::router;
-
-mod routes;

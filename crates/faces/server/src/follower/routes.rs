@@ -63,8 +63,7 @@ mod tests {
 
     #[test]
     fn a_follower_has_the_routes_of_a_leader() {
-        let (leader, follower) =
-            (routes(include_str!("../routes.rs")), routes(include_str!("routes.rs")));
+        let (leader, follower) = (routes(include_str!("../routes.rs")), routes(include_str!("routes.rs")));
         assert!(leader.len() > 15, "{leader:?}");
         assert_eq!(follower, leader);
     }

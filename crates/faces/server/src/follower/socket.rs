@@ -11,6 +11,7 @@ use tokio::time::timeout;
 
 use crate::follower::app::Via;
 use crate::follower::{FollowerApp, SharedFollower};
+use crate::moved::Moved;
 
 /// Pause after an accept that failed for lack of descriptors or memory: without it, it would fail again at once.
 const ACCEPT_RETRY: Duration = Duration::from_millis(100);
@@ -49,10 +50,11 @@ pub(super) async fn run(app: SharedFollower, listener: UnixListener, mut stoppin
 }
 
 async fn tell(app: &FollowerApp, mut stream: UnixStream) {
-    // With `require_auth` the leader would answer nothing before a token was shown.
-    let names_leader = !app.edge.settings.kernel.require_auth;
+    let moved = app.moved(Via::Socket);
+    // With `require_auth` a leader says nothing before a token was shown: its URL is left out, too.
+    let moved = if app.edge.settings.kernel.require_auth { Moved::to(None) } else { moved };
     let mut line = Vec::new();
-    encode(&app.moved(Via::Socket).os_message(app.mint.stamp(), names_leader), &mut line);
+    encode(&moved.os_message(app.mint.stamp()), &mut line);
     let written = timeout(WRITE_MAX, async {
         stream.write_all(&line).await?;
         stream.shutdown().await

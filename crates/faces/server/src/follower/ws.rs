@@ -13,7 +13,8 @@ use crate::follower::{FollowerApp, SharedFollower};
 use crate::params::Params;
 use crate::refusal::Refusal;
 use crate::ws::close::{WsEnd, close_handshake};
-use crate::ws::os;
+use crate::ws::os::text;
+use crate::ws::os_entrance::{self, check_scope};
 use crate::ws::upgrade::{Socket, Upgrade};
 use crate::ws::{Entrance, enter, hint, wants_socket};
 
@@ -55,15 +56,15 @@ pub(crate) async fn upgrade_os(
     upgrade: Result<Upgrade, Refusal>,
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade?;
-    os::check_scope(&caller)?;
+    check_scope(&caller)?;
     let entrance = Entrance::of(&app.edge, &caller)?;
     Ok(upgrade.accept(async move |opened| {
         let mut caller = caller;
         let stamp = || app.mint.stamp();
-        let entered = os::enter(&app.edge, &stamp, opened, entrance, &mut caller).await;
+        let entered = os_entrance::enter(&app.edge, &stamp, opened, entrance, &mut caller).await;
         let Some((socket, _seat, _first)) = entered else { return };
         let moved = app.moved(Via::Os);
-        let line = os::text(&moved.os_message(stamp(), true));
+        let line = text(&moved.os_message(stamp()));
         goodbye(&app, &caller, "a WebSocket of /os", socket, WsEnd::Moved(moved), Some(line)).await;
     }))
 }

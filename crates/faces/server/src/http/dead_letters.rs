@@ -42,8 +42,11 @@ pub(crate) async fn list(
         return Ok(letters.response);
     }
     let first_page = params.text("after").is_none();
-    let handlers =
-        if first_page { durable_handlers::letters(&app.edge, &app.store, &caller, &params).await? } else { Vec::new() };
+    let handlers = if first_page {
+        durable_handlers::letters(&app.edge, &app.store, &caller, &params).await?
+    } else {
+        Vec::new()
+    };
     let (topics, more) = topics::page(&app, &caller, &params, true).await?;
     document_of(&topics, more, handlers)
 }

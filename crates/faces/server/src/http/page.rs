@@ -249,7 +249,7 @@ impl HeldText {
 
 /// Checks that the topic exists and that `by` may read it. Asks the store and not the engine, so that readers of
 /// history never wait for publishers.
-fn check_topic(
+pub(crate) fn check_topic(
     store: &dyn Store,
     by: &Requester,
     topic: &TopicKey,

@@ -95,7 +95,8 @@ pub(super) async fn introduce(
             Some(Ok(Message::Close(_))) => return Err((WsEnd::Goodbye, None)),
             Some(Err(error)) => {
                 let end = WsEnd::of_unauthenticated(&error, bytes_max);
-                return Err((end, end.frame()));
+                let frame = end.frame();
+                return Err((end, frame));
             }
             None => return Err((WsEnd::Gone, None)),
         };

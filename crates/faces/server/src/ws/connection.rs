@@ -61,7 +61,8 @@ impl Connection<'_> {
             Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. } => {
                 let what = request.map_or("MESSAGE", |request| request.op);
                 let error = error.why();
-                self.refused(to_wire::code(error), what, &error.to_string(), about(error), trace);
+                let code = self.app.moved(error).map_or_else(|| to_wire::code(error), |_| ErrorCode::Moved);
+                self.refused(code, what, &error.to_string(), about(error), trace);
             }
             Item::Reply { reply, .. } => {
                 let peer = Some(self.caller.peer.addr);
@@ -130,16 +131,17 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
         () = connection.frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
     let conn = connection.bus.conn().0;
-    match end {
+    match &end {
         WsEnd::Dropped(why) => {
             tracing::warn!(conn, why, "a connection was dropped");
         }
-        end => tracing::debug!(conn, ?end, "a connection ended"),
+        _ => tracing::debug!(conn, ?end, "a connection ended"),
     }
     if end.is_eviction() {
         connection.bus.evict();
     }
+    let frame = end.frame();
     // Before the close handshake: the connection's leases must not wait for a peer that takes its time.
     drop(connection);
-    close_handshake(end, end.frame(), sink, stream, app.edge.closing.clone()).await;
+    close_handshake(end, frame, sink, stream, app.edge.closing.clone()).await;
 }

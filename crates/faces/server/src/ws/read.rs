@@ -65,7 +65,7 @@ pub(super) async fn run(
         connection.keepalive.listen(false);
         // Also at the end: requests that were sent before a closing frame count.
         if connection.bus.send(&reader.gate.caller.by(), &mut requests).await.is_err() {
-            return WsEnd::Stopping;
+            return connection.app.stopping_end();
         }
         if let Some(end) = end {
             return end;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::stream::SplitSink;
 use futures_util::{FutureExt, SinkExt};
 use millrace_broker::{Item, Received};
+use millrace_bus::Reply;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
@@ -67,7 +68,7 @@ impl FrameWriter<'_> {
     async fn items(&mut self, taken: Received) -> Result<(), WsEnd> {
         let Received::Items { bytes } = taken else {
             return Err(match self.connection.app.broker.health().stopping() {
-                true => WsEnd::Stopping,
+                true => self.connection.app.stopping_end(),
                 false => WsEnd::Dropped("it did not read what it asked for"),
             });
         };
@@ -81,7 +82,15 @@ impl FrameWriter<'_> {
                     _ => None,
                 };
                 connection.note(&item, request.as_ref());
-                if let Some(text) = to_wire::frame(item, request.as_ref(), connection.payload_sha256) {
+                let moved = match &item {
+                    Item::Reply { reply: Reply::Refused(error), .. } => connection.app.moved(error),
+                    _ => None,
+                };
+                let text = match moved {
+                    Some(moved) => Some(to_wire::moved(&moved, request.as_ref())),
+                    None => to_wire::frame(item, request.as_ref(), connection.payload_sha256),
+                };
+                if let Some(text) = text {
                     sink.feed(Message::Text(text.into())).await?;
                 }
             }
@@ -113,7 +122,7 @@ impl FrameWriter<'_> {
         while let Some(taken) = self.connection.bus.try_receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
             self.items(taken).await?;
         }
-        Ok(WsEnd::Stopping)
+        Ok(self.connection.app.stopping_end())
     }
 }
 
