@@ -13,6 +13,7 @@
 
 mod accept;
 mod access;
+mod advertise;
 mod app;
 mod body;
 mod drain_body;
@@ -41,6 +42,7 @@ mod ws;
 pub use access::{
     CertificateName, NamespaceRule, Proof, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings,
 };
+pub use advertise::{AdvertiseError, AdvertisedUrl};
 pub use follower::{FollowPhase, FollowStatus, FollowedStore, Follower, Unreachable};
 pub use http::openapi::document as openapi;
 pub use millrace_child::{Changed, ChildLimits, ChildSettings};
@@ -50,6 +52,6 @@ pub use millrace_kernel::{
 };
 pub use observe::{AuditKind, AuditKinds};
 pub use reload::{Reload, ReloadError, Reloaded, Reloader};
-pub use server::{ServeError, Server};
+pub use server::{Deposer, ServeError, Server};
 pub use settings::{ClientAuthority, ServerSettings, TlsFiles};
 pub use tls::TlsError;

@@ -91,6 +91,18 @@ pub struct Server {
     children: Arc<tokio::sync::Mutex<Option<Children>>>,
 }
 
+/// See [`Server::deposer`].
+#[derive(Clone, Debug)]
+pub struct Deposer(BrokerHandle);
+
+impl Deposer {
+    /// Ends [`Server::run_until`] with [`ServeError::Deposed`]; `reason` says who leads. Has no effect on a server that
+    /// has stopped.
+    pub fn depose(&self, reason: String) {
+        self.0.depose(reason);
+    }
+}
+
 /// Reads the configuration again. Returns a text about what changed, or why nothing did.
 type OnReload = Box<dyn Fn() -> BoxFuture<'static, Result<String, NotReloaded>> + Send>;
 
@@ -200,6 +212,12 @@ impl Server {
     /// `/metrics` say how the copy is doing, and after [`ServeError::Deposed`] clients are told who leads.
     pub fn share_store(&self, copy: Arc<dyn FollowedStore>) {
         self.app.edge.share_store(copy);
+    }
+
+    /// Returns a handle that tells this server that another one leads: a server without traffic commits nothing, so its
+    /// store has no occasion to say it.
+    pub fn deposer(&self) -> Deposer {
+        Deposer(self.handle())
     }
 
     /// Serves until `shutdown` is ready or `Syscall.Shutdown` arrives, then stops. Also ends if the engine fails by a

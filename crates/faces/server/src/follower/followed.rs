@@ -1,7 +1,7 @@
 //! The port to a shared store as the edges see it: this server's copy, who leads, and how far the copy is.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::Duration;
 
 use millrace_store::Store;
 
@@ -27,8 +27,8 @@ pub struct FollowStatus {
     pub position: u64,
     /// The number of the newest record that this server knows of.
     pub head_seen: u64,
-    /// When the last new record was seen; `None` before the first one.
-    pub last_record: Option<Instant>,
+    /// How long ago the last new record was seen; `None` before the first one.
+    pub silent_for: Option<Duration>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,9 +51,10 @@ impl FollowPhase {
     }
 }
 
-/// Since when the engine cannot be reached, and why.
+/// Why the engine cannot be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
-    pub since: Instant,
+    /// How long it has been away by now.
+    pub away_for: Duration,
     pub reason: String,
 }

@@ -91,8 +91,8 @@ pub(crate) fn write_copy(page: &mut Page, role: Role, status: &FollowStatus) {
         page.single("gauge", name, help, value);
     }
     page.head("gauge", "store_last_record_seconds", "Time since a new record of the shared store was seen.");
-    if let Some(at) = status.last_record {
-        page.labelled("store_last_record_seconds", &[], at.elapsed().as_secs_f64());
+    if let Some(silent_for) = status.silent_for {
+        page.labelled("store_last_record_seconds", &[], silent_for.as_secs_f64());
     }
 }
 

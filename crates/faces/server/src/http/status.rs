@@ -132,10 +132,10 @@ fn copy_trouble(status: &FollowStatus, patience: Duration) -> Option<String> {
     if let FollowPhase::Opening(what) = &status.phase {
         return Some(format!("this server's copy of the store is not open yet: {what}"));
     }
-    let Unreachable { since, reason } = status.reachable.as_ref().err()?;
-    let away = since.elapsed();
-    (away >= patience).then(|| {
-        format!("the engine of the store cannot be reached for {:.1} s by now: {reason}", away.as_secs_f64())
+    let Unreachable { away_for, reason } = status.reachable.as_ref().err()?;
+    (*away_for >= patience).then(|| {
+        let seconds = away_for.as_secs_f64();
+        format!("the engine of the store could not be reached for {seconds:.1} s by now: {reason}")
     })
 }
 

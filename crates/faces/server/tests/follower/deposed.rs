@@ -102,6 +102,24 @@ async fn a_deposed_leader_need_not_know_the_next_one() {
     assert!(matches!(ended, Err(ServeError::Deposed(_))), "{ended:?}");
 }
 
+/// Without traffic no commit finds out who leads: somebody else does, and says so.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_idle_leader_can_be_told() {
+    let (_store, server) = leader().await;
+    server.share_store(Fake::empty());
+    let mut client = Client::connect(server.addr()).await;
+    assert_eq!(client.ask(r#"{"type":"PING","rid":1}"#).await["type"], "PONG");
+    let deposer = server.deposer();
+    let script = async {
+        deposer.depose("another server leads in term 3".to_owned());
+        assert_eq!(client.recv().await["leader"], LEADER_WS);
+        assert_eq!(client.closed().await, (1012, LEADER_WS.to_owned()));
+    };
+    let ended = run_with(server, script).await;
+    assert!(matches!(&ended, Err(ServeError::Deposed(why)) if why.contains("term 3")), "{ended:?}");
+    deposer.depose("again".to_owned());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn requests_over_http_are_sent_to_the_next_leader() {
     let (store, server) = leader().await;

@@ -2,7 +2,8 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
+use std::time::Duration;
 
 use millrace_bus::BusLimits;
 use millrace_server::{FollowPhase, FollowStatus, FollowedStore, Follower, ServerSettings};
@@ -19,6 +20,8 @@ pub(crate) struct Fake {
     pub(crate) store: Arc<MemoryStore>,
     pub(crate) leader: Mutex<Option<String>>,
     pub(crate) status: Mutex<FollowStatus>,
+    /// How often the status was looked at.
+    pub(crate) looks: AtomicU64,
 }
 
 impl Fake {
@@ -28,9 +31,14 @@ impl Fake {
             reachable: Ok(()),
             position: 41,
             head_seen: 42,
-            last_record: Some(Instant::now()),
+            silent_for: Some(Duration::from_millis(1500)),
         };
-        Arc::new(Fake { store, leader: Mutex::new(Some(LEADER.to_owned())), status: Mutex::new(status) })
+        Arc::new(Fake {
+            store,
+            leader: Mutex::new(Some(LEADER.to_owned())),
+            status: Mutex::new(status),
+            looks: AtomicU64::new(0),
+        })
     }
 
     pub(crate) fn empty() -> Arc<Fake> {
@@ -53,6 +61,7 @@ impl FollowedStore for Fake {
     }
 
     fn status(&self) -> FollowStatus {
+        self.looks.fetch_add(1, SeqCst);
         self.status.lock().clone()
     }
 }
