@@ -4,8 +4,8 @@
 // Every test file is a crate of its own and uses a part of this.
 #![allow(dead_code)]
 
-pub mod proxy;
-pub mod server;
+pub(crate) mod proxy;
+pub(crate) mod server;
 
 use std::sync::Arc;
 
@@ -13,17 +13,17 @@ use millrace_journal::{Journal, JournalError, JournalReadLimit, OutboxId, Placed
 use millrace_journal_postgres::{PostgresAddress, PostgresJournal};
 use postgres::{Client, NoTls};
 
-pub const EVERYTHING: JournalReadLimit = JournalReadLimit { records_max: 1_000_000, bytes_max: 1 << 30 };
+pub(crate) const EVERYTHING: JournalReadLimit = JournalReadLimit { records_max: 1_000_000, bytes_max: 1 << 30 };
 
 /// A schema that nobody else uses. Removed at the end.
-pub struct Schema {
-    pub name: String,
+pub(crate) struct Schema {
+    pub(crate) name: String,
     url: String,
 }
 
 impl Schema {
     /// Returns nothing if there is no server for tests.
-    pub fn new() -> Option<Schema> {
+    pub(crate) fn new() -> Option<Schema> {
         let Ok(url) = std::env::var("MILLRACE_TEST_POSTGRES") else {
             println!("skipped: MILLRACE_TEST_POSTGRES is not set (cargo xtask test starts the engines)");
             return None;
@@ -31,19 +31,19 @@ impl Schema {
         Some(Schema::on(&url))
     }
 
-    pub fn on(url: &str) -> Schema {
+    pub(crate) fn on(url: &str) -> Schema {
         let name = format!("millrace_test_{:016x}", rand::random::<u64>());
         Schema { name, url: url.to_owned() }
     }
 
     /// The address, with `more` parameters such as `timeout_ms=500`.
-    pub fn url_with(&self, more: &str) -> String {
+    pub(crate) fn url_with(&self, more: &str) -> String {
         let sign = if self.url.contains('?') { '&' } else { '?' };
         format!("{}{sign}schema={}&{more}", self.url, self.name)
     }
 
     /// The address with another host and port in it.
-    pub fn url_at(&self, host_and_port: &str, more: &str) -> String {
+    pub(crate) fn url_at(&self, host_and_port: &str, more: &str) -> String {
         let url = self.url_with(more);
         let (scheme, rest) = url.split_once("://").unwrap();
         let end = rest.find(['/', '?']).unwrap();
@@ -52,25 +52,25 @@ impl Schema {
     }
 
     /// The address for another user.
-    pub fn url_as(&self, user: &str) -> String {
+    pub(crate) fn url_as(&self, user: &str) -> String {
         let url = self.url_with("");
         let (scheme, rest) = url.split_once("://").unwrap();
         let (_, rest) = rest.split_once('@').unwrap();
         format!("{scheme}://{user}@{rest}")
     }
 
-    pub fn journal(&self) -> PostgresJournal {
+    pub(crate) fn journal(&self) -> PostgresJournal {
         PostgresJournal::open(&self.url_with("")).unwrap()
     }
 
-    pub fn checked(&self) -> PostgresJournal {
+    pub(crate) fn checked(&self) -> PostgresJournal {
         let journal = self.journal();
         journal.check().unwrap();
         journal
     }
 
     /// A journal with small partitions, checked.
-    pub fn with_partitions(&self, records: u32) -> PostgresJournal {
+    pub(crate) fn with_partitions(&self, records: u32) -> PostgresJournal {
         let address = PostgresAddress::parse(&self.url_with("")).unwrap();
         let journal = PostgresJournal::with_partitions(address, records);
         journal.check().unwrap();
@@ -78,12 +78,12 @@ impl Schema {
     }
 
     /// A connection of the application or of an administrator.
-    pub fn client(&self) -> Client {
+    pub(crate) fn client(&self) -> Client {
         Client::connect(&self.url, NoTls).unwrap()
     }
 
     /// Runs a statement in which `{s}` stands for the schema, and returns the first column as text.
-    pub fn query(&self, sql: &str) -> Vec<String> {
+    pub(crate) fn query(&self, sql: &str) -> Vec<String> {
         let rows = self.client().simple_query(&sql.replace("{s}", &self.name)).unwrap();
         let rows = rows.into_iter().filter_map(|message| match message {
             postgres::SimpleQueryMessage::Row(row) => Some(row.get(0).unwrap_or("NULL").to_owned()),
@@ -92,7 +92,7 @@ impl Schema {
         rows.collect()
     }
 
-    pub fn count(&self, sql: &str) -> i64 {
+    pub(crate) fn count(&self, sql: &str) -> i64 {
         self.query(sql)[0].parse().unwrap()
     }
 }
@@ -107,21 +107,21 @@ impl Drop for Schema {
 }
 
 /// A tip that only depends on the number.
-pub fn tip(n: u64) -> Tip {
+pub(crate) fn tip(n: u64) -> Tip {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&n.to_le_bytes());
     Tip(bytes)
 }
 
-pub fn record(n: u64) -> Vec<u8> {
+pub(crate) fn record(n: u64) -> Vec<u8> {
     format!("record {n}").into_bytes()
 }
 
-pub fn place(journal: &PostgresJournal, n: u64) -> Result<Placed, JournalError> {
+pub(crate) fn place(journal: &PostgresJournal, n: u64) -> Result<Placed, JournalError> {
     place_settling(journal, n, &[])
 }
 
-pub fn place_settling(
+pub(crate) fn place_settling(
     journal: &PostgresJournal,
     n: u64,
     settles: &[OutboxId],
@@ -130,18 +130,18 @@ pub fn place_settling(
     journal.place(&Placing { n, prev, tip: tip(n), record: &record(n), settles })
 }
 
-pub fn place_up_to(journal: &PostgresJournal, from: u64, to: u64) {
+pub(crate) fn place_up_to(journal: &PostgresJournal, from: u64, to: u64) {
     for n in from..=to {
         assert_eq!(place(journal, n).unwrap(), Placed::Yes, "{n}");
     }
 }
 
-pub fn numbers(journal: &PostgresJournal, from: u64) -> Vec<u64> {
+pub(crate) fn numbers(journal: &PostgresJournal, from: u64) -> Vec<u64> {
     journal.read(from, EVERYTHING).unwrap().into_iter().map(|(n, _)| n).collect()
 }
 
 /// Runs a function in several threads that start together.
-pub fn together<T: Send + 'static>(threads: usize, work: impl Fn(usize) -> T + Send + Sync + 'static) -> Vec<T> {
+pub(crate) fn together<T: Send + 'static>(threads: usize, work: impl Fn(usize) -> T + Send + Sync + 'static) -> Vec<T> {
     let barrier = Arc::new(std::sync::Barrier::new(threads));
     let work = Arc::new(work);
     let started: Vec<_> = (0..threads)
@@ -157,7 +157,7 @@ pub fn together<T: Send + 'static>(threads: usize, work: impl Fn(usize) -> T + S
 }
 
 #[track_caller]
-pub fn assert_unknown<T: std::fmt::Debug>(outcome: Result<T, JournalError>, expected: &str) -> String {
+pub(crate) fn assert_unknown<T: std::fmt::Debug>(outcome: Result<T, JournalError>, expected: &str) -> String {
     match outcome {
         Err(JournalError::Unknown(cause)) if cause.text().contains(expected) => cause.text().to_owned(),
         other => panic!("expected Unknown with {expected:?}, found {other:?}"),
@@ -165,7 +165,7 @@ pub fn assert_unknown<T: std::fmt::Debug>(outcome: Result<T, JournalError>, expe
 }
 
 #[track_caller]
-pub fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, JournalError>, expected: &str) -> String {
+pub(crate) fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, JournalError>, expected: &str) -> String {
     match outcome {
         Err(JournalError::Refused(cause)) if cause.text().contains(expected) => cause.text().to_owned(),
         other => panic!("expected Refused with {expected:?}, found {other:?}"),
@@ -173,7 +173,7 @@ pub fn assert_refused<T: std::fmt::Debug>(outcome: Result<T, JournalError>, expe
 }
 
 #[track_caller]
-pub fn assert_unfit<T: std::fmt::Debug>(outcome: Result<T, JournalError>, expected: &str) {
+pub(crate) fn assert_unfit<T: std::fmt::Debug>(outcome: Result<T, JournalError>, expected: &str) {
     match outcome {
         Err(JournalError::Unfit(text)) if text.contains(expected) => {}
         other => panic!("expected Unfit with {expected:?}, found {other:?}"),

@@ -8,7 +8,7 @@ use std::thread;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Weather {
+pub(crate) enum Weather {
     Fine,
     /// The connection is cut when the next request arrives, which the server never sees.
     LosesRequests,
@@ -18,14 +18,14 @@ pub enum Weather {
     BlackHole,
 }
 
-pub struct Proxy {
-    pub address: SocketAddr,
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
     weather: Arc<AtomicU8>,
 }
 
 impl Proxy {
     /// Starts a proxy to the server of `MILLRACE_TEST_POSTGRES`. Its threads end with the connections.
-    pub fn start() -> Proxy {
+    pub(crate) fn start() -> Proxy {
         let url = std::env::var("MILLRACE_TEST_POSTGRES").unwrap();
         let config: postgres::Config = url.parse().unwrap();
         let postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else {
@@ -49,7 +49,7 @@ impl Proxy {
         Proxy { address, weather }
     }
 
-    pub fn set(&self, weather: Weather) {
+    pub(crate) fn set(&self, weather: Weather) {
         self.weather.store(weather as u8, Ordering::SeqCst);
     }
 }

@@ -7,15 +7,15 @@ use std::process::{Command, Stdio};
 use tempfile::TempDir;
 
 /// Stopped and removed at the end.
-pub struct Server {
-    pub port: u16,
-    pub folder: TempDir,
+pub(crate) struct Server {
+    pub(crate) port: u16,
+    pub(crate) folder: TempDir,
     binaries: PathBuf,
 }
 
 impl Server {
     /// Starts a server with lines of postgresql.conf, or returns nothing if this machine has no PostgreSQL.
-    pub fn start(settings: &str) -> Option<Server> {
+    pub(crate) fn start(settings: &str) -> Option<Server> {
         let server = Server::make()?;
         server.run("initdb", &["-D", &server.data(), "-A", "trust", "-U", "bench", "-E", "UTF8", "--locale=C", "-N"]);
         server.configure(settings);
@@ -24,7 +24,7 @@ impl Server {
     }
 
     /// Starts a standby of another server.
-    pub fn standby_of(primary: &Server, name: &str) -> Server {
+    pub(crate) fn standby_of(primary: &Server, name: &str) -> Server {
         let server = Server::make().unwrap();
         let from = format!("host=127.0.0.1 port={} user=bench application_name={name}", primary.port);
         server.run("pg_basebackup", &["-D", &server.data(), "-d", &from, "-R", "-c", "fast", "-N"]);
@@ -46,16 +46,16 @@ impl Server {
         Some(Server { port: probe.local_addr().unwrap().port(), folder, binaries })
     }
 
-    pub fn data(&self) -> String {
+    pub(crate) fn data(&self) -> String {
         self.folder.path().join("data").to_str().unwrap().to_owned()
     }
 
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("postgres://bench@127.0.0.1:{}/postgres", self.port)
     }
 
     /// Adds lines to postgresql.conf.
-    pub fn configure(&self, settings: &str) {
+    pub(crate) fn configure(&self, settings: &str) {
         let path = Path::new(&self.data()).join("postgresql.conf");
         let was = std::fs::read_to_string(&path).unwrap();
         let (port, shared) = (self.port, "shared_buffers = 16MB\nmax_connections = 30");
@@ -63,24 +63,24 @@ impl Server {
         std::fs::write(&path, format!("{was}\n{always}\n{settings}\n")).unwrap();
     }
 
-    pub fn run_up(&self) {
+    pub(crate) fn run_up(&self) {
         let log = self.folder.path().join("log");
         self.run("pg_ctl", &["-D", &self.data(), "-w", "-l", log.to_str().unwrap(), "start"]);
     }
 
-    pub fn run_down(&self) {
+    pub(crate) fn run_down(&self) {
         self.run("pg_ctl", &["-D", &self.data(), "-w", "-m", "immediate", "stop"]);
     }
 
-    pub fn reload(&self) {
+    pub(crate) fn reload(&self) {
         self.run("pg_ctl", &["-D", &self.data(), "reload"]);
     }
 
-    pub fn promote(&self) {
+    pub(crate) fn promote(&self) {
         self.run("pg_ctl", &["-D", &self.data(), "-w", "promote"]);
     }
 
-    pub fn run(&self, program: &str, arguments: &[&str]) {
+    pub(crate) fn run(&self, program: &str, arguments: &[&str]) {
         let mut command = Command::new(self.binaries.join(program));
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         command.current_dir(self.folder.path());
