@@ -56,6 +56,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Stores, "store", Kind::Plain),
     room(Floor::Stores, "journal", Kind::Plain),
     room(Floor::Stores, "conformance", Kind::Plain),
+    room(Floor::Stores, "journal-postgres", Kind::Plain),
     room(Floor::Stores, "store-sqlite", Kind::Adapter),
     room(Floor::Stores, "store-journal", Kind::Adapter),
     room(Floor::Stores, "stores", Kind::Plain),
