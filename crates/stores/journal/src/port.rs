@@ -3,6 +3,7 @@
 use std::fmt;
 
 use bytes::Bytes;
+use millrace_store::Tip;
 
 use crate::error::JournalError;
 
@@ -64,21 +65,6 @@ pub trait Journal: Send + Sync + 'static {
     }
 }
 
-/// Identifies a record and, through its `prev`, everything before it: the first 16 bytes of a SHA-256 of the record.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Tip(pub [u8; 16]);
-
-impl Tip {
-    /// The tip before the first record.
-    pub const START: Tip = Tip([0; 16]);
-}
-
-impl fmt::Display for Tip {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
 /// A record to be placed.
 #[derive(Clone, Copy, Debug)]
 pub struct Placing<'a> {
@@ -109,7 +95,7 @@ pub struct JournalReadLimit {
     pub bytes_max: usize,
 }
 
-/// What an engine that passed [`Journal::check`] promises.
+/// The promises of an engine that passed [`Journal::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fitness {
     /// The engine and its version, for log lines and `doctor`.
@@ -121,7 +107,7 @@ pub struct Fitness {
     pub remarks: Vec<String>,
 }
 
-/// What keeps a number from being used again after its record was deleted.
+/// How a number is kept from being used again after its record was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadGuard {
     /// The engine compares with the newest number: a deleted number is never free again.

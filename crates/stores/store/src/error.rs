@@ -29,6 +29,12 @@ pub enum StoreError {
     /// Another process has migrated the store to another schema version. Nothing was written, and this handle will never
     /// write again; restart with that build.
     Outdated { found: usize, known: usize },
+    /// Another server leads the store: this handle may not write any more. Nothing was written; the text says which
+    /// server leads.
+    Deposed(FailureCause),
+    /// The store was closed while the commit was under way, so it is not known whether it happened. Open the store
+    /// again and look.
+    Closed(FailureCause),
     /// A batch is larger than the size that every store must accept. Nothing of the commit was written.
     TooLarge { bytes: usize, max: usize },
 }
@@ -39,9 +45,11 @@ impl StoreError {
         match self {
             StoreError::NoSpace(_)
             | StoreError::Busy(_)
+            | StoreError::Deposed(_)
             | StoreError::Outdated { .. }
             | StoreError::TooLarge { .. } => true,
             StoreError::Poisoned(_)
+            | StoreError::Closed(_)
             | StoreError::Unreadable(_)
             | StoreError::Unusable(_)
             | StoreError::InUse(_) => false,
@@ -61,7 +69,9 @@ impl StoreError {
             | StoreError::Busy(cause)
             | StoreError::Unreadable(cause)
             | StoreError::Unusable(cause)
-            | StoreError::InUse(cause) => Some(cause),
+            | StoreError::InUse(cause)
+            | StoreError::Deposed(cause)
+            | StoreError::Closed(cause) => Some(cause),
             StoreError::Outdated { .. } | StoreError::TooLarge { .. } => None,
         }
     }
@@ -82,6 +92,10 @@ impl fmt::Display for StoreError {
             StoreError::Unreadable(cause) => write!(f, "the store could not be read: {cause}"),
             StoreError::Unusable(cause) => write!(f, "the store cannot be opened: {cause}"),
             StoreError::InUse(cause) => write!(f, "the store is in use: {cause}"),
+            StoreError::Deposed(cause) => {
+                write!(f, "this server does not lead the store, nothing was written: {cause}")
+            }
+            StoreError::Closed(cause) => write!(f, "the store was closed during a commit: {cause}"),
             StoreError::Outdated { found, known } => write!(
                 f,
                 "the store has schema version {found} and this process writes {known}: another version of Millrace has \
@@ -133,6 +147,8 @@ mod tests {
             StoreError::Unreadable(text()),
             StoreError::Unusable(text()),
             StoreError::InUse(text()),
+            StoreError::Deposed(text()),
+            StoreError::Closed(text()),
             StoreError::Outdated { found: 2, known: 1 },
             StoreError::TooLarge { bytes: 2, max: 1 },
         ];

@@ -11,6 +11,7 @@
 
 mod error;
 mod failure_cause;
+mod fold;
 mod memory;
 mod newest;
 mod pace;
@@ -22,6 +23,10 @@ pub use millrace_model::{KeyRange, Page, ReadLimit, Row};
 
 pub use error::StoreError;
 pub use failure_cause::FailureCause;
+pub use fold::{
+    CommitVia, Copies, CopyPosition, FoldError, FoldRecord, Foldable, Placement, RecordedChange,
+    RecordedEvent, Tip,
+};
 pub use memory::MemoryStore;
 pub use newest::newest_commit;
 pub use pace::Pace;

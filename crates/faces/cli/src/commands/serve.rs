@@ -125,6 +125,7 @@ impl ServePlan {
                     .into(),
             ));
         }
+        config.cluster.check().map_err(Failure::Usage)?;
         config.server.tls = tls_files(&config)?;
         config.server.child.guard = Guard::this_program([guard::NAME]);
         if others_reach && config.server.tls.is_none() && !config.server.tokens.is_empty() {

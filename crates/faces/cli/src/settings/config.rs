@@ -15,6 +15,7 @@ pub(crate) struct Config {
     /// Empty = no such listener.
     pub(crate) probe_listen: String,
     pub(crate) store: String,
+    pub(crate) cluster: ClusterSettings,
     pub(crate) socket: String,
     pub(crate) tls_cert: String,
     pub(crate) tls_key: String,
@@ -32,6 +33,32 @@ pub(crate) struct Config {
     pub(crate) reconnect_ms: u64,
     pub(crate) run: RunSettings,
     pub(crate) guest: GuestSettings,
+}
+
+/// The settings of a store that several servers share.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterSettings {
+    /// Empty = made from the address that the server listens on.
+    pub(crate) advertise: String,
+    pub(crate) cache: String,
+    /// 0 = for ever.
+    pub(crate) store_wait_ms: u64,
+    /// 0 = the engine's own.
+    pub(crate) lead_timeout_ms: u64,
+    /// 0 = the engine's own.
+    pub(crate) follow_ms: u64,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        ClusterSettings {
+            advertise: String::new(),
+            cache: "millrace-cache".into(),
+            store_wait_ms: 0,
+            lead_timeout_ms: 0,
+            follow_ms: 0,
+        }
+    }
 }
 
 /// The settings of `millrace run`.
@@ -96,6 +123,7 @@ impl Default for Config {
             listen: "127.0.0.1:7070".into(),
             probe_listen: String::new(),
             store: "sqlite:///millrace.db".into(),
+            cluster: ClusterSettings::default(),
             socket: SOCKET_DEFAULT.into(),
             tls_cert: String::new(),
             tls_key: String::new(),
