@@ -5,6 +5,10 @@ use millrace_journal::{Fitness, HeadGuard, JournalError};
 /// Below it, reading the engine's clock together with a document is not possible, and the driver ends its support soon.
 const VERSION_MIN: (i64, i64) = (4, 4);
 const MEMBERS_MIN_REPLICATED: usize = 3;
+/// The name that a build gives itself which runs inside another program. Observed with `9.0.0-alpha0`: it answers
+/// journaled writes at once and syncs them later, and after a kill confirmed documents were missing.
+const MODULE_EMBEDDED: &str = "embedded";
+const EMBEDDED: &str = "an embedded build of MongoDB confirms journaled writes before they are on disk";
 
 /// A deployment as it describes itself, and as it treats documents of our own.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -18,6 +22,8 @@ pub(crate) struct Observed {
     pub(crate) storage: Storage,
     pub(crate) collections: Vec<ObservedCollection>,
     pub(crate) writing: Writing,
+    /// Whether the URL allows an engine that confirms writes before they are on disk.
+    pub(crate) allows_unsynced: bool,
     /// Names of options in the URL that have no effect.
     pub(crate) ignored_options: Vec<String>,
 }
@@ -75,15 +81,21 @@ pub(crate) enum Writing {
 
 pub(crate) fn decide(observed: &Observed) -> Result<Fitness, JournalError> {
     decide_before_writing(&observed.version, observed.is_primary)?;
+    let mut remarks = Vec::new();
     if observed.storage == Storage::InMemory {
         return Err(unfit(
             "the storage engine keeps documents in memory only, so a confirmed event would not survive a restart; use \
              a member with the storage engine WiredTiger",
         ));
     }
+    if observed.modules.iter().any(|module| module == MODULE_EMBEDDED) {
+        if !observed.allows_unsynced {
+            return Err(unfit(&format!("{EMBEDDED}; for tests, add allow_unsynced=true to the URL")));
+        }
+        remarks.push(format!("{EMBEDDED}; the URL allows it, so confirmed events may be lost"));
+    }
     observed.collections.iter().try_for_each(refuse_odd_collection)?;
     refuse_writing(&observed.writing)?;
-    let mut remarks = Vec::new();
     let is_replicated = judge_members(&observed.deployment, &mut remarks);
     if observed.storage == Storage::Unknown {
         remarks.push(
@@ -252,6 +264,7 @@ mod tests {
             storage: Storage::WiredTiger,
             collections: ["journal", "manifest", "parts"].map(collection).to_vec(),
             writing: Writing::Fine,
+            allows_unsynced: false,
             ignored_options: Vec::new(),
         }
     }
@@ -331,12 +344,20 @@ mod tests {
         let observed = Observed {
             storage: Storage::Unknown,
             ignored_options: vec!["w".to_owned(), "readPreference".to_owned()],
-            modules: vec!["embedded".to_owned()],
+            modules: vec!["enterprise".to_owned()],
             ..good()
         };
         let fitness = decide(&observed).unwrap();
         assert_eq!(fitness.remarks.len(), 2);
         assert!(fitness.remarks[1].ends_with("w, readPreference"), "{:?}", fitness.remarks);
-        assert!(fitness.engine.starts_with("MongoDB 7.0.12 (embedded)"), "{}", fitness.engine);
+        assert!(fitness.engine.starts_with("MongoDB 7.0.12 (enterprise)"), "{}", fitness.engine);
+    }
+
+    #[test]
+    fn an_embedded_build_is_for_tests_only() {
+        let embedded = Observed { modules: vec!["embedded".to_owned()], ..good() };
+        assert!(unfit_text(&embedded).contains("allow_unsynced=true"));
+        let fitness = decide(&Observed { allows_unsynced: true, ..embedded }).unwrap();
+        assert!(fitness.remarks[0].contains("may be lost"), "{:?}", fitness.remarks);
     }
 }

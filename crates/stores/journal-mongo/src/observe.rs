@@ -41,6 +41,7 @@ pub(crate) fn observe(connection: &Connection) -> Result<Observed, JournalError>
         storage,
         collections,
         writing,
+        allows_unsynced: connection.settings().allows_unsynced(),
         ignored_options: connection.settings().ignored_options().to_vec(),
     })
 }

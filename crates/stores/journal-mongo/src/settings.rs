@@ -47,6 +47,7 @@ pub struct MongoSettings {
     hosts: String,
     database: String,
     timeout: Duration,
+    allows_unsynced: bool,
     ignored_options: Vec<String>,
     secrets: Vec<String>,
 }
@@ -81,6 +82,11 @@ impl MongoSettings {
         self.timeout
     }
 
+    /// Returns whether an engine may be used that confirms writes before they are on disk: for tests only.
+    pub(crate) fn allows_unsynced(&self) -> bool {
+        self.allows_unsynced
+    }
+
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -105,6 +111,7 @@ impl MongoSettings {
             hosts: parts.hosts.to_owned(),
             database: database.or(parts.database).unwrap_or(DATABASE_DEFAULT).to_owned(),
             timeout: Duration::from_millis(TIMEOUT_MS_DEFAULT),
+            allows_unsynced: false,
             ignored_options: Vec::new(),
             secrets: parts.secrets(),
         };
@@ -135,6 +142,12 @@ impl MongoSettings {
         let lower = option.to_ascii_lowercase();
         if lower == "timeout_ms" {
             self.timeout = parse_timeout(value)?;
+            return Ok(false);
+        }
+        if lower == "allow_unsynced" {
+            self.allows_unsynced = value
+                .parse()
+                .map_err(|_| refused("allow_unsynced in the store's URL must be true or false"))?;
             return Ok(false);
         }
         if lower == "sockettimeoutms" || lower == "waitqueuetimeoutms" {
@@ -321,6 +334,8 @@ mod tests {
         assert_eq!(settings.timeout(), Duration::from_millis(2500));
         assert_eq!(settings.url(), "mongodb://ann:p%40ssword@db1:27017,db2/orders?replicaSet=rs0");
         assert_eq!(settings.to_string(), "mongodb://db1:27017,db2/orders");
+        assert!(!settings.allows_unsynced());
+        assert!(MongoSettings::from_url("mongodb://db1/x?allow_unsynced=true").unwrap().allows_unsynced());
         let plain = MongoSettings::from_url("mongodb://db1").unwrap();
         assert_eq!((plain.database(), plain.timeout()), ("millrace", Duration::from_secs(10)));
         assert_eq!(plain.url(), "mongodb://db1/?");
@@ -353,6 +368,7 @@ mod tests {
         assert!(refusal("mongodb://db1/a.b").contains("letters"));
         assert!(refusal("mongodb://db1/x?timeout_ms=5").contains("timeout_ms"));
         assert!(refusal("mongodb://db1/x?timeout_ms=soon").contains("timeout_ms"));
+        assert!(refusal("mongodb://db1/x?allow_unsynced=1").contains("true or false"));
         assert!(refusal("mongodb://db1/x?socketTimeoutMS=5").contains("timeout_ms"));
         assert!(refusal("mongodb://db1/x?replicaSet").contains("no value"));
         assert!(refusal("mongodb://db1/x?=rs0").contains("no name"));

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use millrace_journal::{HeadGuard, Journal, JournalError, ManifestVersion, Placed};
 use millrace_journal_mongo::{MongoJournal, MongoSettings};
 use mongodb::bson::{Document, doc};
-use support::{TestDatabase, limit, numbers, part, place};
+use support::{TestDatabase, limit, numbers, part, place, with_option};
 
 #[test]
 fn the_engine_is_fit_and_may_be_checked_again() {
@@ -22,6 +22,11 @@ fn the_engine_is_fit_and_may_be_checked_again() {
     assert!(fitness.engine.starts_with("MongoDB "), "{}", fitness.engine);
     assert_eq!(fitness.head_guard, HeadGuard::Manifest);
     assert_eq!(journal.check().unwrap(), fitness);
+    let plain = MongoSettings::from_url_and_database(&database.url, &database.name).unwrap();
+    match MongoJournal::new(plain).unwrap().check() {
+        Ok(_) => assert!(!fitness.engine.contains("embedded"), "{}", fitness.engine),
+        Err(error) => assert!(matches!(error, JournalError::Unfit(_)), "{error:?}"),
+    }
     let left = database.with_driver(|database| async move {
         database.collection::<Document>("manifest").count_documents(doc! {}).await.unwrap()
     });
@@ -217,7 +222,8 @@ fn a_capped_collection_is_unfit() {
 #[test]
 fn a_wrong_password_is_refused_and_not_shown() {
     let Some(database) = TestDatabase::new() else { return };
-    let url = database.url.replacen("mongodb://", "mongodb://ann:hush@", 1);
+    let url =
+        with_option(&database.url, "allow_unsynced=true").replacen("mongodb://", "mongodb://ann:hush@", 1);
     let journal = MongoJournal::new(MongoSettings::from_url(&url).unwrap()).unwrap();
     for error in [journal.check().unwrap_err(), place(&journal, 1, b"x").unwrap_err()] {
         assert!(matches!(error, JournalError::Refused(_)), "{error:?}");
