@@ -23,6 +23,22 @@ pub enum FollowLeader {
     Listed,
 }
 
+impl FollowLeader {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            FollowLeader::Auto => "auto",
+            FollowLeader::Always => "always",
+            FollowLeader::Listed => "listed",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<FollowLeader> {
+        [FollowLeader::Auto, FollowLeader::Always, FollowLeader::Listed]
+            .into_iter()
+            .find(|follow| follow.as_str() == text)
+    }
+}
+
 /// Why the leader that a server named is not followed. The client goes on with the next URL of its list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeaderRefused {

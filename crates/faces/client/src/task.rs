@@ -96,9 +96,9 @@ impl Task {
             };
             let waited = outage.elapsed().as_secs_f32();
             if searching {
-                tracing::info!("connected to {endpoint} after {waited:.1} s");
+                tracing::info!("connected again after {waited:.1} s, to {endpoint}");
             } else {
-                tracing::warn!("connected to {endpoint} after {waited:.1} s");
+                tracing::warn!("connected again after {waited:.1} s, to {endpoint}");
             }
         }
     }
@@ -106,7 +106,7 @@ impl Task {
     /// Logs why a connection ended, and notes the leader if the server at `by` named one that may be followed.
     fn note(&self, loss: &ConnectionLoss, by: &Endpoint, outage: &mut Outage) {
         if !loss.moved {
-            return tracing::warn!("connection to {by} lost ({}), connecting again", loss.reason);
+            return tracing::warn!("connection lost ({}) to {by}, connecting again", loss.reason);
         }
         let (leader, text) = match loss.leader.as_deref().map(|named| (named, self.servers.leader(named, by)))
         {
