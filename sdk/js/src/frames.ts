@@ -210,6 +210,7 @@ export const ERROR_CODES = [
   'schema_mismatch',
   'storage_failed',
   'shutting_down',
+  'moved',
 ] as const;
 
 export type ErrorCode = (typeof ERROR_CODES)[number];
@@ -223,6 +224,8 @@ export interface ErrorFrame {
   group?: string;
   partition?: number;
   offset?: number;
+  /** With code `moved`: the URL of the server that leads, null when no server leads right now. */
+  leader?: string | null;
 }
 
 export type ServerFrame =

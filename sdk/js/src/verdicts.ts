@@ -29,8 +29,9 @@ const VERDICTS: Record<BusErrorCode, Verdict> = {
   rate_limited: 'pause',
   // Nothing is stored until the server is started again.
   storage_failed: 'pause',
-  // The client sends publishes again after these two, so they should not be seen here.
+  // The client sends publishes again after these three, so they should not be seen here.
   shutting_down: 'pause',
+  moved: 'pause',
   connection_lost: 'pause',
   // Others use this client too, and were first.
   queue_full: 'pause',

@@ -91,8 +91,9 @@ fn wrong_way(from: Room, dependency: &Dependency) -> Option<String> {
     let may_use_all = from.kind == Kind::Product && dependency.is_dev;
     // Scenario tests of an engine run it on the memory store, which does not depend on engines.
     let tries_on_store = from.kind == Kind::Pure && dependency.is_dev && to.name == "store";
-    // The suite of all adapters tries the memory store of the port's own crate too.
-    let is_tried = from.name == "store" && dependency.is_dev && to.name == "conformance";
+    // The suites try what the crates of the ports hold themselves, such as the memory store, too.
+    let is_port = matches!(from.name, "store" | "journal");
+    let is_tried = is_port && dependency.is_dev && to.name == "conformance";
     let may_look_down = MAY_LOOK_DOWN.contains(&(from.name, to.name));
     if may_use_all || tries_on_store || is_tried || may_look_down || to.is_above(from) {
         return None;

@@ -1,4 +1,5 @@
-//! The behaviour that every store must show, as a test suite that any adapter runs on itself.
+//! The behaviour that every store must show, as a test suite that any adapter runs on itself. [`journal`] is the
+//! suite of journals.
 //!
 //! An adapter's tests call [`conformance_suite!`](crate::conformance_suite) with a closure that makes a fresh
 //! [`Subject`]; each case becomes one `#[test]`. [`run`] goes through all of them in one call. A case panics when the
@@ -14,6 +15,7 @@ mod dedupe;
 mod delaying;
 mod feed;
 mod forward;
+pub mod journal;
 mod model;
 mod ordered;
 mod reading;
@@ -22,6 +24,7 @@ mod state;
 mod subject;
 mod tables;
 mod trimming;
+mod twins;
 mod upkeep;
 
 /// The port's types, for the macros of this crate.
@@ -34,6 +37,7 @@ pub mod port {
 pub use claimed_model::check_claims_against_memory;
 pub use model::{HistoryStep, check_against_memory, steps_from_seed};
 pub use subject::Subject;
+pub use twins::{Follows, Twins};
 
 use appending::*;
 use batches::*;

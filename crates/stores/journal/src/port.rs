@@ -97,7 +97,7 @@ pub struct JournalReadLimit {
     pub bytes_max: usize,
 }
 
-/// What an engine that passed [`Journal::check`] promises.
+/// The promises of an engine that passed [`Journal::check`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fitness {
     /// The engine and its version, for log lines and `doctor`.
@@ -109,7 +109,7 @@ pub struct Fitness {
     pub remarks: Vec<String>,
 }
 
-/// What keeps a number from being used again after its record was deleted.
+/// How a number is kept from being used again after its record was deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeadGuard {
     /// The engine compares with the newest number: a deleted number is never free again.

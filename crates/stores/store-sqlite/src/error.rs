@@ -17,6 +17,10 @@ pub(crate) enum SqliteFault {
     Malformed(&'static str, u64),
     /// A row of a small table (table and key) fails its checksum.
     DamagedRow(&'static str, String),
+    /// The changes of a commit were not placed in the journal. The transaction is rolled back.
+    NotPlaced,
+    /// A record of the journal does not fit this copy: the text says what differs.
+    Mismatch(String),
 }
 
 pub(crate) type Attempt<T> = Result<T, SqliteFault>;
@@ -54,7 +58,10 @@ impl SqliteFault {
         match self {
             SqliteFault::Sqlite(error) => FailureCause::new(text, error),
             SqliteFault::Io(error) => FailureCause::new(text, error),
-            SqliteFault::Malformed(..) | SqliteFault::DamagedRow(..) => text.into(),
+            SqliteFault::Malformed(..)
+            | SqliteFault::DamagedRow(..)
+            | SqliteFault::NotPlaced
+            | SqliteFault::Mismatch(_) => text.into(),
         }
     }
 
@@ -86,7 +93,10 @@ impl SqliteFault {
             }
             // The fault is of a lock file, so the write lock was not obtained.
             SqliteFault::Io(_) => (false, true),
-            SqliteFault::Malformed(..) | SqliteFault::DamagedRow(..) => (false, false),
+            SqliteFault::Malformed(..)
+            | SqliteFault::DamagedRow(..)
+            | SqliteFault::NotPlaced
+            | SqliteFault::Mismatch(_) => (false, false),
         };
         match (is_full, is_locked) {
             (true, _) => Ok(StoreError::NoSpace(self.into())),
@@ -129,6 +139,8 @@ impl Display for SqliteFault {
             SqliteFault::DamagedRow(table, key) => {
                 write!(f, "row {key:?} of table {table} fails its checksum: `millrace doctor` tells more")
             }
+            SqliteFault::NotPlaced => f.write_str("the commit was not placed in the journal"),
+            SqliteFault::Mismatch(text) => f.write_str(text),
         }
     }
 }

@@ -29,6 +29,9 @@ pub struct SqliteOptions {
     /// Below this many free bytes on the store's file system, programs are told to add nothing more (`DiskUse::low`),
     /// so that acks and deletions still find room.
     pub disk_free_bytes_min: u64,
+    /// The store is the copy of a journal: damage must decide nothing, so a commit that meets any fails. The copy is then
+    /// made anew.
+    pub is_copy: bool,
 }
 
 /// The longest window that a topic may ask for, so that no request is silently shortened. `dedupe_ids_max` limits its
@@ -49,6 +52,7 @@ impl Default for SqliteOptions {
             busy_timeout_ms: 30_000,
             file_bytes_max: None,
             disk_free_bytes_min: 64 << 20,
+            is_copy: false,
         }
     }
 }

@@ -6,11 +6,13 @@
 //! disagree about it.
 
 mod change;
+mod copies;
 mod position;
 
 use millrace_model::{Batch, Outcome};
 
 pub use change::{FoldRecord, RecordedChange, RecordedEvent};
+pub use copies::Copies;
 pub use position::{CopyPosition, Tip};
 
 use crate::error::StoreError;

@@ -24,7 +24,8 @@ pub use millrace_model::{KeyRange, Page, ReadLimit, Row};
 pub use error::StoreError;
 pub use failure_cause::FailureCause;
 pub use fold::{
-    CommitVia, CopyPosition, FoldError, FoldRecord, Foldable, Placement, RecordedChange, RecordedEvent, Tip,
+    CommitVia, Copies, CopyPosition, FoldError, FoldRecord, Foldable, Placement, RecordedChange,
+    RecordedEvent, Tip,
 };
 pub use memory::MemoryStore;
 pub use newest::newest_commit;

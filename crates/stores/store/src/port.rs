@@ -97,6 +97,10 @@ pub trait Store: Send + Sync + 'static {
         Err(StoreError::Unusable("this store has no files".into()))
     }
 
+    /// Ends every wait for an engine outside, now and later: commits under way fail with [`StoreError::Closed`]. For a
+    /// process that must end although its engine is away. A store on the local disk has nothing to end.
+    fn close(&self) {}
+
     /// Returns the disk space that the store uses and that is left. `None` for a store that is not on a disk, or when
     /// the file system does not tell. Asks the file system.
     fn disk_use(&self) -> Option<DiskUse> {

@@ -59,6 +59,7 @@ codes! {
     SchemaMismatch "schema_mismatch" 422 "The payload does not match the topic's schema",
     StorageFailed "storage_failed" 503 "The store has failed",
     ShuttingDown "shutting_down" 503 "The server is shutting down",
+    Moved "moved" 503 "Another server leads",
 }
 
 impl fmt::Display for ErrorCode {

@@ -22,11 +22,13 @@ pub struct FrameError {
     pub message: String,
     pub rid: Option<Rid>,
     pub about: About,
+    /// With code `moved`: the URL of the server that leads, if any does. Text as it was received, not checked.
+    pub leader: Option<Box<str>>,
 }
 
 impl FrameError {
     pub fn new(code: ErrorCode, message: impl Into<String>) -> FrameError {
-        FrameError { code, message: message.into(), rid: None, about: About::default() }
+        FrameError { code, message: message.into(), rid: None, about: About::default(), leader: None }
     }
 
     pub fn about(self, about: About) -> FrameError {
@@ -40,6 +42,15 @@ impl FrameError {
     /// For a server that receives something other than a text frame.
     pub fn binary() -> FrameError {
         FrameError::new(ErrorCode::BadFrame, "the frame is binary: send one JSON object per text frame")
+    }
+
+    /// For a server that does not lead: where the leading one is, `None` when no server leads right now.
+    pub fn moved(leader: Option<&str>) -> FrameError {
+        let message = match leader {
+            Some(leader) => format!("this server does not lead its store: connect to {leader}"),
+            None => "no server leads this store right now: connect again in a second".to_owned(),
+        };
+        FrameError { leader: leader.map(Into::into), ..FrameError::new(ErrorCode::Moved, message) }
     }
 
     pub fn too_large(what: &str, bytes_max: usize) -> FrameError {
@@ -57,6 +68,11 @@ impl FrameError {
         push_string_member(out, "message", &self.message);
         crate::text::push_rid(out, self.rid.as_ref());
         self.about.push(out);
+        match &self.leader {
+            Some(leader) => push_string_member(out, "leader", leader),
+            None if self.code == ErrorCode::Moved => push_json_member(out, "leader", "null"),
+            None => {}
+        }
         out.push('}');
     }
 

@@ -82,5 +82,6 @@ fields! {
     SubscribeAcl "subscribeACL" "an array of at most 256 names: an agent, a role, * or !AGENT to deny",
     Schema "schema" "a JSON Schema (draft 2020-12): an object, true or false",
     GroupAcl "groupACL" "an object of at most 256 groups (* for all others), each with an array of names as in subscribeACL",
+    Leader "leader" "the URL of the leading server, or null when no server leads",
     Limit "limit" "a whole number from 1 to 10000",
 }

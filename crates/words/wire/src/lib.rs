@@ -21,6 +21,7 @@ mod event;
 mod field;
 mod fields;
 pub mod http;
+mod moved;
 pub mod os;
 mod position;
 mod rid;
@@ -41,6 +42,7 @@ pub use code::ErrorCode;
 pub use envelope::{Envelope, Shown, write_envelope};
 pub use error::FrameError;
 pub use event::write_event;
+pub use moved::{LEADER_HEADER, MOVED_CLOSE_CODE, moved_close_reason};
 pub use position::Position;
 pub use rid::{RID_BYTES_MAX, Rid};
 pub use server_frame::{

@@ -164,6 +164,19 @@ fn a_problem_says_what_where_and_which_code() {
 }
 
 #[test]
+fn a_problem_of_a_server_that_does_not_lead_names_the_leader_or_null() {
+    for leader in [Some("http://b:7070"), None] {
+        let mut out = String::new();
+        Problem::from(FrameError::moved(leader)).write(&mut out);
+        let problem: serde_json::Value = serde_json::from_str(&out).unwrap();
+        assert_eq!((&problem["code"], &problem["status"]), (&"moved".into(), &503.into()));
+        assert_eq!(problem.get("leader"), Some(&serde_json::Value::from(leader)));
+        let read: Problem = serde_json::from_str(&out).unwrap();
+        assert_eq!(read.leader.flatten().as_deref(), leader);
+    }
+}
+
+#[test]
 fn access_lists_are_read_kept_apart_from_absence_and_written() {
     let body = TopicBody::parse(r#"{"topic":"a","publishACL":[],"subscribeACL":["bob","!eve"]}"#).unwrap();
     let config = TopicConfig::default().patched(&body.settings).unwrap();

@@ -6,7 +6,7 @@ use millrace_model::{
     Event, EventBody, EventId, Group, Headers, JsonText, Lineage, Namespace, Offset, Partition, Priority,
     Timestamp, TopicKey, TopicName,
 };
-use millrace_wire::{ErrorCode, ServerFrame, Shown, write_message};
+use millrace_wire::{ErrorCode, FrameError, ServerFrame, Shown, write_message};
 
 #[test]
 fn frames_are_read_and_written_as_they_were() {
@@ -24,6 +24,8 @@ fn frames_are_read_and_written_as_they_were() {
         r#"{"type":"PONG","rid":"p"}"#,
         r#"{"type":"ERROR","code":"group_busy","message":"busy","rid":1,"topic":"a","group":"g","partition":0,"offset":3}"#,
         r#"{"type":"ERROR","code":"shutting_down","message":"later"}"#,
+        r#"{"type":"ERROR","code":"moved","message":"there","leader":"wss://b:7070/"}"#,
+        r#"{"type":"ERROR","code":"moved","message":"nowhere","rid":2,"leader":null}"#,
     ] {
         let frame = ServerFrame::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
         let mut out = String::new();
@@ -70,6 +72,34 @@ fn a_code_from_a_newer_server_is_still_an_error() {
 }
 
 #[test]
+fn a_server_that_does_not_lead_names_the_leader_if_there_is_one() {
+    for (leader, written) in [
+        (
+            Some("ws://b:7070/"),
+            r#"{"type":"ERROR","code":"moved","message":"this server does not lead its store: connect to ws://b:7070/","leader":"ws://b:7070/"}"#,
+        ),
+        (
+            None,
+            r#"{"type":"ERROR","code":"moved","message":"no server leads this store right now: connect again in a second","leader":null}"#,
+        ),
+    ] {
+        let mut out = String::new();
+        FrameError::moved(leader).write(&mut out);
+        assert_eq!(out, written);
+    }
+    // Neither a leader that is no string nor a missing one makes the error unreadable.
+    for text in [
+        r#"{"type":"ERROR","code":"moved","message":"m","leader":5}"#,
+        r#"{"type":"ERROR","code":"moved","message":"m"}"#,
+    ] {
+        let frame = ServerFrame::parse(text).unwrap();
+        assert!(
+            matches!(frame, ServerFrame::Error(error) if error.code == ErrorCode::Moved && error.leader.is_none())
+        );
+    }
+}
+
+#[test]
 fn a_delivery_shows_the_stored_event_and_its_attempts_from_the_second_on() {
     let topic = TopicKey::new(&Namespace::default(), &TopicName::new("orders").unwrap());
     let event = Event {
@@ -108,5 +138,5 @@ fn every_code_has_one_spelling() {
     for code in ErrorCode::ALL {
         assert_eq!(ErrorCode::parse(code.as_str()), Some(*code));
     }
-    assert_eq!(ErrorCode::ALL.len(), 16);
+    assert_eq!(ErrorCode::ALL.len(), 17);
 }

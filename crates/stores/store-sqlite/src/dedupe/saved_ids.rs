@@ -52,9 +52,9 @@ pub(crate) fn load(
     options: &SqliteOptions,
 ) -> Attempt<Dedupe> {
     let mut dedupe = Dedupe::new(key, options.dedupe_ids_max);
-    let mut ids = saved_ids(conn)?;
+    let mut ids = saved_ids(conn, options)?;
     for (first, last) in unfolded_stretches(index) {
-        read_ids(conn, index, &dedupe, first, last, &mut ids)?;
+        read_ids(conn, index, &dedupe, first, last, options.is_copy, &mut ids)?;
     }
     ids.sort_unstable_by_key(|(_, seq)| *seq);
     let kept = &ids[ids.len().saturating_sub(options.dedupe_ids_max)..];
@@ -83,16 +83,18 @@ fn unfolded_stretches(index: &Index) -> Vec<(u64, u64)> {
 }
 
 /// Returns the saved pairs of hash and seq. Skips a row that fails its checksum: an id may then be stored twice, but
-/// the store opens.
-fn saved_ids(conn: &Connection) -> Attempt<Vec<(u64, u64)>> {
+/// the store opens. A copy of a journal does not open, because it can be made anew.
+fn saved_ids(conn: &Connection, options: &SqliteOptions) -> Attempt<Vec<(u64, u64)>> {
     let mut ids = Vec::new();
     let mut select = conn.prepare("SELECT last_ts, hashes FROM ids")?;
     let mut rows = select.query([])?;
     while let Some(row) = rows.next()? {
         let before = ids.len();
         let bytes = row.get_ref(1)?.as_blob().unwrap_or_default();
-        if codec::decode_ids(bytes, row.get::<_, i64>(0)? as u64, &mut ids).is_err() {
-            ids.truncate(before);
+        match codec::decode_ids(bytes, row.get::<_, i64>(0)? as u64, &mut ids) {
+            Ok(()) => {}
+            Err(_) if options.is_copy => return Err(SqliteFault::DamagedRow("ids", "hashes".to_owned())),
+            Err(_) => ids.truncate(before),
         }
     }
     Ok(ids)
@@ -123,12 +125,13 @@ fn read_ids(
     dedupe: &Dedupe,
     first: u64,
     last: u64,
+    is_copy: bool,
     ids: &mut Vec<(u64, u64)>,
 ) -> Attempt<()> {
     let mut at = first;
     while at <= last {
         match read_ids_from(conn, index, dedupe, &mut at, last, ids) {
-            Err(fault) if fault.is_damaged_page() => at += 1,
+            Err(fault) if fault.is_damaged_page() && !is_copy => at += 1,
             read => {
                 read?;
                 break;
@@ -136,7 +139,7 @@ fn read_ids(
         }
     }
     let left = match tombstones::within(conn, first, last) {
-        Err(fault) if fault.is_damaged_page() => Vec::new(),
+        Err(fault) if fault.is_damaged_page() && !is_copy => Vec::new(),
         left => left?,
     };
     for tombstone in left {
@@ -184,7 +187,8 @@ impl SqliteStore {
         if writer.dedupe.next_seq < index.next_seq {
             let mut ids = Vec::new();
             let first = writer.dedupe.next_seq;
-            read_ids(&writer.lookups, &index, &writer.dedupe, first, index.next_seq - 1, &mut ids)?;
+            let (lookups, last) = (&writer.lookups, index.next_seq - 1);
+            read_ids(lookups, &index, &writer.dedupe, first, last, self.options.is_copy, &mut ids)?;
             ids.sort_unstable_by_key(|(_, seq)| *seq);
             for (hash, seq) in ids {
                 writer.dedupe.remember(hash, seq);

@@ -188,7 +188,8 @@ fn heads(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
 
 /// Checks that no commit of state has a number above the counter, which would be given again.
 fn state_commits(conn: &Connection, findings: &mut Findings) -> Attempt<()> {
-    let counter = crate::rows::tables::get(conn, Space::Kv, keys::STATE_COMMITS)?;
+    let counter =
+        crate::rows::tables::get(conn, Space::Kv, keys::STATE_COMMITS, crate::rows::tables::Damaged::Empty)?;
     let counted =
         counter.as_ref().map_or(Some(0), |value| std::str::from_utf8(value).ok()?.parse::<u64>().ok());
     let place = format!("table kv, row {:?}", keys::STATE_COMMITS);

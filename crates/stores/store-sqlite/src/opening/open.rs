@@ -22,6 +22,7 @@ use crate::options::SqliteOptions;
 use crate::reading::index::Index;
 use crate::reading::pool;
 use crate::rows::schema::{self, MIGRATIONS, Refused};
+use crate::rows::tables::Damaged;
 use crate::store::SqliteStore;
 use crate::upkeep::checkpoint::CHECKPOINT_OVERDUE_TIMES;
 use crate::writing::transaction::Writer;
@@ -61,7 +62,8 @@ pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Resul
         let loaded = folder::sync(parent).map_err(SqliteFault::from).and_then(|()| load_all(&conn, &options));
         let (index, dedupe) = loaded.map_err(|fault| fault.unusable(path))?;
         let lookups = pool::open(path).map_err(|error| SqliteFault::from(error).unusable(path))?;
-        (index, Writer::new(conn, lookups, dedupe))
+        let damaged = if options.is_copy { Damaged::Refused } else { Damaged::Empty };
+        (index, Writer::new(conn, lookups, dedupe, damaged))
     };
     let serve_lock = match opener {
         Opener::Session => None,

@@ -1,6 +1,8 @@
 //! The bytes inside rows: varints, the record of a commit, the pieces of a folded run. The specification is
 //! `docs/formats/store-sqlite.md`; a change here is a change of the format.
 
+use millrace_store::{CopyPosition, Tip};
+
 use crate::reading::index::{Piece, StoredRun};
 
 /// A row's bytes are not as this crate writes them.
@@ -74,6 +76,23 @@ pub(crate) fn encode_key(key: &[u8; 16]) -> Vec<u8> {
 pub(crate) fn decode_key(bytes: &[u8]) -> Result<[u8; 16], Malformed> {
     let key = if bytes.len() == 16 { bytes } else { unseal(bytes, &[])? };
     key.try_into().map_err(|_| Malformed)
+}
+
+/// Encodes where a copy stands in its journal, with a checksum.
+pub(crate) fn encode_position(position: &CopyPosition) -> Vec<u8> {
+    let mut out = position.store_id.to_le_bytes().to_vec();
+    out.extend_from_slice(&position.n.to_le_bytes());
+    out.extend_from_slice(&position.tip.0);
+    seal(&mut out, &[]);
+    out
+}
+
+pub(crate) fn decode_position(bytes: &[u8]) -> Result<CopyPosition, Malformed> {
+    let body = unseal(bytes, &[])?;
+    let (store_id, rest) = body.split_first_chunk::<16>().ok_or(Malformed)?;
+    let (n, tip) = rest.split_first_chunk::<8>().ok_or(Malformed)?;
+    let tip = Tip(tip.try_into().map_err(|_| Malformed)?);
+    Ok(CopyPosition { store_id: u128::from_le_bytes(*store_id), n: u64::from_le_bytes(*n), tip })
 }
 
 /// Encodes the record of a commit. `c` and `seq` are columns of their own, which the checksum covers.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use millrace_model::{Offset, Op, Space, Stream, TopicKey};
 use millrace_resolve::{StreamView, TxView};
-use millrace_store::{KeyRange, Page, ReadLimit, Row};
+use millrace_store::{KeyRange, Page, ReadLimit, RecordedChange, Row};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Attempt, SqliteFault};
@@ -12,9 +12,8 @@ use crate::store::SqliteStore;
 use crate::writing::stage::CommitStage;
 use crate::writing::transaction::Writer;
 
-/// Returns the value of a row inside a transaction. A row that fails its checksum has an empty value: no check equals
-/// it and no decoder accepts it, so only the operation that needs this row fails.
-pub(crate) fn get(conn: &Connection, space: Space, key: &str) -> Attempt<Option<Bytes>> {
+/// Returns the value of a row inside a transaction.
+pub(crate) fn get(conn: &Connection, space: Space, key: &str, damaged: Damaged) -> Attempt<Option<Bytes>> {
     let table = space.as_str();
     let mut select = conn.prepare_cached(&format!("SELECT value, crc FROM {table} WHERE key = ?1"))?;
     let found = select.query_row([key], |row| {
@@ -23,7 +22,12 @@ pub(crate) fn get(conn: &Connection, space: Space, key: &str) -> Attempt<Option<
             is_whole(space, key, row.get_ref(0)?.as_blob()?, row.get(1)?),
         ))
     });
-    Ok(found.optional()?.map(|(value, whole)| if whole { value } else { Bytes::new() }))
+    match found.optional()? {
+        Some((_, false)) if damaged == Damaged::Refused => {
+            Err(SqliteFault::DamagedRow(table, key.to_owned()))
+        }
+        found => Ok(found.map(|(value, whole)| if whole { value } else { Bytes::new() })),
+    }
 }
 
 /// Returns whether the table has any row.
@@ -57,32 +61,47 @@ pub(crate) fn put(conn: &Connection, space: Space, key: &str, value: &[u8]) -> A
     Ok(())
 }
 
-fn put_new(conn: &Connection, space: Space, key: &str, value: &[u8]) -> Attempt<()> {
+/// Returns whether there was no such row, so that this one was written.
+fn put_new(conn: &Connection, space: Space, key: &str, value: &[u8]) -> Attempt<bool> {
     let table = space.as_str();
-    conn.prepare_cached(&format!(
-        "INSERT INTO {table} (key, value, crc) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING"
-    ))?
-    .execute(params![key, value, crc(space, key, value)])?;
-    Ok(())
+    let written = conn
+        .prepare_cached(&format!(
+            "INSERT INTO {table} (key, value, crc) VALUES (?1, ?2, ?3) ON CONFLICT (key) DO NOTHING"
+        ))?
+        .execute(params![key, value, crc(space, key, value)])?;
+    Ok(written == 1)
 }
 
-pub(crate) fn delete(conn: &Connection, space: Space, key: &str) -> Attempt<()> {
-    conn.prepare_cached(&format!("DELETE FROM {} WHERE key = ?1", space.as_str()))?.execute([key])?;
-    Ok(())
+/// Returns whether there was such a row.
+pub(crate) fn delete(conn: &Connection, space: Space, key: &str) -> Attempt<bool> {
+    let deleted =
+        conn.prepare_cached(&format!("DELETE FROM {} WHERE key = ?1", space.as_str()))?.execute([key])?;
+    Ok(deleted == 1)
 }
 
-/// Applies an operation on a small table.
+/// Applies an operation on a small table, and records what it changed.
 pub(crate) fn write(writer: &mut Writer, op: &Op) -> Attempt<()> {
-    match op {
+    let has_changed = match op {
         Op::Put { space, key, value } => {
             put(&writer.conn, *space, key, value)?;
             writer.wal_bytes += (key.len() + value.len()) as u64;
+            true
         }
         Op::PutNew { space, key, value } => {
-            put_new(&writer.conn, *space, key, value)?;
             writer.wal_bytes += (key.len() + value.len()) as u64;
+            put_new(&writer.conn, *space, key, value)?
         }
         Op::Delete { space, key } => delete(&writer.conn, *space, key)?,
+        _ => false,
+    };
+    let Some(recording) = writer.recording.as_mut().filter(|_| has_changed) else { return Ok(()) };
+    match op {
+        Op::Put { space, key, value } | Op::PutNew { space, key, value } => {
+            recording.push(RecordedChange::Put { space: *space, key: key.clone(), value: value.clone() });
+        }
+        Op::Delete { space, key } => {
+            recording.push(RecordedChange::Delete { space: *space, key: key.clone() });
+        }
         _ => {}
     }
     Ok(())
@@ -93,7 +112,8 @@ pub(crate) fn write(writer: &mut Writer, op: &Op) -> Attempt<()> {
 pub(crate) enum Damaged {
     /// Fails with an error that names the row.
     Refused,
-    /// Returns an empty value, like [`get`].
+    /// Returns an empty value: no check equals it and no decoder accepts it, so only the operation that needs this row
+    /// fails.
     Empty,
 }
 
@@ -167,15 +187,18 @@ impl TxView for SqliteTxView<'_, '_> {
     type Error = SqliteFault;
 
     fn get(&mut self, space: Space, key: &str) -> Attempt<Option<Bytes>> {
-        get(&self.writer.conn, space, key)
+        self.writer.row(space, key)
     }
 
     fn scan(&mut self, space: Space, range: &KeyRange, rows_max: usize) -> Attempt<Vec<Row>> {
-        scan(&self.writer.conn, space, range, rows_max, Damaged::Empty)
+        scan(&self.writer.conn, space, range, rows_max, self.writer.damaged)
     }
 
     fn read(&mut self, stream: &Stream, from: Offset, limit: ReadLimit) -> Attempt<Page> {
         let mut page = self.store.read_page(&self.writer.lookups, stream, from.0, limit)?;
+        if let (Some(offset), Damaged::Refused) = (page.damaged.first(), self.writer.damaged) {
+            return Err(SqliteFault::DamagedRow("events", format!("{stream}/{offset}")));
+        }
         let id = self.store.index().get(stream).map_or(0, |state| state.row.id);
         // That connection still sees events which this commit has trimmed or removed.
         if let Some(start) = self.stage.start_of(id) {

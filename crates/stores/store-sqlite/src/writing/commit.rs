@@ -1,20 +1,23 @@
 //! A commit: checks and resolves the batches in order, then inserts their events stream by stream.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use millrace_model::{
-    BATCH_BYTES_MAX, Batch, Check, Done, Durability, Offset, Op, Outcome, Refusal, Space, TopicRow, keys,
-    lane_of,
+    BATCH_BYTES_MAX, Batch, Check, Done, Durability, Offset, Op, Outcome, Refusal, Space, Timestamp,
+    TopicRow, keys, lane_of,
 };
 use millrace_resolve as resolve;
-use millrace_store::StoreError;
-use rusqlite::{Connection, params};
+use millrace_store::{RecordedChange, RecordedEvent, StoreError};
+use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::error::Attempt;
+use crate::error::{Attempt, SqliteFault};
 use crate::opening::load;
+use crate::reading::index::StreamRow;
 use crate::rows::row::{self, RowFields};
 use crate::rows::tables::{self, SqliteTxView};
 use crate::store::SqliteStore;
-use crate::writing::stage::{CommitStage, Staged};
+use crate::writing::stage::{CommitStage, Staged, StagedEvent, content_bytes};
 use crate::writing::transaction::{Change, Writer};
 
 /// An estimate of what SQLite writes to the WAL beside the content: about three pages per transaction, and a row's
@@ -24,30 +27,39 @@ const WAL_BYTES_PER_EVENT: u64 = 100;
 
 impl SqliteStore {
     pub(crate) fn commit_batches(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
-        for batch in batches {
-            let bytes = batch.bytes();
-            if bytes > BATCH_BYTES_MAX {
-                return Err(StoreError::TooLarge { bytes, max: BATCH_BYTES_MAX });
-            }
-        }
+        refuse_too_large(batches)?;
         let Some(level) = batches.iter().map(|batch| batch.durability).max() else { return Ok(Vec::new()) };
         let mut writer = self.writer();
-        let mut remembered = Vec::new();
-        let (outcomes, next_seq) = self.transact(&mut writer, level, |writer| {
-            self.dedupe_catch_up(writer)?;
-            let appends = batches.iter().map(|batch| batch.ops.len()).sum();
-            let mut stage = CommitStage::new(appends, self.options.dedupe_window_ms_max);
-            let outcomes: Attempt<Vec<Outcome>> =
-                batches.iter().map(|batch| self.check_and_stage(writer, &mut stage, batch)).collect();
-            let (change, next_seq) = self.insert(writer, stage, &mut remembered)?;
-            Ok(((outcomes?, next_seq), change))
-        })?;
+        let (outcomes, inserted) =
+            self.transact(&mut writer, level, |writer| self.write_batches(writer, batches))?;
         #[cfg(test)]
         {
             // Taken out first: the lock must not be held while the hook runs.
             let meanwhile = self.after_turn.lock().take();
             meanwhile.into_iter().for_each(|meanwhile| meanwhile());
         }
+        self.after_commit(&mut writer, inserted)?;
+        Ok(outcomes)
+    }
+
+    /// Resolves the batches and writes their changes inside a transaction.
+    pub(crate) fn write_batches(
+        &self,
+        writer: &mut Writer,
+        batches: &[Batch],
+    ) -> Attempt<((Vec<Outcome>, Inserted), Change)> {
+        self.dedupe_catch_up(writer)?;
+        let appends = batches.iter().map(|batch| batch.ops.len()).sum();
+        let mut stage = CommitStage::new(appends, self.options.dedupe_window_ms_max);
+        let outcomes: Attempt<Vec<Outcome>> =
+            batches.iter().map(|batch| self.check_and_stage(writer, &mut stage, batch)).collect();
+        let (inserted, change) = self.insert(writer, stage)?;
+        Ok(((outcomes?, inserted), change))
+    }
+
+    /// Remembers the ids of a transaction that is committed, and does upkeep that cannot wait.
+    pub(crate) fn after_commit(&self, writer: &mut Writer, inserted: Inserted) -> Result<(), StoreError> {
+        let Inserted { mut remembered, next_seq } = inserted;
         keep_last_of_each(&mut remembered);
         for (_, hash, seq) in remembered {
             writer.dedupe.remember(hash, seq);
@@ -56,11 +68,11 @@ impl SqliteStore {
         // processes to the index, whose ids are not read yet.
         writer.dedupe.next_seq = next_seq;
         writer.wal_bytes += WAL_BYTES_PER_COMMIT;
-        match self.upkeep_after_commit(&mut writer) {
+        match self.upkeep_after_commit(writer) {
             // The batches are durable. Upkeep that found no room is due again with the next commit, and `maintain`
             // reports it.
             Err(error) if !error.wrote_nothing() => Err(error),
-            _ => Ok(outcomes),
+            _ => Ok(()),
         }
     }
 
@@ -77,7 +89,7 @@ impl SqliteStore {
                 Check::Absent { .. }
                 | Check::Present { .. }
                 | Check::Equals { .. }
-                | Check::Incarnation { .. } => failing(&writer.conn, check)?,
+                | Check::Incarnation { .. } => failing(writer, check)?,
             };
             if let Some(found) = failed {
                 return Ok(Outcome::Refused(Refusal { check: at, found }));
@@ -116,39 +128,39 @@ impl SqliteStore {
                     let ops = resolve::forget_topic(&mut SqliteTxView { store: self, writer, stage }, topic)?;
                     write_all(writer, &ops)?;
                     stage.drop_topic(self, topic, batch.now.0);
+                    if let Some(recording) = &mut writer.recording {
+                        recording.push(RecordedChange::Drop { topic: topic.clone(), at: batch.now });
+                    }
                 }
             }
         }
         Ok(Outcome::Done(done))
     }
 
-    /// Inserts the staged events. Adds ordinal, hash and seq of every id that a client brought to `remembered`. Also
-    /// returns the seq of the next event.
-    fn insert(
+    /// Inserts the staged events, and records them and the starts that have moved.
+    pub(crate) fn insert(
         &self,
         writer: &mut Writer,
         mut stage: CommitStage<'_>,
-        remembered: &mut Vec<(usize, u64, u64)>,
-    ) -> Attempt<(Change, u64)> {
-        let Writer { conn, scratch, wal_bytes, .. } = writer;
+    ) -> Attempt<(Inserted, Change)> {
+        let Writer { conn, scratch, wal_bytes, recording, .. } = writer;
         let mut change = Change::default();
         change.record.delayed = stage.delayed;
         for staged in &mut stage.streams {
             write_stream(conn, staged, &mut change)?;
         }
         if stage.streams.len() > 1 {
-            // A stable sort keeps the order of operations within a stream. The events of a stream become one run.
-            stage.entries.sort_by_key(|entry| entry.staged);
+            // A stable sort keeps the order of operations within a stream. The events of a stream become one run per
+            // record, so that every copy of a journal gives them the same seqs.
+            stage.entries.sort_by_key(|entry| (entry.record, entry.staged));
         }
+        let mut remembered = Vec::new();
         let mut seq = self.index().next_seq;
         let mut insert = conn.prepare_cached(row::INSERT)?;
         for entry in &stage.entries {
-            let staged = &mut stage.streams[entry.staged];
+            let staged = &stage.streams[entry.staged];
             if staged.row.dropped {
                 continue;
-            }
-            if entry.offset == staged.run.offset {
-                staged.run.seq = seq;
             }
             RowFields {
                 seq,
@@ -157,30 +169,74 @@ impl SqliteStore {
                 ts: entry.ts,
                 id: &entry.id,
                 brought: entry.hash.is_some(),
-                body: &entry.append.event.body,
+                body: entry.body,
             }
             .insert(&mut insert, scratch)?;
-            if let Some(lane) = lane_of(entry.append.event.body.priority) {
+            if let Some(lane) = lane_of(entry.body.priority) {
                 let key =
                     keys::off_priority(&staged.row.stream, staged.row.id as u64, lane, Offset(entry.offset));
                 let value = entry.ts.to_string();
                 *wal_bytes += (key.len() + value.len()) as u64;
                 tables::put(conn, Space::OffPriority, &key, value.as_bytes())?;
             }
+            let bytes = content_bytes(entry.body);
+            *wal_bytes += bytes + WAL_BYTES_PER_EVENT;
+            change.add(staged.row.id, seq, entry, bytes);
+            if let Some(recording) = recording {
+                record_event(recording, &staged.row, entry);
+            }
             remembered.extend(entry.hash.map(|hash| (entry.ordinal, hash, seq)));
             seq += 1;
         }
-        for staged in stage.streams.iter().filter(|staged| !staged.row.dropped && staged.run.count > 0) {
-            *wal_bytes += staged.run.bytes + staged.run.count * WAL_BYTES_PER_EVENT;
-            change.record.runs.push((staged.row.id, staged.run));
+        if let Some(recording) = recording {
+            let live = stage.streams.iter().filter(|staged| !staged.row.dropped);
+            recording.extend(live.filter(|staged| staged.row.start > staged.start_before).map(|staged| {
+                let (stream, number) = (staged.row.stream.clone(), staged.row.id as u64);
+                RecordedChange::Start { stream, number, start: Offset(staged.row.start) }
+            }));
         }
-        Ok((change, seq))
+        Ok((Inserted { remembered, next_seq: seq }, change))
+    }
+}
+
+/// The effects of [`SqliteStore::insert`] on the ids in memory.
+pub(crate) struct Inserted {
+    /// Ordinal, hash and seq of every id that a client brought.
+    remembered: Vec<(usize, u64, u64)>,
+    /// The seq of the next event.
+    next_seq: u64,
+}
+
+pub(crate) fn refuse_too_large(batches: &[Batch]) -> Result<(), StoreError> {
+    let max = BATCH_BYTES_MAX;
+    match batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
+        Some(bytes) => Err(StoreError::TooLarge { bytes, max }),
+        None => Ok(()),
+    }
+}
+
+/// Records an event behind the last one, which is of the same stream or of the stream before it.
+fn record_event(recording: &mut Vec<RecordedChange>, row: &StreamRow, entry: &StagedEvent<'_>) {
+    let event = RecordedEvent {
+        offset: Offset(entry.offset),
+        ts: Timestamp(entry.ts),
+        id: entry.id.clone(),
+        is_brought: entry.hash.is_some(),
+        body: Arc::clone(entry.body),
+    };
+    match recording.last_mut() {
+        Some(RecordedChange::Append { number, events, .. }) if *number == row.id as u64 => events.push(event),
+        _ => recording.push(RecordedChange::Append {
+            stream: row.stream.clone(),
+            number: row.id as u64,
+            events: vec![event],
+        }),
     }
 }
 
 /// Writes the row of a topic. Returns whether a stored row had another incarnation, which is then kept.
 fn put_topic(writer: &mut Writer, key: &str, value: &Bytes) -> Attempt<bool> {
-    let standing = tables::get(&writer.conn, Space::Topics, key)?;
+    let standing = writer.row(Space::Topics, key)?;
     let kept = standing.and_then(|row| resolve::keep_incarnation(key, &row, value));
     let (is_kept, value) = (kept.is_some(), kept.unwrap_or_else(|| value.clone()));
     tables::write(writer, &Op::Put { space: Space::Topics, key: key.to_owned(), value })?;
@@ -205,11 +261,19 @@ fn write_stream(conn: &Connection, staged: &mut Staged, change: &mut Change) -> 
         if row.dropped {
             return Ok(());
         }
+        if let Some(number) = staged.number {
+            refuse_used_number(conn, row, number)?;
+        }
         conn.prepare_cached(
-            "INSERT INTO streams (topic, partition, start, folded, reclaimed, bytes, last_ts, dropped) \
-             VALUES (?1, ?2, ?3, 1, 1, 0, 0, 0)",
+            "INSERT INTO streams (id, topic, partition, start, folded, reclaimed, bytes, last_ts, dropped) \
+             VALUES (?1, ?2, ?3, ?4, 1, 1, 0, 0, 0)",
         )?
-        .execute(params![row.stream.topic.as_str(), row.stream.partition.0, row.start as i64])?;
+        .execute(params![
+            staged.number,
+            row.stream.topic.as_str(),
+            row.stream.partition.0,
+            row.start as i64
+        ])?;
         row.id = conn.last_insert_rowid();
         // The row's checksum covers the id that it has just got.
         load::update_stream(conn, row)?;
@@ -222,26 +286,41 @@ fn write_stream(conn: &Connection, staged: &mut Staged, change: &mut Change) -> 
     Ok(())
 }
 
+/// Refuses the number of a new stream in a record if this copy has given it to another stream already.
+fn refuse_used_number(conn: &Connection, row: &StreamRow, number: i64) -> Attempt<()> {
+    let used: Option<i64> = conn
+        .prepare_cached("SELECT seq FROM sqlite_sequence WHERE name = 'streams'")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    match used {
+        Some(used) if number <= used => Err(SqliteFault::Mismatch(format!(
+            "{} is a new stream with number {number}, but {used} numbers are given here",
+            row.stream
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Returns what a failing check found; `None` when the check holds.
-fn failing(conn: &Connection, check: &Check) -> Attempt<Option<Option<Bytes>>> {
+fn failing(writer: &Writer, check: &Check) -> Attempt<Option<Option<Bytes>>> {
     let (found, holds) = match check {
         Check::Absent { space, key } => {
-            let found = tables::get(conn, *space, key)?;
+            let found = writer.row(*space, key)?;
             let holds = found.is_none();
             (found, holds)
         }
         Check::Present { space, key } => {
-            let found = tables::get(conn, *space, key)?;
+            let found = writer.row(*space, key)?;
             let holds = found.is_some();
             (found, holds)
         }
         Check::Equals { space, key, value } => {
-            let found = tables::get(conn, *space, key)?;
+            let found = writer.row(*space, key)?;
             let holds = found.as_ref() == Some(value);
             (found, holds)
         }
         Check::Incarnation { topic, incarnation } => {
-            let found = tables::get(conn, Space::Topics, &keys::topic(topic))?;
+            let found = writer.row(Space::Topics, &keys::topic(topic))?;
             let holds = found.as_ref().and_then(|row| TopicRow::incarnation_of(row)) == Some(*incarnation);
             (found, holds)
         }

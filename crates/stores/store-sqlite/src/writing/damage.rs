@@ -73,6 +73,15 @@ impl SqliteFault {
         matches!(self, SqliteFault::Sqlite(error) if SqliteFault::is_damage(error))
     }
 
+    /// Returns whether the transaction of a copy ends here, rolled back and without harm to the store's other handles:
+    /// the copy is damaged or is not of the journal's history, or its changes were not placed.
+    pub(crate) fn ends_copying(&self) -> bool {
+        match self {
+            SqliteFault::NotPlaced | SqliteFault::Mismatch(_) | SqliteFault::DamagedRow(..) => true,
+            fault => fault.is_damaged_bookkeeping(),
+        }
+    }
+
     pub(crate) fn is_damaged_bookkeeping(&self) -> bool {
         self.is_damaged_page() || matches!(self, SqliteFault::Malformed(..))
     }

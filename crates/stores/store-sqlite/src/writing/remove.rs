@@ -1,6 +1,7 @@
 //! Removes single events: the only write of compaction. Positions and sums of the other events stay as they are.
 
 use millrace_model::{Offset, Priority, Stream};
+use millrace_store::RecordedChange;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::dedupe::tombstones;
@@ -42,6 +43,12 @@ impl SqliteStore {
                 row.bytes = row.bytes.saturating_sub(bytes);
             }
             writer.wal_bytes += WAL_BYTES_PER_REMOVAL;
+        }
+        if let Some(recording) = &mut writer.recording {
+            let offsets = removed.iter().map(|(_, offset)| Offset(*offset)).collect();
+            let (stream, number) = (stream.clone(), id as u64);
+            let compacted_to = Offset(row.compacted_to);
+            recording.push(RecordedChange::Remove { stream, number, offsets, compacted_to });
         }
         stage.removed.extend(removed);
         Ok(())

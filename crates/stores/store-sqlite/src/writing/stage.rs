@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
 
 use millrace_model::{
     Append, Appended, Batch, Delay, EventBody, EventId, Offset, Partition, Space, Stream, TakenId, Timestamp,
@@ -12,7 +13,8 @@ use rusqlite::{OptionalExtension, params};
 
 use crate::dedupe::tombstones;
 use crate::error::{Attempt, SqliteFault};
-use crate::reading::index::{StoredRun, StreamRow};
+use crate::reading::index::StreamRow;
+use crate::rows::tables::Damaged;
 use crate::rows::{row, tables};
 use crate::store::SqliteStore;
 use crate::writing::transaction::Writer;
@@ -24,21 +26,27 @@ pub(crate) struct Staged {
     pub(crate) row_changed: bool,
     pub(crate) next: u64,
     pub(crate) last_ts: u64,
-    /// The run that this commit appends; `seq` is filled in when it is written.
-    pub(crate) run: StoredRun,
+    /// The first offset that this commit appends.
+    pub(crate) first: u64,
+    /// The start before this commit.
+    pub(crate) start_before: u64,
+    /// The number that a new stream gets, if a record of the journal says it.
+    pub(crate) number: Option<i64>,
 }
 
-/// An append that will become a row.
+/// An event that will become a row.
 pub(crate) struct StagedEvent<'a> {
     /// The position among the appends of the commit, in order of operations.
     pub(crate) ordinal: usize,
+    /// The record of the journal that holds this event, counted within the transaction.
+    pub(crate) record: usize,
     pub(crate) staged: usize,
     pub(crate) offset: u64,
     pub(crate) ts: u64,
     pub(crate) id: EventId,
     /// The hash of topic and id, if the event brought its id.
     pub(crate) hash: Option<u64>,
-    pub(crate) append: &'a Append,
+    pub(crate) body: &'a Arc<EventBody>,
 }
 
 /// An id that a client brings.
@@ -88,7 +96,7 @@ impl<'a> CommitStage<'a> {
     }
 
     /// Returns the stream as this commit sees it so far. A missing or dropped stream begins anew if `create` is set.
-    fn staged(&mut self, store: &SqliteStore, stream: &'a Stream, create: bool) -> Option<usize> {
+    pub(crate) fn staged(&mut self, store: &SqliteStore, stream: &'a Stream, create: bool) -> Option<usize> {
         if let Some(last) = self.entries.last().map(|entry| entry.staged) {
             let staged = &self.streams[last];
             if !staged.row.dropped && staged.row.stream == *stream {
@@ -131,7 +139,7 @@ impl<'a> CommitStage<'a> {
         let (offset, ts) = (staged.next, batch.now.0.max(staged.last_ts));
         let id = append.event.id.clone();
         let id = id.unwrap_or_else(|| EventId::mint(Timestamp(ts), batch.nonce, ordinal));
-        staged.push(offset, ts, content_bytes(&append.event.body), hash.is_some());
+        (staged.next, staged.last_ts) = (offset + 1, ts);
         let appended = Appended {
             partition: append.stream.partition,
             offset: Offset(offset),
@@ -141,7 +149,8 @@ impl<'a> CommitStage<'a> {
             due: None,
         };
         let ordinal = self.entries.len();
-        self.entries.push(StagedEvent { ordinal, staged: staged_at, offset, ts, id, hash, append });
+        let body = &append.event.body;
+        self.entries.push(StagedEvent { ordinal, record: 0, staged: staged_at, offset, ts, id, hash, body });
         Ok(appended)
     }
 
@@ -197,11 +206,10 @@ impl<'a> CommitStage<'a> {
             return Ok(None);
         }
         let Some(incarnation) = incarnation_of(writer, wanted.topic)? else { return Ok(None) };
-        let row =
-            tables::get(&writer.conn, Space::DueIds, &keys::due_id(wanted.topic, incarnation, wanted.id))?;
+        let row = writer.row(Space::DueIds, &keys::due_id(wanted.topic, incarnation, wanted.id))?;
         let Some((due, key)) = row.as_deref().and_then(resolve::holder) else { return Ok(None) };
         let waits = match key {
-            Some(key) => tables::get(&writer.conn, Space::Due, key)?.is_some(),
+            Some(key) => writer.row(Space::Due, key)?.is_some(),
             None => true,
         };
         Ok(waits.then(|| resolve::waiting(wanted.id, now, due, true)))
@@ -225,7 +233,7 @@ impl<'a> CommitStage<'a> {
     ) -> Attempt<Option<Appended>> {
         let Wanted { topic, id, hash, .. } = *wanted;
         let first = match self.by_hash.get(&hash).map(|at| &self.entries[*at]) {
-            Some(entry) if entry.id == *id && entry.append.stream.topic == *topic => {
+            Some(entry) if entry.id == *id && self.streams[entry.staged].row.stream.topic == *topic => {
                 let row = &self.streams[entry.staged].row;
                 (!row.dropped).then_some((row.stream.partition, entry.offset, entry.ts))
             }
@@ -260,7 +268,7 @@ impl<'a> CommitStage<'a> {
             })
             .optional();
         let found = match found {
-            Err(error) if SqliteFault::is_damage(&error) => {
+            Err(error) if SqliteFault::is_damage(&error) && writer.damaged == Damaged::Empty => {
                 store.report_damaged_place(&writer.lookups, topic, seq)?;
                 None
             }
@@ -269,7 +277,7 @@ impl<'a> CommitStage<'a> {
         let found = match found {
             Some((stream, offset, ts, same_id)) => same_id.then_some((stream, offset, ts)),
             None => match tombstones::find(&writer.lookups, seq) {
-                Err(fault) if fault.is_damaged_page() => None,
+                Err(fault) if fault.is_damaged_page() && writer.damaged == Damaged::Empty => None,
                 left => left?.filter(|left| left.id == *id).map(|left| (left.stream, left.offset, left.ts)),
             },
         };
@@ -305,7 +313,7 @@ impl<'a> CommitStage<'a> {
         let at = self.staged(store, stream, false)?;
         let staged = &mut self.streams[at];
         // Events that this commit appends have no row yet, and are newer than anything that compaction can have read.
-        let stored = staged.run.offset;
+        let stored = staged.first;
         staged.row.compacted_to = staged.row.compacted_to.max(compacted_to.min(stored));
         staged.row_changed = true;
         (staged.row.id != 0).then_some(&mut staged.row)
@@ -343,25 +351,13 @@ impl<'a> CommitStage<'a> {
 
 /// Returns the incarnation that the topic has inside the transaction.
 fn incarnation_of(writer: &Writer, topic: &TopicKey) -> Attempt<Option<u64>> {
-    let row = tables::get(&writer.conn, Space::Topics, &keys::topic(topic))?;
+    let row = writer.row(Space::Topics, &keys::topic(topic))?;
     Ok(row.and_then(|row| TopicRow::incarnation_of(&row)))
 }
 
 impl Staged {
     fn new(row: StreamRow, next: u64, last_ts: u64) -> Staged {
-        let run = StoredRun { offset: next, seq: 0, count: 0, bytes: 0, brought: 0, first_ts: 0, last_ts: 0 };
-        Staged { row, row_changed: false, next, last_ts, run }
-    }
-
-    fn push(&mut self, offset: u64, ts: u64, bytes: u64, brought: bool) {
-        if self.run.count == 0 {
-            self.run.first_ts = ts;
-        }
-        self.run.count += 1;
-        self.run.bytes += bytes;
-        self.run.brought += u64::from(brought);
-        self.run.last_ts = ts;
-        self.next = offset + 1;
-        self.last_ts = ts;
+        let start_before = row.start;
+        Staged { row, row_changed: false, next, last_ts, first: next, start_before, number: None }
     }
 }

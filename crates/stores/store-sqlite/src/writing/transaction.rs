@@ -4,20 +4,23 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use millrace_model::Durability;
-use millrace_store::{FailureCause, StoreError};
+use bytes::Bytes;
+use millrace_model::{Durability, Space};
+use millrace_store::{FailureCause, RecordedChange, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 
 use crate::dedupe::recent_ids::Dedupe;
 use crate::error::{Attempt, SqliteFault};
 use crate::opening::load;
-use crate::reading::index::StreamRow;
+use crate::reading::index::{StoredRun, StreamRow};
 use crate::rows::codec::{self, CommitSummary};
 use crate::rows::schema::{self, MIGRATIONS};
+use crate::rows::tables::{self, Damaged};
 use crate::store::SqliteStore;
 use crate::upkeep::fold::FoldJob;
 use crate::writing::progress::WriteStep;
+use crate::writing::stage::StagedEvent;
 
 /// The data that only the writing thread uses.
 #[derive(Debug)]
@@ -41,6 +44,10 @@ pub(crate) struct Writer {
     pub(crate) scratch: Vec<u8>,
     /// For each dropped stream, the key at which deleting the rows about its events continues.
     pub(crate) purging: HashMap<i64, String>,
+    /// Collects the changes of a commit that goes through a journal.
+    pub(crate) recording: Option<Vec<RecordedChange>>,
+    /// How this store treats damage that a commit meets. A copy of a journal refuses to decide anything by it.
+    pub(crate) damaged: Damaged,
 }
 
 /// The changes that a transaction made to streams and delayed events, for its row in `commits` and for the index.
@@ -57,13 +64,30 @@ impl Change {
         self.rows.push(row);
     }
 
+    /// Adds an event behind the last one. Events of one stream at consecutive seqs are one run.
+    pub(crate) fn add(&mut self, stream: i64, seq: u64, event: &StagedEvent<'_>, bytes: u64) {
+        let (offset, ts, brought) = (event.offset, event.ts, u64::from(event.hash.is_some()));
+        match self.record.runs.last_mut() {
+            Some((last, run)) if *last == stream && run.end() == offset => {
+                run.count += 1;
+                run.bytes += bytes;
+                run.brought += brought;
+                run.last_ts = ts;
+            }
+            _ => {
+                let run = StoredRun { offset, seq, count: 1, bytes, brought, first_ts: ts, last_ts: ts };
+                self.record.runs.push((stream, run));
+            }
+        }
+    }
+
     fn is_empty(&self) -> bool {
         self.record.runs.is_empty() && self.record.touched.is_empty() && !self.record.delayed
     }
 }
 
 impl Writer {
-    pub(crate) fn new(conn: Connection, lookups: Connection, dedupe: Dedupe) -> Writer {
+    pub(crate) fn new(conn: Connection, lookups: Connection, dedupe: Dedupe, damaged: Damaged) -> Writer {
         Writer {
             lookups,
             conn,
@@ -76,6 +100,8 @@ impl Writer {
             wal_bytes: 0,
             scratch: Vec::new(),
             purging: HashMap::new(),
+            recording: None,
+            damaged,
         }
     }
 
@@ -83,7 +109,8 @@ impl Writer {
     pub(crate) fn sync_level(&mut self, level: Durability) -> Attempt<()> {
         if self.level != Some(level) {
             let value = match level {
-                Durability::Fsync => "FULL",
+                // The disk of this machine is all that this store has.
+                Durability::Fsync | Durability::Replicated => "FULL",
                 // Never OFF: the header of a WAL that starts over would not be synced either, and after a power failure
                 // older frames could be replayed over newer pages, those of synced commits among them.
                 Durability::Os | Durability::Memory => "NORMAL",
@@ -106,6 +133,11 @@ impl Writer {
         self.purging.clear();
     }
 
+    /// Returns a row of a small table inside the transaction.
+    pub(crate) fn row(&self, space: Space, key: &str) -> Attempt<Option<Bytes>> {
+        tables::get(&self.conn, space, key, self.damaged)
+    }
+
     pub(crate) fn run(&self, sql: &str) -> Attempt<()> {
         self.conn.prepare_cached(sql)?.execute([])?;
         Ok(())
@@ -117,9 +149,12 @@ enum Stopped {
     /// The store has this schema version, which is not the one this build writes. Nothing was written.
     Outdated(usize),
     Now(SqliteFault),
-    /// The work met a damaged page and was rolled back, so nothing was written.
-    Damaged(SqliteFault),
+    /// The work ended early and was rolled back, so nothing was written.
+    RolledBack(SqliteFault),
 }
+
+/// Selects the faults that end a transaction without poisoning the store, because nothing was written.
+type EndsHarmlessly = fn(&SqliteFault) -> bool;
 
 fn outdated(found: usize) -> StoreError {
     StoreError::Outdated { found, known: MIGRATIONS.len() }
@@ -145,11 +180,31 @@ impl SqliteStore {
         }
     }
 
+    /// Like `transact` for a copy of a journal, but a fault that ends the copying ([`SqliteFault::ends_copying`]) only
+    /// rolls the work back: the inner error.
+    pub(crate) fn transact_copy<T>(
+        &self,
+        writer: &mut Writer,
+        work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
+    ) -> Result<Attempt<T>, StoreError> {
+        self.transact_until(writer, Durability::Os, SqliteFault::ends_copying, work)
+    }
+
     /// Like `transact`, but a damaged page that `work` meets only rolls the work back: the inner error.
     pub(crate) fn transact_unless_damaged<T>(
         &self,
         writer: &mut Writer,
         level: Durability,
+        work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
+    ) -> Result<Attempt<T>, StoreError> {
+        self.transact_until(writer, level, SqliteFault::is_damaged_page, work)
+    }
+
+    fn transact_until<T>(
+        &self,
+        writer: &mut Writer,
+        level: Durability,
+        ends_harmlessly: EndsHarmlessly,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<Attempt<T>, StoreError> {
         let _working = self.progress.begin(WriteStep::WriteLock);
@@ -164,9 +219,9 @@ impl SqliteStore {
             return Err(StoreError::Busy("its files have lost their names".into()));
         }
         // A failure is handled before the write lock is released: nobody writes between the failure and the flag.
-        match self.with_write_lock(writer, level, work) {
+        match self.with_write_lock(writer, level, ends_harmlessly, work) {
             Ok(done) => Ok(Ok(done)),
-            Err(Stopped::Damaged(fault)) => Ok(Err(fault)),
+            Err(Stopped::RolledBack(fault)) => Ok(Err(fault)),
             Err(Stopped::Outdated(found)) => Err(outdated(found)),
             Err(Stopped::Now(fault)) => Err(self.failed(writer, fault)),
         }
@@ -176,6 +231,7 @@ impl SqliteStore {
         &self,
         writer: &mut Writer,
         level: Durability,
+        ends_harmlessly: EndsHarmlessly,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
     ) -> Result<T, Stopped> {
         self.progress.set(WriteStep::FileLock);
@@ -191,9 +247,10 @@ impl SqliteStore {
             self.catch_up(&writer.conn)?;
         }
         let (done, change) = match work(writer) {
-            Err(fault) if fault.is_damaged_page() => {
+            Err(fault) if ends_harmlessly(&fault) => {
                 writer.run("ROLLBACK")?;
-                return Err(Stopped::Damaged(fault));
+                writer.rolled_back();
+                return Err(Stopped::RolledBack(fault));
             }
             worked => worked?,
         };

@@ -13,6 +13,7 @@ use super::MemoryState;
 use super::feed::{self, StreamChanges};
 use super::log::StreamLog;
 use super::tx_view::MemoryTxView;
+use crate::fold::RecordedChange;
 use crate::port::{StreamBounds, StreamRun};
 use millrace_resolve as resolve;
 
@@ -92,7 +93,8 @@ impl MemoryState {
                     let standing = self.tables.get(Space::Topics, key);
                     let kept = standing.and_then(|row| resolve::keep_incarnation(key, row, value));
                     done.incarnation_kept |= kept.is_some();
-                    self.tables.put(Space::Topics, key, kept.unwrap_or_else(|| value.clone()));
+                    let value = kept.unwrap_or_else(|| value.clone());
+                    self.write(&Op::Put { space: Space::Topics, key: key.clone(), value });
                 }
                 Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => self.write(op),
                 Op::Claim(claim) => {
@@ -109,9 +111,9 @@ impl MemoryState {
                 }
                 Op::Trim { stream, start } => self.trim(stream, *start),
                 Op::Remove { stream, offsets, compacted_to } => {
-                    self.remove(stream, offsets, *compacted_to);
+                    self.remove(stream, offsets, *compacted_to, runs);
                 }
-                Op::Drop { topic } => self.drop_topic(topic, runs),
+                Op::Drop { topic } => self.drop_topic(topic, batch.now, runs),
             }
         }
         done
@@ -119,11 +121,23 @@ impl MemoryState {
 
     /// Applies an operation on a small table. Other operations are ignored.
     fn write(&mut self, op: &Op) {
-        match op {
-            Op::Put { space, key, value } => self.tables.put(*space, key, value.clone()),
-            Op::PutNew { space, key, value } => self.tables.put_new(*space, key, value),
-            Op::Delete { space, key } => self.tables.remove(*space, key),
-            _ => {}
+        let change = match op {
+            Op::Put { space, key, value } => {
+                self.tables.put(*space, key, value.clone());
+                RecordedChange::Put { space: *space, key: key.clone(), value: value.clone() }
+            }
+            Op::PutNew { space, key, value } if self.tables.get(*space, key).is_none() => {
+                self.tables.put(*space, key, value.clone());
+                RecordedChange::Put { space: *space, key: key.clone(), value: value.clone() }
+            }
+            Op::Delete { space, key } if self.tables.get(*space, key).is_some() => {
+                self.tables.remove(*space, key);
+                RecordedChange::Delete { space: *space, key: key.clone() }
+            }
+            _ => return,
+        };
+        if let Some(recording) = &mut self.recording {
+            recording.add(change);
         }
     }
 
@@ -147,13 +161,17 @@ impl MemoryState {
         let ts = batch.now.max(log.last_ts());
         let id = append.event.id.clone().unwrap_or_else(|| EventId::mint(ts, batch.nonce, ordinal));
         let offset = log.next();
-        log.push(Arc::new(Event {
+        let event = Arc::new(Event {
             stream: append.stream.clone(),
             offset,
             ts,
             id: id.clone(),
             body: Arc::clone(&append.event.body),
-        }));
+        });
+        if let Some(recording) = &mut self.recording {
+            recording.append(log.incarnation(), &event, append.event.id.is_some());
+        }
+        log.push(event);
         if append.event.id.is_some() {
             self.ids.remember(&append.stream.topic, &id, (append.stream.partition, offset, ts));
         }
@@ -161,7 +179,7 @@ impl MemoryState {
             let key = keys::off_priority(&append.stream, log.incarnation(), lane, offset);
             self.tables.put(Space::OffPriority, &key, Bytes::from(ts.0.to_string()));
         }
-        feed::extend(runs, append, offset);
+        feed::extend(runs, &append.stream, offset);
         Appended { partition: append.stream.partition, offset, ts, id, duplicate: false, due: None }
     }
 
@@ -207,19 +225,37 @@ impl MemoryState {
         in_window.then_some(Appended { partition, offset, ts, id, duplicate: true, due: None })
     }
 
-    fn trim(&mut self, stream: &Stream, start: Offset) {
+    pub(super) fn trim(&mut self, stream: &Stream, start: Offset) {
         let Some(log) = self.logs.get_mut(stream) else { return };
+        let before = log.bounds(stream).start;
         let trimmed = log.trim(start);
+        let (number, start) = (log.incarnation(), log.bounds(stream).start);
+        if let Some(recording) = self.recording.as_mut().filter(|_| start > before) {
+            recording.start(stream, number, start);
+        }
         self.forget_lanes(stream, &trimmed);
-        let Some(log) = self.logs.get(stream) else { return };
         let prefix = KeyRange::prefix(&format!("{stream}/"));
-        let end = format!("{stream}/{:016x}", log.bounds(stream).start.0);
+        let end = format!("{stream}/{:016x}", start.0);
         self.tables.remove_range(Space::Finished, &KeyRange { from: prefix.from, to: Some(end) });
     }
 
-    fn remove(&mut self, stream: &Stream, offsets: &[Offset], compacted_to: Offset) {
+    /// Removes events of earlier commits: those of this commit are newer than anything that compaction can have read.
+    pub(super) fn remove(
+        &mut self,
+        stream: &Stream,
+        offsets: &[Offset],
+        compacted_to: Offset,
+        runs: &[StreamRun],
+    ) {
         let Some(log) = self.logs.get_mut(stream) else { return };
+        let stored = runs.iter().find(|run| run.stream == *stream).map_or(log.next(), |run| run.first);
+        let compacted_to = compacted_to.min(stored);
         let removed = log.remove(offsets, compacted_to);
+        if let Some(recording) = &mut self.recording {
+            let offsets = removed.iter().map(|event| event.offset).collect();
+            let (stream, number) = (stream.clone(), log.incarnation());
+            recording.add(RecordedChange::Remove { stream, number, offsets, compacted_to });
+        }
         self.forget_lanes(stream, &removed);
         for event in removed {
             let prefix = format!("{stream}/{:016x}/", event.offset.0);
@@ -237,15 +273,24 @@ impl MemoryState {
         }
     }
 
-    fn drop_topic(&mut self, topic: &TopicKey, runs: &mut Vec<StreamRun>) {
+    fn drop_topic(&mut self, topic: &TopicKey, now: Timestamp, runs: &mut Vec<StreamRun>) {
         let Ok(ops) = resolve::forget_topic(&mut MemoryTxView { state: self, runs }, topic);
         ops.iter().for_each(|op| self.write(op));
+        if let Some(recording) = &mut self.recording {
+            recording.forget_topic(topic);
+            recording.add(RecordedChange::Drop { topic: topic.clone(), at: now });
+        }
+        self.forget_dropped(topic);
+        runs.retain(|run| run.stream.topic != *topic);
+    }
+
+    /// Removes the streams of a topic and everything about their events.
+    pub(super) fn forget_dropped(&mut self, topic: &TopicKey) {
         self.tables.remove_range(Space::Finished, &KeyRange::prefix(&format!("{topic}/")));
         self.tables.remove_range(Space::OffPriority, &KeyRange::prefix(&format!("{topic}/")));
         self.logs.retain(|stream, _| stream.topic != *topic);
         self.ids.forget_topic(topic);
         self.feed.forget_topic(topic);
-        runs.retain(|run| run.stream.topic != *topic);
     }
 }
 

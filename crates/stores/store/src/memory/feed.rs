@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use millrace_model::{Append, Offset, TopicKey};
+use millrace_model::{Offset, Stream, TopicKey};
 
 use crate::port::{Changes, CommitNumber, StreamBounds, StreamRun};
 
@@ -63,9 +63,9 @@ impl CommitFeed {
 }
 
 /// Adds an append to the runs of the commit under way.
-pub(super) fn extend(runs: &mut Vec<StreamRun>, append: &Append, offset: Offset) {
-    match runs.iter_mut().find(|run| run.stream == append.stream) {
+pub(super) fn extend(runs: &mut Vec<StreamRun>, stream: &Stream, offset: Offset) {
+    match runs.iter_mut().find(|run| run.stream == *stream) {
         Some(run) => run.count += 1,
-        None => runs.push(StreamRun { stream: append.stream.clone(), first: offset, count: 1 }),
+        None => runs.push(StreamRun { stream: stream.clone(), first: offset, count: 1 }),
     }
 }

@@ -5,6 +5,7 @@
 
 mod apply;
 mod feed;
+mod fold;
 mod ids;
 mod log;
 mod tables;
@@ -19,10 +20,12 @@ use millrace_model::{
 use parking_lot::Mutex;
 
 use self::feed::CommitFeed;
+use self::fold::Recording;
 use self::ids::RecentIds;
 use self::log::StreamLog;
 use self::tables::Tables;
 use crate::error::StoreError;
+use crate::fold::CopyPosition;
 use crate::port::{Changes, CommitNumber, Maintained, Retention, Store, StreamBounds};
 
 /// How many ids brought by clients are remembered for dedupe by default; the oldest are forgotten first.
@@ -41,6 +44,10 @@ pub(crate) struct MemoryState {
     tables: Tables,
     ids: RecentIds,
     feed: CommitFeed,
+    /// How far a journal is folded into this store, if it is a copy.
+    position: Option<CopyPosition>,
+    /// Collects the changes of a commit that goes through a journal.
+    recording: Option<Recording>,
 }
 
 impl MemoryStore {
@@ -55,6 +62,8 @@ impl MemoryStore {
             tables: Tables::default(),
             ids: RecentIds::new(dedupe_ids_max),
             feed: CommitFeed::default(),
+            position: None,
+            recording: None,
         };
         MemoryStore { state: Mutex::new(state) }
     }
@@ -90,12 +99,7 @@ impl fmt::Debug for MemoryStore {
 
 impl Store for MemoryStore {
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
-        for batch in batches {
-            let bytes = batch.bytes();
-            if bytes > BATCH_BYTES_MAX {
-                return Err(StoreError::TooLarge { bytes, max: BATCH_BYTES_MAX });
-            }
-        }
+        refuse_too_large(batches, BATCH_BYTES_MAX)?;
         Ok(self.state.lock().commit(batches))
     }
 
@@ -134,5 +138,12 @@ impl Store for MemoryStore {
 
     fn is_served_elsewhere(&self) -> bool {
         false
+    }
+}
+
+fn refuse_too_large(batches: &[Batch], max: usize) -> Result<(), StoreError> {
+    match batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
+        Some(bytes) => Err(StoreError::TooLarge { bytes, max }),
+        None => Ok(()),
     }
 }

@@ -28,13 +28,6 @@ impl Tables {
         }
     }
 
-    pub(super) fn put_new(&mut self, space: Space, key: &str, value: &Bytes) {
-        let table = self.0.entry(space).or_default();
-        if !table.contains_key(key) {
-            table.insert(key.to_owned(), value.clone());
-        }
-    }
-
     pub(super) fn remove(&mut self, space: Space, key: &str) {
         if let Some(table) = self.0.get_mut(&space) {
             table.remove(key);

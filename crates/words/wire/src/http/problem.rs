@@ -43,6 +43,11 @@ pub struct Problem {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::offset")]
     pub next: Option<Offset>,
+    /// With code `moved`: the URL of the server that leads, null when no server leads right now. Absent with every
+    /// other code.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::leader")]
+    pub leader: Option<Option<Box<str>>>,
 }
 
 impl Problem {
@@ -75,6 +80,7 @@ impl From<FrameError> for Problem {
             replayed: None,
             duplicates: None,
             next: None,
+            leader: (error.code == ErrorCode::Moved).then_some(error.leader),
         }
     }
 }

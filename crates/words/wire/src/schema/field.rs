@@ -34,6 +34,7 @@ impl Field {
             Field::Type | Field::Op | Field::Message | Field::Reason | Field::Token | Field::Key => {
                 json!({"type": "string"})
             }
+            Field::Leader => json!({"type": ["string", "null"]}),
             Field::Rid => {
                 json!({"anyOf": [{"type": "string", "maxLength": RID_BYTES_MAX}, {"type": "integer"}]})
             }

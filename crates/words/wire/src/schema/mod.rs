@@ -49,6 +49,7 @@ field_schemas! {
     ts Ts,
     filter Filter,
     json_schema Schema,
+    leader Leader,
 }
 
 pub(crate) fn names(_: &mut SchemaGenerator) -> Schema {

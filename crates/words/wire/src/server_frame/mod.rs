@@ -76,5 +76,8 @@ fn read_error(fields: &FrameFields<'_>) -> Result<FrameError, FrameError> {
     let message = fields.text(Field::Message)?.unwrap_or_default().into_owned();
     // A newer server may know more codes than this client.
     let code = ErrorCode::parse(&code).unwrap_or(ErrorCode::BadFrame);
-    Ok(FrameError::new(code, message).rid(read_rid(fields)).about(About::of(fields)))
+    // A leader that is no string counts as absent: the error itself is what matters.
+    let leader = fields.text(Field::Leader).ok().flatten().map(|leader| leader.as_ref().into());
+    let error = FrameError { leader, ..FrameError::new(code, message) };
+    Ok(error.rid(read_rid(fields)).about(About::of(fields)))
 }

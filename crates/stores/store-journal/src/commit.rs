@@ -1,0 +1,331 @@
+//! A commit: resolves the batches on the copy, places their record, and keeps at it until the outcome is known.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use millrace_journal::{HeadGuard, JournalError, JournalReadLimit, Placed, Placing};
+use millrace_model::{Batch, Outcome, Timestamp};
+use millrace_store::{CommitVia, CopyPosition, FailureCause, Placement, RecordedChange, StoreError};
+
+use crate::lead::LeadState;
+use crate::record::{self, RECORD_BYTES_MAX, RecordHead};
+use crate::store::{SharedHandle, Turn};
+
+/// The most bytes of batches that are put into one record, by their estimate.
+const BATCHES_BYTES_MAX: usize = millrace_model::BATCH_BYTES_MAX;
+
+/// What the lead row must say for a commit to happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fence {
+    /// This handle leads.
+    Leader,
+    /// If this handle has taken the lead, it still has it.
+    Own,
+    /// Nothing: the commit takes the lead.
+    Open,
+}
+
+/// Whether a commit without changes still gets a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EmptyRecord {
+    Skip,
+    Place,
+}
+
+/// What has become of the record of one attempt.
+#[derive(Default)]
+struct PlacingState {
+    placed: Option<(CopyPosition, LeadState, usize)>,
+    stopped: Option<Stop>,
+}
+
+/// Why a commit ends without an outcome.
+pub(crate) enum Stop {
+    /// The handle ends with this error.
+    End(StoreError),
+    /// This commit fails, the handle goes on.
+    Refuse(StoreError),
+    /// The copy must be made anew: the reason in a word, and in a sentence.
+    Condemn(&'static str, String),
+}
+
+impl SharedHandle {
+    /// Commits batches, in as many records as their size needs: a batch is always whole in one record.
+    pub(crate) fn commit_batches(&self, batches: &[Batch], fence: Fence) -> Result<Vec<Outcome>, StoreError> {
+        let max = millrace_model::BATCH_BYTES_MAX;
+        if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
+            return Err(StoreError::TooLarge { bytes, max });
+        }
+        let mut turn = self.turn();
+        let mut outcomes = Vec::with_capacity(batches.len());
+        let mut rest = batches;
+        while !rest.is_empty() {
+            let (now, later) = rest.split_at(fitting(rest));
+            match self.commit_in_turn(&mut turn, now, fence) {
+                Ok(done) => outcomes.extend(done),
+                Err(error) if outcomes.is_empty() => return Err(error),
+                // Earlier batches have happened: the caller must not believe that nothing was written.
+                Err(error) => return Err(StoreError::Poisoned(FailureCause::of(error))),
+            }
+            rest = later;
+        }
+        Ok(outcomes)
+    }
+
+    pub(crate) fn commit_in_turn(
+        &self,
+        turn: &mut Turn,
+        batches: &[Batch],
+        fence: Fence,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        self.commit_fenced(turn, batches, fence, EmptyRecord::Skip)
+    }
+
+    /// Places a record without changes: followers see that the leader lives.
+    pub(crate) fn beat(&self, turn: &mut Turn) -> Result<(), StoreError> {
+        self.commit_fenced(turn, &[], Fence::Leader, EmptyRecord::Place).map(drop)
+    }
+
+    fn commit_fenced(
+        &self,
+        turn: &mut Turn,
+        batches: &[Batch],
+        fence: Fence,
+        empty: EmptyRecord,
+    ) -> Result<Vec<Outcome>, StoreError> {
+        for attempt in 0u32.. {
+            self.refuse_ended(turn)?;
+            self.refuse_unfenced(turn, fence)?;
+            let (position, lead) = (turn.position, turn.lead.clone());
+            let mut state = PlacingState::default();
+            let via = self.copy.commit_via(batches, &mut |changes| {
+                self.place_changes(position, &lead, empty, changes, &mut state)
+            });
+            match via {
+                Ok(CommitVia::Committed { outcomes, copied }) => {
+                    self.committed(turn, state, copied);
+                    return Ok(outcomes);
+                }
+                Ok(CommitVia::NotPlaced) => {}
+                Err(StoreError::Unreadable(cause)) => {
+                    return Err(self.condemn(turn, "damaged", &cause.to_string()));
+                }
+                Err(error @ (StoreError::Poisoned(_) | StoreError::Outdated { .. })) => {
+                    return Err(self.end(turn, error));
+                }
+                Err(error) => return Err(error),
+            }
+            match state.stopped {
+                Some(Stop::End(error)) => return Err(self.end(turn, error)),
+                Some(Stop::Refuse(error)) => return Err(error),
+                Some(Stop::Condemn(reason, why)) => return Err(self.condemn(turn, reason, &why)),
+                None => {}
+            }
+            // Somebody else has placed this number.
+            if self.catch_up(turn)? == 0 {
+                self.verify_position(turn)?;
+                self.back_off(attempt)?;
+            }
+        }
+        Err(crate::store::closed())
+    }
+
+    fn refuse_unfenced(&self, turn: &mut Turn, fence: Fence) -> Result<(), StoreError> {
+        let is_fenced_out = match fence {
+            Fence::Leader => !turn.lead.leads(),
+            Fence::Own => turn.lead.own.is_some() && !turn.lead.leads(),
+            Fence::Open => false,
+        };
+        if !is_fenced_out {
+            return Ok(());
+        }
+        let error = SharedHandle::deposed_by(turn);
+        // A handle that never led may take the lead later; one that lost it starts over.
+        Err(if turn.lead.own.is_some() { self.end(turn, error) } else { error })
+    }
+
+    fn committed(&self, turn: &mut Turn, state: PlacingState, copied: Result<(), StoreError>) {
+        if let Some((position, lead, bytes)) = state.placed {
+            (turn.position, turn.lead) = (position, lead);
+            turn.news_at_ms = self.clock.mono_ms();
+            turn.bytes_since_snapshot += bytes as u64;
+            self.with_status(|status| {
+                status.placed_records += 1;
+                status.placed_bytes += bytes as u64;
+            });
+        }
+        match copied {
+            Ok(()) => self.publish(turn),
+            // The record is placed and its outcomes hold, but the copy could not follow.
+            Err(StoreError::Unreadable(cause)) => {
+                self.condemn(turn, "damaged", &cause.to_string());
+            }
+            Err(error) => {
+                let text = format!("the local copy cannot follow the journal: {error}");
+                self.end(turn, StoreError::Poisoned(FailureCause::from(text)));
+            }
+        }
+    }
+
+    fn place_changes(
+        &self,
+        position: CopyPosition,
+        lead: &LeadState,
+        empty: EmptyRecord,
+        changes: &[RecordedChange],
+        state: &mut PlacingState,
+    ) -> Placement {
+        let n = position.n + 1;
+        if changes.is_empty() && empty == EmptyRecord::Skip {
+            return match self.is_free(n) {
+                Ok(true) => Placement::NothingToPlace,
+                Ok(false) => Placement::NotPlaced,
+                Err(stop) => {
+                    state.stopped = Some(stop);
+                    Placement::NotPlaced
+                }
+            };
+        }
+        let mut after = lead.clone();
+        after.observe(changes);
+        let term = after.row().map_or(0, |row| row.term);
+        let time = Timestamp(self.clock.wall_ms());
+        let (writer, nonce) = (self.writer_id, rand::random());
+        let head = RecordHead { writer, nonce, n, term, time, prev: position.tip };
+        let (bytes, tip) = record::encode(&head, changes);
+        if bytes.len() > RECORD_BYTES_MAX {
+            let error = StoreError::TooLarge { bytes: bytes.len(), max: RECORD_BYTES_MAX };
+            state.stopped = Some(Stop::Refuse(error));
+            return Placement::NotPlaced;
+        }
+        let settles = self.publishing.settled_by(changes);
+        let placing = Placing { n, prev: position.tip, tip, record: &bytes, settles: &settles };
+        match self.place_until_known(&placing) {
+            Ok(true) => {
+                let position = CopyPosition { n, tip, ..position };
+                state.placed = Some((position, after, bytes.len()));
+                Placement::Placed(position)
+            }
+            Ok(false) => Placement::NotPlaced,
+            Err(stop) => {
+                state.stopped = Some(stop);
+                Placement::NotPlaced
+            }
+        }
+    }
+
+    /// Places the record, and looks and tries again until it is known whether this record has the number. Waits as long
+    /// as the engine is away, unless the handle is closed.
+    fn place_until_known(&self, placing: &Placing<'_>) -> Result<bool, Stop> {
+        for attempt in 0u32.. {
+            self.refresh_manifest(placing.n)?;
+            let is_ours = match self.journal.place(placing) {
+                Ok(Placed::Yes) => true,
+                // The answer to an earlier attempt may have been lost.
+                Ok(Placed::Taken) => self.read_one(placing.n)?.is_some_and(|found| found == placing.record),
+                Err(JournalError::Unknown(cause)) => {
+                    self.unreachable(&cause.to_string());
+                    match self.read_one(placing.n)? {
+                        Some(found) => found == placing.record,
+                        None => {
+                            self.back_off(attempt).map_err(Stop::End)?;
+                            continue;
+                        }
+                    }
+                }
+                Err(JournalError::Refused(cause)) => return Err(Stop::End(refused(&cause.to_string()))),
+                Err(JournalError::Unfit(text)) => return Err(Stop::End(refused(&text))),
+            };
+            self.reachable();
+            // A process that slept may have used a number that was deleted meanwhile: nobody would ever read it.
+            self.refresh_manifest(placing.n)?;
+            return Ok(is_ours);
+        }
+        Err(Stop::End(crate::store::closed()))
+    }
+
+    /// Returns whether nobody has placed this number, so that the copy is at the journal's end.
+    fn is_free(&self, n: u64) -> Result<bool, Stop> {
+        self.refresh_manifest(n)?;
+        let is_free = self.read_one(n)?.is_none();
+        self.refresh_manifest(n)?;
+        Ok(is_free)
+    }
+
+    /// Reads the manifest again if the last reading is too old to rely on, and refuses numbers that were trimmed. Not
+    /// needed where the engine compares with the newest number itself.
+    fn refresh_manifest(&self, n: u64) -> Result<(), Stop> {
+        if self.fitness.head_guard == HeadGuard::Engine {
+            return Ok(());
+        }
+        for attempt in 0u32.. {
+            if !self.manifest.lock().is_stale(self.clock.as_ref(), self.settings.manifest_age_ms_max) {
+                break;
+            }
+            match self.read_manifest() {
+                Ok(()) => break,
+                Err(JournalError::Unknown(cause)) => {
+                    self.unreachable(&cause.to_string());
+                    self.back_off(attempt).map_err(Stop::End)?;
+                }
+                Err(error) => return Err(Stop::End(refused(&error.to_string()))),
+            }
+        }
+        let trimmed_to = self.manifest.lock().manifest.trimmed_to;
+        if n <= trimmed_to {
+            let why = format!("it stands before record {n}, and the journal is trimmed to {trimmed_to}");
+            return Err(Stop::Condemn("stale", why));
+        }
+        Ok(())
+    }
+
+    /// Returns the record with this number, if there is one. Waits as long as the engine is away.
+    pub(crate) fn read_one(&self, n: u64) -> Result<Option<bytes::Bytes>, Stop> {
+        let limit = JournalReadLimit { records_max: 1, bytes_max: 1 };
+        let found = self.read_until_known(n, limit).map_err(Stop::End)?;
+        Ok(found.into_iter().find(|(found, _)| *found == n).map(|(_, bytes)| bytes))
+    }
+
+    pub(crate) fn read_until_known(
+        &self,
+        from: u64,
+        limit: JournalReadLimit,
+    ) -> Result<Vec<(u64, bytes::Bytes)>, StoreError> {
+        for attempt in 0u32.. {
+            match self.journal.read(from, limit) {
+                Ok(found) => {
+                    self.reachable();
+                    return Ok(found);
+                }
+                Err(JournalError::Unknown(cause)) => {
+                    self.unreachable(&cause.to_string());
+                    self.back_off(attempt)?;
+                }
+                Err(JournalError::Refused(cause)) => return Err(refused(&cause.to_string())),
+                Err(JournalError::Unfit(text)) => return Err(refused(&text)),
+            }
+            if self.is_closed.load(Relaxed) {
+                break;
+            }
+        }
+        Err(crate::store::closed())
+    }
+
+    pub(crate) fn deposed_by(turn: &Turn) -> StoreError {
+        StoreError::Deposed(FailureCause::from(turn.lead.leader()))
+    }
+}
+
+/// Returns the error of an engine that will not get better by trying again.
+pub(crate) fn refused(text: &str) -> StoreError {
+    StoreError::Poisoned(FailureCause::from(format!("the engine of the shared store refuses: {text}")))
+}
+
+/// Returns how many of the batches go into the next record, at least one.
+fn fitting(batches: &[Batch]) -> usize {
+    let mut bytes = 0;
+    let fit = batches.iter().take_while(|batch| {
+        bytes += batch.bytes();
+        bytes <= BATCHES_BYTES_MAX
+    });
+    fit.count().max(1)
+}

@@ -1,0 +1,54 @@
+//! What a server tells about its shared store: for readiness, metrics, `doctor` and log lines.
+
+use millrace_store::CopyPosition;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct JournalStatus {
+    pub role: Role,
+    /// Set while the engine cannot be reached.
+    pub unreachable: Option<Unreachable>,
+    pub position: CopyPosition,
+    /// The highest number of a record that this handle has seen in the journal.
+    pub head_seen: u64,
+    /// Whether anybody leads.
+    pub is_led: bool,
+    /// The address of the leader; `None` when nobody leads, and for a leader that told none.
+    pub leader_url: Option<String>,
+    pub term: u64,
+    /// How long ago the newest record was placed or folded, in milliseconds.
+    pub silent_ms: u64,
+    /// Why this handle writes no more, if so.
+    pub ended: Option<String>,
+    pub placed_records: u64,
+    pub placed_bytes: u64,
+    /// How many requests to the engine failed or were lost.
+    pub engine_failures: u64,
+    /// How many records an engine has lost that were placed before, as far as this handle noticed.
+    pub lost_records: u64,
+    /// Records between the last snapshot and the position.
+    pub records_since_snapshot: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    Leader,
+    Follower,
+    /// Commits without a lead ([`crate::Leadership::Free`]).
+    Peer,
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Leader => "leader",
+            Role::Follower => "follower",
+            Role::Peer => "peer",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Unreachable {
+    pub since_ms: u64,
+    pub reason: String,
+}

@@ -1,0 +1,38 @@
+//! Where the copy of a shared store is kept.
+
+use std::io::Read;
+use std::sync::Arc;
+
+use crate::error::StoreError;
+use crate::fold::{CopyPosition, Foldable};
+
+/// The place of one copy: a file under the cache folder of a server, or memory in a simulation.
+pub trait Copies: Send + Sync + 'static {
+    /// Opens the copy that is there, for this handle alone; `None` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Unusable`] and [`StoreError::Unreadable`] say that the copy cannot be used: it is set aside and
+    /// made anew. Every other error is one of this machine, such as a full disk.
+    fn open(&self) -> Result<Option<Arc<dyn Foldable>>, StoreError>;
+
+    /// Makes a new copy, of a snapshot or empty, and opens it. There must be none.
+    fn create(&self, snapshot: Option<&mut dyn Read>) -> Result<Arc<dyn Foldable>, StoreError>;
+
+    /// Moves a closed copy out of the way, under a name that contains `reason`. Returns where it is now.
+    fn set_aside(&self, reason: &str) -> Result<String, StoreError>;
+
+    /// Notes durably that the copy must be set aside before it is opened again, and why: `reason` becomes part of a
+    /// file's name.
+    fn condemn(&self, reason: &str) -> Result<(), StoreError>;
+
+    /// Returns the reason that [`Copies::condemn`] has noted.
+    fn condemned(&self) -> Result<Option<String>, StoreError>;
+
+    /// Writes a snapshot of the open copy, of one moment, piece by piece. Returns the position it has. Commits go on
+    /// meanwhile.
+    fn snapshot(
+        &self,
+        write: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
+    ) -> Result<CopyPosition, StoreError>;
+}
