@@ -21,6 +21,10 @@ mod url;
 /// The results of examinations and copies. No word in these types is particular to SQLite.
 pub use millrace_store_sqlite::{Copied, Doctor, Examined, Existing};
 
+/// A shared store: who leads, how it is doing, its outbox.
+pub use millrace_journal::{OutboxId, OutboxRefusal, OutboxRow};
+pub use millrace_store_journal::{JournalStatus, JournalStore, Role};
+
 pub use offline::{
     OfflineError, Restore, StoreInfo, backup, open_doctor, open_existing, prepare_restore, store_info,
 };
