@@ -1,6 +1,7 @@
 //! Two handles on one shared store that commit in turn, each with a copy of its own. They must behave like one store,
 //! and their copies must be equal in the end.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use millrace_model::{Batch, Outcome, Space};
@@ -31,10 +32,6 @@ impl Twins {
             handle.follow();
             while sound(handle.maintain(1_000)).more {}
         }
-        for space in Space::ALL {
-            let rows = |handle: &dyn Follows| sound(handle.scan(space, &KeyRange::all(), usize::MAX));
-            assert_eq!(rows(self.first.as_ref()), rows(self.second.as_ref()), "{space:?}");
-        }
         let streams = |handle: &dyn Follows| {
             let mut streams = sound(handle.streams());
             streams.sort_by(|one, other| one.stream.cmp(&other.stream));
@@ -44,9 +41,25 @@ impl Twins {
         };
         let (ours, theirs) = (streams(self.first.as_ref()), streams(self.second.as_ref()));
         assert_eq!(ours, theirs, "streams");
+        let mut events = BTreeSet::new();
         for bounds in ours {
             let page = |handle: &dyn Follows| sound(handle.read(&bounds.stream, bounds.start, WHOLE));
-            assert_eq!(page(self.first.as_ref()), page(self.second.as_ref()), "{}", bounds.stream);
+            let ours = page(self.first.as_ref());
+            assert_eq!(ours, page(self.second.as_ref()), "{}", bounds.stream);
+            events
+                .extend(ours.events.iter().map(|event| format!("{}/{:016x}", bounds.stream, event.offset.0)));
+        }
+        for space in Space::ALL {
+            let rows = |handle: &dyn Follows| {
+                let mut rows = sound(handle.scan(space, &KeyRange::all(), usize::MAX));
+                // Rows about events that are gone stay until housekeeping comes by, which every copy does for itself.
+                rows.retain(|row| {
+                    let event = row.key.rsplit_once('/').map_or(row.key.as_str(), |(event, _)| event);
+                    space != Space::Finished || events.contains(event)
+                });
+                rows
+            };
+            assert_eq!(rows(self.first.as_ref()), rows(self.second.as_ref()), "{space:?}");
         }
     }
 }

@@ -197,7 +197,8 @@ impl SharedHandle {
             state.stopped = Some(Stop::Refuse(error));
             return Placement::NotPlaced;
         }
-        let placing = Placing { n, prev: position.tip, tip, record: &bytes, settles: &[] };
+        let settles = self.publishing.settled_by(changes);
+        let placing = Placing { n, prev: position.tip, tip, record: &bytes, settles: &settles };
         match self.place_until_known(&placing) {
             Ok(true) => {
                 let position = CopyPosition { n, tip, ..position };

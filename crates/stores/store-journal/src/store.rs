@@ -17,6 +17,7 @@ use crate::commit::Fence;
 use crate::keeper::Keeper;
 use crate::lead::{LeadRow, LeadState};
 use crate::manifest::ManifestState;
+use crate::outbox::PublishingRows;
 use crate::settings::{JournalSettings, Leadership};
 use crate::status::{JournalStatus, Role, Unreachable};
 
@@ -38,6 +39,7 @@ pub(crate) struct SharedHandle {
     pub(crate) fitness: Fitness,
     pub(crate) clock: Arc<dyn EngineClock>,
     pub(crate) writer_id: u128,
+    pub(crate) publishing: PublishingRows,
     /// Held during a commit and while records are folded: the copy moves by one thread at a time.
     turn: Mutex<Turn>,
     pub(crate) manifest: Mutex<ManifestState>,
@@ -157,6 +159,7 @@ impl SharedHandle {
             fitness,
             clock,
             writer_id: rand::random(),
+            publishing: PublishingRows::default(),
             turn: Mutex::new(turn),
             manifest: Mutex::new(manifest),
             status: Mutex::new(status),
