@@ -104,7 +104,7 @@ impl Session {
                     _ => return Ok(session),
                 },
                 Ok(Err(error)) => error,
-                Err(_) => unknown(format!("connecting: no answer within {} ms", share.as_millis())),
+                Err(_) => unknown(format!("connecting to {address}: no answer within {} ms", share.as_millis())),
             };
             // A host that may come back outweighs one that refuses.
             failed = match failed {
@@ -123,7 +123,7 @@ impl Session {
     ) -> Result<Session, JournalError> {
         let config = configured(address, host, purpose)?;
         let (client, mut wire) =
-            config.connect(tls).await.map_err(|error| judged("connecting", &error))?;
+            config.connect(tls).await.map_err(|error| judged(&format!("connecting to {address}"), &error))?;
         let (row, _) = drive(&mut wire, client.query_typed(SETTINGS, &[])).await;
         let rows = row.map_err(|error| judged("reading the server's settings", &error))?;
         let row = rows.first().ok_or_else(|| unknown("the server did not tell its settings".to_owned()))?;

@@ -99,7 +99,7 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let sql = format!("SET lock_timeout = '30s'; DROP SCHEMA IF EXISTS {} CASCADE", self.name);
+        let sql = format!("SET lock_timeout = '30s'; SET synchronous_commit = local; DROP SCHEMA IF EXISTS {} CASCADE", self.name);
         if let Ok(mut client) = Client::connect(&self.url, NoTls) {
             let _ = client.batch_execute(&sql);
         }
