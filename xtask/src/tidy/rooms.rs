@@ -55,6 +55,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Engines, "reactor", Kind::Pure),
     room(Floor::Stores, "store", Kind::Plain),
     room(Floor::Stores, "journal", Kind::Plain),
+    room(Floor::Stores, "journal-mongo", Kind::Plain),
     room(Floor::Stores, "conformance", Kind::Plain),
     room(Floor::Stores, "journal-postgres", Kind::Plain),
     room(Floor::Stores, "store-sqlite", Kind::Adapter),

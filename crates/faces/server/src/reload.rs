@@ -7,7 +7,7 @@ use millrace_child::{Changed, ChildSettings, Children};
 use tokio::sync::Mutex;
 
 use crate::access::{TokenSettings, warn_of_expired};
-use crate::app::SharedApp;
+use crate::edge::SharedEdge;
 use crate::settings::TlsFiles;
 use crate::tls::{Certificate, TlsError};
 
@@ -46,9 +46,10 @@ pub struct Reloaded {
 /// Reloads the configuration of a running server. Has no effect once the server has stopped.
 #[derive(Clone)]
 pub struct Reloader {
-    app: SharedApp,
+    edge: SharedEdge,
     tls: Option<Arc<Certificate>>,
-    children: Arc<Mutex<Children>>,
+    /// `None` on a server that follows: only the leader runs child processes.
+    children: Arc<Mutex<Option<Children>>>,
 }
 
 impl std::fmt::Debug for Reloader {
@@ -59,17 +60,17 @@ impl std::fmt::Debug for Reloader {
 
 impl Reloader {
     pub(crate) fn new(
-        app: SharedApp,
+        edge: SharedEdge,
         tls: Option<Arc<Certificate>>,
-        children: Arc<Mutex<Children>>,
+        children: Arc<Mutex<Option<Children>>>,
     ) -> Reloader {
-        Reloader { app, tls, children }
+        Reloader { edge, tls, children }
     }
 
     /// Reloads; one reload runs at a time. Reads files and starts processes.
     pub async fn reload(&self, to: Reload) -> Result<Reloaded, ReloadError> {
         let mut children = self.children.lock().await;
-        match (self.app.tokens.is_open(), to.tokens.is_empty()) {
+        match (self.edge.tokens.is_open(), to.tokens.is_empty()) {
             (false, true) => return Err(ReloadError::Opens),
             (true, false) => return Err(ReloadError::Closes),
             _ => {}
@@ -80,13 +81,16 @@ impl Reloader {
             _ => return Err(ReloadError::Switches),
         };
         // The last step that can fail.
-        let capabilities = children.become_these(to.capabilities).await?;
+        let capabilities = match &mut *children {
+            Some(children) => children.become_these(to.capabilities).await?,
+            None => Changed::default(),
+        };
         if let Some((shown, certificate)) = certificate {
             shown.replace(certificate);
         }
-        warn_of_expired(&to.tokens, self.app.broker.clock());
-        let revoked = self.app.tokens.replace(&to.tokens);
-        self.app.reloads.send_modify(|reloads| *reloads += 1);
+        warn_of_expired(&to.tokens, &self.edge.clock);
+        let revoked = self.edge.tokens.replace(&to.tokens);
+        self.edge.reloads.send_modify(|reloads| *reloads += 1);
         Ok(Reloaded { tokens: to.tokens.len(), revoked, capabilities })
     }
 }

@@ -3,7 +3,7 @@
 use millrace_claims::{CommitError, SpecError};
 use millrace_model::{Identity, NameError, RowError};
 use millrace_state::StateError;
-use millrace_store::StoreError;
+use millrace_store::{FailureCause, StoreError};
 use millrace_stores::{OpenError, StoreUrlError};
 
 use crate::typed::EventError;
@@ -96,6 +96,8 @@ impl From<OpenError> for SessionError {
         match error {
             OpenError::Url(error) => SessionError::Url(error),
             OpenError::Store(error) => error.into(),
+            OpenError::Address(text) => SessionError::Store(StoreError::Unusable(text.into())),
+            OpenError::Shared(error) => SessionError::Store(StoreError::Unusable(FailureCause::of(error))),
         }
     }
 }

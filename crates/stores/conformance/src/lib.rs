@@ -24,6 +24,7 @@ mod state;
 mod subject;
 mod tables;
 mod trimming;
+mod twins;
 mod upkeep;
 
 /// The port's types, for the macros of this crate.
@@ -36,6 +37,7 @@ pub mod port {
 pub use claimed_model::check_claims_against_memory;
 pub use model::{HistoryStep, check_against_memory, steps_from_seed};
 pub use subject::Subject;
+pub use twins::{Follows, Twins};
 
 use appending::*;
 use batches::*;

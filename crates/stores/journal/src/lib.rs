@@ -5,14 +5,16 @@
 //! has placed N before. Every server folds the records, in order, into a copy of its own (the crate `store-journal`);
 //! an engine never looks into a record.
 //!
-//! Not in this crate: what a record holds, who may place one, and any particular engine.
+//! Not in this crate: what a record holds, who may place one, and any engine outside this process.
 //!
-//! Start with [`Journal`]. [`MemoryJournal`] is the simplest one.
+//! Start with [`Journal`]. [`MemoryJournal`] is the simplest one; [`DirectoryJournal`] needs nothing but a disk.
 
+mod directory;
 mod error;
 mod memory;
 mod port;
 
+pub use directory::DirectoryJournal;
 pub use error::JournalError;
 pub use memory::MemoryJournal;
 /// The word of the store that both ports share.

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_conformance::journal::{FaultPlan, FaultyJournal, JournalSubject};
-use millrace_journal::{Journal, MemoryJournal};
+use millrace_journal::{DirectoryJournal, Journal, MemoryJournal};
 
 fn memory() -> JournalSubject {
     let journal = Arc::new(MemoryJournal::new());
@@ -26,6 +26,16 @@ fn faulty_memory() -> JournalSubject {
         Arc::new(FaultyJournal::new(Arc::clone(&journal), plan))
     };
     JournalSubject::new(open(1), move || open(2)).unreliable()
+}
+
+fn directory() -> JournalSubject {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let open = move || Arc::new(DirectoryJournal::new(folder.path().join("journal"))) as Arc<dyn Journal>;
+    JournalSubject::new(open(), open)
+}
+
+mod in_a_folder {
+    millrace_conformance::journal_suite!(super::directory);
 }
 
 mod in_memory {

@@ -73,7 +73,7 @@ impl SharedHandle {
             }
         };
         if record.head.n != n || record.head.prev != position.tip {
-            return Err(self.diverged(turn, position.n, record.head.prev.to_string()));
+            return Err(self.diverged(turn, position.n, &record.head.prev.to_string()));
         }
         let position = CopyPosition { n, tip, ..position };
         Ok(FoldRecord { position, changes: record.changes })
@@ -118,7 +118,7 @@ impl SharedHandle {
         match found.first() {
             Some((n, bytes)) if *n == position.n => match record::decode_head(bytes) {
                 Ok((_, tip)) if tip == position.tip => Ok(()),
-                Ok((_, tip)) => Err(self.diverged(turn, position.n, tip.to_string())),
+                Ok((_, tip)) => Err(self.diverged(turn, position.n, &tip.to_string())),
                 Err(error) => {
                     let text = format!("record {n} of the journal cannot be read: {error}");
                     Err(self.end(turn, StoreError::Poisoned(FailureCause::from(text))))
@@ -131,12 +131,12 @@ impl SharedHandle {
             }
             // Records up to a snapshot may be deleted, also the one at the copy's position.
             None if position.n <= self.manifest.lock().manifest.trimmed_to => Ok(()),
-            None => Err(self.diverged(turn, position.n, "missing".to_owned())),
+            None => Err(self.diverged(turn, position.n, "missing")),
         }
     }
 
     /// The engine came back shorter or different: it failed over without its newest records, or was set back.
-    fn diverged(&self, turn: &mut Turn, n: u64, found: String) -> StoreError {
+    fn diverged(&self, turn: &mut Turn, n: u64, found: &str) -> StoreError {
         self.with_status(|status| status.lost_records += 1);
         tracing::error!(
             n,

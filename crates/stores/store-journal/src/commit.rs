@@ -51,8 +51,9 @@ pub(crate) enum Stop {
 impl SharedHandle {
     /// Commits batches, in as many records as their size needs: a batch is always whole in one record.
     pub(crate) fn commit_batches(&self, batches: &[Batch], fence: Fence) -> Result<Vec<Outcome>, StoreError> {
-        if batches.is_empty() {
-            return Ok(Vec::new());
+        let max = millrace_model::BATCH_BYTES_MAX;
+        if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
+            return Err(StoreError::TooLarge { bytes, max });
         }
         let mut turn = self.turn();
         let mut outcomes = Vec::with_capacity(batches.len());
@@ -196,7 +197,8 @@ impl SharedHandle {
             state.stopped = Some(Stop::Refuse(error));
             return Placement::NotPlaced;
         }
-        let placing = Placing { n, prev: position.tip, tip, record: &bytes, settles: &[] };
+        let settles = self.publishing.settled_by(changes);
+        let placing = Placing { n, prev: position.tip, tip, record: &bytes, settles: &settles };
         match self.place_until_known(&placing) {
             Ok(true) => {
                 let position = CopyPosition { n, tip, ..position };

@@ -9,6 +9,7 @@
 //! - `lead`: the row that says who may write, and the fence in every commit.
 //! - `open`: finds or makes the copy, from a snapshot and the journal.
 //! - `manifest`, `snapshot`, `trim`: what lets a new machine start without the whole journal.
+//! - `outbox`: events that applications publish inside their own transactions.
 //! - `keeper`: the thread that follows, beats, and looks after snapshots.
 //! - `status`: what a server tells about all this.
 //!
@@ -21,6 +22,7 @@ mod keeper;
 mod lead;
 mod manifest;
 mod open;
+mod outbox;
 pub mod record;
 mod settings;
 mod snapshot;

@@ -41,6 +41,8 @@ impl<F: FnMut(&str) -> bool> OpenProgress for F {
     }
 }
 
+type OpenCopy = (Arc<dyn Foldable>, CopyPosition);
+
 /// The parts that a handle is made of.
 struct Opening<'a> {
     journal: Arc<dyn Journal>,
@@ -157,11 +159,7 @@ impl Opening<'_> {
         }
     }
 
-    fn copy(
-        &mut self,
-        store_id: u128,
-        manifest: &Manifest,
-    ) -> Result<(Arc<dyn Foldable>, CopyPosition), OpenError> {
+    fn copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<OpenCopy, OpenError> {
         if let Some(reason) = self.copies.condemned()? {
             let to = self.copies.set_aside(&reason)?;
             tracing::warn!("the local copy was {reason}: it lies at {to}, and a new one is made");
@@ -173,11 +171,7 @@ impl Opening<'_> {
     }
 
     /// Returns the copy that is there if it is of this store and of this journal's history.
-    fn usable_copy(
-        &mut self,
-        store_id: u128,
-        manifest: &Manifest,
-    ) -> Result<Option<(Arc<dyn Foldable>, CopyPosition)>, OpenError> {
+    fn usable_copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<Option<OpenCopy>, OpenError> {
         let opened = match self.copies.open() {
             Ok(None) => return Ok(None),
             Ok(Some(copy)) => copy.position().map(|position| (copy, position)),
@@ -239,11 +233,7 @@ impl Opening<'_> {
         Ok(None)
     }
 
-    fn new_copy(
-        &mut self,
-        store_id: u128,
-        manifest: &Manifest,
-    ) -> Result<(Arc<dyn Foldable>, CopyPosition), OpenError> {
+    fn new_copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<OpenCopy, OpenError> {
         let (copy, position) = match &manifest.snapshot {
             Some(entry) => {
                 let text = format!("fetching a snapshot of {} bytes", entry.bytes);

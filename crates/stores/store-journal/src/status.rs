@@ -10,6 +10,8 @@ pub struct JournalStatus {
     pub position: CopyPosition,
     /// The highest number of a record that this handle has seen in the journal.
     pub head_seen: u64,
+    /// Whether anybody leads.
+    pub is_led: bool,
     /// The address of the leader; `None` when nobody leads, and for a leader that told none.
     pub leader_url: Option<String>,
     pub term: u64,

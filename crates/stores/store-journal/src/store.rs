@@ -17,6 +17,7 @@ use crate::commit::Fence;
 use crate::keeper::Keeper;
 use crate::lead::{LeadRow, LeadState};
 use crate::manifest::ManifestState;
+use crate::outbox::PublishingRows;
 use crate::settings::{JournalSettings, Leadership};
 use crate::status::{JournalStatus, Role, Unreachable};
 
@@ -26,7 +27,7 @@ use crate::status::{JournalStatus, Role, Unreachable};
 pub struct JournalStore {
     shared: Arc<SharedHandle>,
     /// Ends with the handle.
-    _keeper: Option<Keeper>,
+    keeper: Option<Keeper>,
 }
 
 /// The part of a handle that its keeper thread shares.
@@ -38,6 +39,7 @@ pub(crate) struct SharedHandle {
     pub(crate) fitness: Fitness,
     pub(crate) clock: Arc<dyn EngineClock>,
     pub(crate) writer_id: u128,
+    pub(crate) publishing: PublishingRows,
     /// Held during a commit and while records are folded: the copy moves by one thread at a time.
     turn: Mutex<Turn>,
     pub(crate) manifest: Mutex<ManifestState>,
@@ -64,7 +66,7 @@ impl JournalStore {
     pub(crate) fn assemble(shared: SharedHandle, with_keeper: bool) -> JournalStore {
         let shared = Arc::new(shared);
         let keeper = with_keeper.then(|| Keeper::start(shared.clone()));
-        JournalStore { shared, _keeper: keeper }
+        JournalStore { shared, keeper }
     }
 
     pub(crate) fn shared(&self) -> &Arc<SharedHandle> {
@@ -138,6 +140,7 @@ impl SharedHandle {
             unreachable: None,
             position,
             head_seen: position.n,
+            is_led: false,
             leader_url: None,
             term: 0,
             silent_ms: 0,
@@ -156,6 +159,7 @@ impl SharedHandle {
             fitness,
             clock,
             writer_id: rand::random(),
+            publishing: PublishingRows::default(),
             turn: Mutex::new(turn),
             manifest: Mutex::new(manifest),
             status: Mutex::new(status),
@@ -224,6 +228,7 @@ impl SharedHandle {
         status.position = turn.position;
         status.head_seen = status.head_seen.max(turn.position.n);
         status.term = turn.lead.row().map_or(0, |row| row.term);
+        status.is_led = row.is_some();
         status.leader_url = row.map(|row| row.url).filter(|url| !url.is_empty());
         status.ended = turn.ended.as_ref().map(ToString::to_string);
         let snapshot = self.manifest.lock().snapshot_n();
@@ -345,8 +350,12 @@ impl Store for JournalStore {
     }
 
     fn is_served_elsewhere(&self) -> bool {
+        if self.keeper.is_none() {
+            // Nobody else folds for this handle. An engine that is away leaves the answer as it was.
+            let _ = self.follow();
+        }
         let status = self.status();
-        status.role != Role::Leader && (status.leader_url.is_some() || status.term > 0)
+        status.role != Role::Leader && status.is_led
     }
 
     fn waits_for(&self) -> Option<String> {

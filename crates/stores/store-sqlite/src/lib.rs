@@ -18,8 +18,10 @@
 //! - `dedupe`: ids that clients brought: recent ones in memory, saved ones, those of deleted events.
 //! - `files`: which files belong to a store, who may use them, and what happens when they lose their names.
 //! - `locks`: who has the store open, who has the write lock, who serves it.
+//! - `copies`: the store as the local copy of a shared one.
 //! - `offline`: `backup` and `restore`; `doctor` examines. Both work on the file from outside, without a handle.
 
+mod copies;
 mod dedupe;
 mod doctor;
 mod error;
@@ -34,6 +36,7 @@ mod store;
 mod upkeep;
 mod writing;
 
+pub use copies::SqliteCopies;
 pub use doctor::{Doctor, Examined};
 pub use files::file_error::FileError;
 pub use locks::serve_lock::ServeLock;

@@ -1,7 +1,7 @@
 //! Commits: batches are resolved, then written in one transaction. Damage met on the way is set aside.
 
 pub(crate) mod commit;
-mod copy;
+pub(crate) mod copy;
 pub(crate) mod damage;
 pub(crate) mod progress;
 pub(crate) mod quarantine;

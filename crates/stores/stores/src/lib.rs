@@ -15,14 +15,20 @@
 mod offline;
 mod open;
 mod options;
+mod shared;
 mod url;
 
 /// The results of examinations and copies. No word in these types is particular to SQLite.
 pub use millrace_store_sqlite::{Copied, Doctor, Examined, Existing};
 
+/// A shared store: who leads, how it is doing, its outbox.
+pub use millrace_journal::{OutboxId, OutboxRefusal, OutboxRow};
+pub use millrace_store_journal::{JournalStatus, JournalStore, Role};
+
 pub use offline::{
     OfflineError, Restore, StoreInfo, backup, open_doctor, open_existing, prepare_restore, store_info,
 };
 pub use open::{OpenError, OpenedStore, open_shared, open_store, opening_waits_for};
-pub use options::{SqliteSettings, StoreOptions};
-pub use url::{StoreUrl, StoreUrlError};
+pub use options::{SharedSettings, SqliteSettings, StoreOptions};
+pub use shared::{SharedStore, default_cache, open_followed};
+pub use url::{Engine, SharedUrl, StoreUrl, StoreUrlError};

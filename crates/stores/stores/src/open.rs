@@ -8,6 +8,7 @@ use millrace_store::{MemoryStore, Store, StoreError};
 use millrace_store_sqlite::{ServeLock, SqliteStore};
 
 use crate::options::StoreOptions;
+use crate::shared::open_leading;
 use crate::url::{StoreUrl, StoreUrlError};
 
 #[derive(Debug, thiserror::Error)]
@@ -16,6 +17,21 @@ pub enum OpenError {
     Url(#[from] StoreUrlError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// The address of a shared store is wrong: the text says what.
+    #[error("{0}")]
+    Address(String),
+    /// A shared store cannot be opened.
+    #[error(transparent)]
+    Shared(millrace_store_journal::OpenError),
+}
+
+impl From<millrace_store_journal::OpenError> for OpenError {
+    fn from(error: millrace_store_journal::OpenError) -> OpenError {
+        match error {
+            millrace_store_journal::OpenError::Store(error) => OpenError::Store(error),
+            error => OpenError::Shared(error),
+        }
+    }
 }
 
 /// An open store. Dropping the last share of `store` closes it, and ends the right to serve it if it had that.
@@ -46,22 +62,24 @@ pub fn open_store(url: &StoreUrl, options: &StoreOptions) -> Result<OpenedStore,
                 None => Ok(opened(store)),
             }
         }
+        StoreUrl::Shared(url) => open_leading(url, options),
     }
 }
 
 /// Opens a store beside all processes that have it open, a server among them. Makes the store if it does not exist.
-/// Blocks.
+/// Blocks. A store that several machines share is opened by one process at a time, which leads it.
 pub fn open_shared(url: &StoreUrl, options: &StoreOptions) -> Result<OpenedStore, OpenError> {
     match url {
         StoreUrl::Memory => Ok(memory()),
         StoreUrl::Sqlite(path) => Ok(opened(SqliteStore::open(path, options.for_sqlite())?)),
+        StoreUrl::Shared(url) => open_leading(url, options),
     }
 }
 
 /// Returns what an attempt to open this store would wait for now, if another process is in the way. Changes nothing.
 pub fn opening_waits_for(url: &StoreUrl) -> Option<String> {
     match url {
-        StoreUrl::Memory => None,
+        StoreUrl::Memory | StoreUrl::Shared(_) => None,
         StoreUrl::Sqlite(path) => millrace_store_sqlite::opening_waits_for(path),
     }
 }

@@ -1,5 +1,7 @@
 //! The settings of a store, whatever its adapter, and their translation for each adapter.
 
+use std::path::PathBuf;
+
 use millrace_store_sqlite::SqliteOptions;
 
 /// Settings of a handle on a store. The defaults are meant for production.
@@ -19,6 +21,38 @@ pub struct StoreOptions {
     pub disk_free_bytes_min: u64,
     /// Settings that only a SQLite store has.
     pub sqlite: SqliteSettings,
+    /// Settings that only a shared store has.
+    pub shared: SharedSettings,
+}
+
+/// The settings of a store that several servers share. `None` = the default of its engine.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedSettings {
+    /// The folder for the local copy.
+    pub cache: PathBuf,
+    /// The address by which clients and other servers reach this process.
+    pub advertise: String,
+    /// See `JournalSettings::lead_timeout_ms`.
+    pub lead_timeout_ms: Option<u64>,
+    /// See `JournalSettings::follow_ms`.
+    pub follow_ms: Option<u64>,
+    /// How long to wait for an engine that is away at the start; `None` = for ever.
+    pub store_wait_ms: Option<u64>,
+    /// See `JournalSettings::snapshot_bytes`.
+    pub snapshot_bytes: Option<u64>,
+}
+
+impl Default for SharedSettings {
+    fn default() -> Self {
+        SharedSettings {
+            cache: crate::shared::default_cache(),
+            advertise: String::new(),
+            lead_timeout_ms: None,
+            follow_ms: None,
+            store_wait_ms: None,
+            snapshot_bytes: None,
+        }
+    }
 }
 
 /// The settings that only a SQLite store has.
@@ -48,6 +82,7 @@ impl Default for StoreOptions {
             readers_max: sqlite.readers_max,
             disk_free_bytes_min: sqlite.disk_free_bytes_min,
             sqlite: SqliteSettings::default(),
+            shared: SharedSettings::default(),
         }
     }
 }
@@ -62,8 +97,14 @@ impl Default for SqliteSettings {
 
 impl StoreOptions {
     pub(crate) fn for_sqlite(&self) -> SqliteOptions {
-        let StoreOptions { dedupe_ids_max, dedupe_window_ms_max, readers_max, disk_free_bytes_min, sqlite } =
-            self;
+        let StoreOptions {
+            dedupe_ids_max,
+            dedupe_window_ms_max,
+            readers_max,
+            disk_free_bytes_min,
+            sqlite,
+            shared: _,
+        } = self;
         let SqliteSettings { fold_events, fold_bytes, wal_bytes, busy_timeout_ms, file_bytes_max } = sqlite;
         SqliteOptions {
             dedupe_ids_max: *dedupe_ids_max,
@@ -104,6 +145,7 @@ mod tests {
                 busy_timeout_ms: 8,
                 file_bytes_max: Some(9),
             },
+            shared: SharedSettings::default(),
         };
         let sqlite = options.for_sqlite();
         assert_eq!((sqlite.dedupe_ids_max, sqlite.dedupe_window_ms_max, sqlite.readers_max), (1, 2, 3));

@@ -4,28 +4,75 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db` (absolute) or `memory:`.
+/// `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db` (absolute), `memory:`, or a store that several servers
+/// share: `postgres://…`, `s3://bucket/prefix`, `mongodb://…`, `dir:///folder`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreUrl {
     Memory,
     Sqlite(PathBuf),
+    Shared(SharedUrl),
+}
+
+/// The address of a shared store. It may contain a password, so it is only shown without.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SharedUrl {
+    engine: Engine,
+    text: String,
+}
+
+/// The kind of engine that holds the journal of a shared store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Engine {
+    /// A folder that several machines see, or that several processes of one machine share.
+    Directory,
+    Postgres,
+    /// S3, Google Cloud Storage or Azure Blob Storage.
+    Object,
+    Mongo,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreUrlError {
     #[error("{0:?} names no file: write sqlite:///app.db (relative) or sqlite:////var/lib/app.db (absolute)")]
     NoFile(String),
-    #[error("{0:?} is no store of this version: write sqlite:///FILE or memory:")]
+    #[error(
+        "{0:?} is no store of this version: write sqlite:///FILE, memory:, postgres://…, s3://BUCKET/PREFIX, \
+         mongodb://… or dir:///FOLDER"
+    )]
     UnknownScheme(String),
+    #[error("{0:?} names no folder: write dir:///data (relative) or dir:////mnt/data (absolute)")]
+    NoFolder(String),
 }
+
+const SCHEMES: [(&str, Engine); 8] = [
+    ("postgres://", Engine::Postgres),
+    ("postgresql://", Engine::Postgres),
+    ("s3://", Engine::Object),
+    ("gs://", Engine::Object),
+    ("az://", Engine::Object),
+    ("azure://", Engine::Object),
+    ("mongodb://", Engine::Mongo),
+    ("mongodb+srv://", Engine::Mongo),
+];
 
 impl StoreUrl {
     /// Returns the file of the store; `None` for a store that has none.
     pub fn file(&self) -> Option<&Path> {
         match self {
-            StoreUrl::Memory => None,
+            StoreUrl::Memory | StoreUrl::Shared(_) => None,
             StoreUrl::Sqlite(path) => Some(path),
         }
+    }
+}
+
+impl SharedUrl {
+    pub fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    /// Returns the whole address, with its secrets: for the engine only.
+    pub(crate) fn secret_text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -36,8 +83,19 @@ impl FromStr for StoreUrl {
         if text == "memory:" {
             return Ok(StoreUrl::Memory);
         }
+        if let Some((_, engine)) = SCHEMES.iter().find(|(scheme, _)| text.starts_with(scheme)) {
+            return Ok(StoreUrl::Shared(SharedUrl { engine: *engine, text: text.to_owned() }));
+        }
+        if let Some(rest) = text.strip_prefix("dir:") {
+            return match rest.strip_prefix("///") {
+                Some(path) if !path.is_empty() => {
+                    Ok(StoreUrl::Shared(SharedUrl { engine: Engine::Directory, text: text.to_owned() }))
+                }
+                _ => Err(StoreUrlError::NoFolder(text.to_owned())),
+            };
+        }
         let Some(rest) = text.strip_prefix("sqlite:") else {
-            return Err(StoreUrlError::UnknownScheme(text.to_owned()));
+            return Err(StoreUrlError::UnknownScheme(without_secrets(text)));
         };
         match rest.strip_prefix("///") {
             Some(path) if !path.is_empty() && !path.ends_with('/') => Ok(StoreUrl::Sqlite(path.into())),
@@ -51,8 +109,31 @@ impl fmt::Display for StoreUrl {
         match self {
             StoreUrl::Memory => f.write_str("memory:"),
             StoreUrl::Sqlite(path) => write!(f, "sqlite:///{}", path.display()),
+            StoreUrl::Shared(url) => url.fmt(f),
         }
     }
+}
+
+impl fmt::Display for SharedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&without_secrets(&self.text))
+    }
+}
+
+impl fmt::Debug for SharedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedUrl({self})")
+    }
+}
+
+/// Returns the address without its password and without its query, where drivers also accept secrets.
+fn without_secrets(text: &str) -> String {
+    let text = text.split(['?', '#']).next().unwrap_or_default();
+    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
+    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
+    let Some((user, host)) = authority.rsplit_once('@') else { return text.to_owned() };
+    let user = user.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}@{host}{path}")
 }
 
 #[cfg(test)]
@@ -76,5 +157,25 @@ mod tests {
             let error = text.parse::<StoreUrl>().unwrap_err().to_string();
             assert!(error.contains("sqlite:///"), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn addresses_of_shared_stores_show_no_secret() {
+        for (text, engine, shown) in [
+            ("postgres://ann:pw@db:5432/app?password=pw", Engine::Postgres, "postgres://ann@db:5432/app"),
+            ("postgresql://db/app", Engine::Postgres, "postgresql://db/app"),
+            ("s3://bucket/a/b?region=x", Engine::Object, "s3://bucket/a/b"),
+            ("mongodb://u:p%40@one,two/app", Engine::Mongo, "mongodb://u@one,two/app"),
+            ("mongodb+srv://u:p@cluster", Engine::Mongo, "mongodb+srv://u@cluster"),
+            ("dir:////mnt/data", Engine::Directory, "dir:////mnt/data"),
+        ] {
+            let Ok(StoreUrl::Shared(url)) = text.parse() else { panic!("{text}") };
+            assert_eq!((url.engine(), url.to_string().as_str()), (engine, shown));
+            assert_eq!(format!("{url:?}"), format!("SharedUrl({shown})"));
+            assert_eq!(url.secret_text(), text);
+        }
+        assert!("dir://".parse::<StoreUrl>().is_err());
+        let unknown = "redis://u:pw@host/0".parse::<StoreUrl>().unwrap_err().to_string();
+        assert!(!unknown.contains("pw"), "{unknown}");
     }
 }

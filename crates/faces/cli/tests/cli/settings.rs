@@ -79,6 +79,14 @@ fn what_is_wrong_is_named_with_its_value_and_what_is_accepted() {
         ("", None, vec!["--durability", "disk"], vec!["durability", "\"disk\"", "fsync, os, memory"]),
         ("", None, vec!["--store", "mongodb://x"], vec!["store", "mongodb://x", "sqlite:///FILE"]),
         ("", None, vec!["--listen", "7070"], vec!["listen", "\"7070\"", "127.0.0.1:7070"]),
+        (
+            "",
+            None,
+            vec!["--advertise", "broker.example:7070"],
+            vec!["advertise", "broker.example:7070", "http://HOST:PORT"],
+        ),
+        ("", None, vec!["--cache", ""], vec!["cache", "\"\"", "the path of a folder"]),
+        ("", Some(("MILLRACE_FOLLOW_MS", "x")), vec![], vec!["follow-ms", "\"x\"", "a whole number"]),
         ("", None, vec!["--socket", ""], vec!["socket", "\"\"", "none"]),
         ("", None, vec!["--allow-origin", "example.org"], vec!["allow-origin", "example.org", "https://"]),
         ("", None, vec!["--insecure=maybe"], vec!["insecure", "maybe", "true or false"]),
@@ -103,6 +111,11 @@ fn what_is_wrong_is_named_with_its_value_and_what_is_accepted() {
     }
     run(&["config", "print", "--config", "/no/such/file"]).refused(2, &["config", "/no/such/file"]);
     run(&["config", "print", "--no-such-flag"]).refused(2, &["--no-such-flag"]);
+}
+
+#[test]
+fn a_leader_is_not_replaced_within_a_moment() {
+    run(&["serve", "--lead-timeout-ms", "499"]).refused(2, &["lead-timeout-ms is 499", "at least 500"]);
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn event(offset: u64, ts: u64, id: EventId, body: EventBody) -> RecordedEvent {
         offset: Offset(offset),
         ts: Timestamp(ts),
         id,
-        is_brought: offset % 2 == 0,
+        is_brought: offset.is_multiple_of(2),
         body: Arc::new(body),
     }
 }

@@ -203,7 +203,7 @@ impl<'a> CommitStage<'a> {
 
 const POSITION: &str = "journal";
 
-fn load_position(conn: &Connection) -> Attempt<Option<CopyPosition>> {
+pub(crate) fn load_position(conn: &Connection) -> Attempt<Option<CopyPosition>> {
     let mut select = conn.prepare_cached("SELECT value FROM meta WHERE key = ?1")?;
     let stored: Option<Vec<u8>> = select.query_row([POSITION], |row| row.get(0)).optional()?;
     let damaged = |_| SqliteFault::DamagedRow("meta", POSITION.to_owned());

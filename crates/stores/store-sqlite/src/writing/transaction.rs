@@ -109,7 +109,8 @@ impl Writer {
     pub(crate) fn sync_level(&mut self, level: Durability) -> Attempt<()> {
         if self.level != Some(level) {
             let value = match level {
-                Durability::Fsync => "FULL",
+                // The disk of this machine is all that this store has.
+                Durability::Fsync | Durability::Replicated => "FULL",
                 // Never OFF: the header of a WAL that starts over would not be synced either, and after a power failure
                 // older frames could be replayed over newer pages, those of synced commits among them.
                 Durability::Os | Durability::Memory => "NORMAL",

@@ -30,6 +30,8 @@ pub enum Durability {
     /// Written to disk.
     #[default]
     Fsync,
+    /// On more than one machine.
+    Replicated,
 }
 
 impl Durability {
@@ -38,6 +40,7 @@ impl Durability {
             Durability::Memory => "memory",
             Durability::Os => "os",
             Durability::Fsync => "fsync",
+            Durability::Replicated => "replicated",
         }
     }
 }

@@ -1,5 +1,9 @@
 //! `millrace serve`: runs the broker.
 
+mod outbox_relay;
+mod shared;
+mod shared_state;
+
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -24,7 +28,7 @@ use crate::log;
 use crate::output::Output;
 use crate::settings::{Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, SettingSource, args, resolve};
 
-pub(super) fn command() -> Command {
+pub(in crate::commands) fn command() -> Command {
     Command::new("serve")
         .about("Run the broker: WebSocket and HTTP on one port, the CQRS loop on a Unix socket beside it")
         .long_about(
@@ -41,7 +45,7 @@ pub(super) fn command() -> Command {
 /// write-ahead log into the database, so that only one file is left; if closing takes longer, the next start does this.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::commands) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
     log::start(&effective.config, "info");
     warn_of_mongo(&effective);
@@ -57,7 +61,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         file_size::refuse_instead_of_ending();
-        plan.serve().await
+        match plan.store.clone() {
+            StoreUrl::Shared(url) => plan.serve_shared(url).await,
+            StoreUrl::Memory | StoreUrl::Sqlite(_) => plan.serve().await,
+        }
     });
     match &result {
         Err(Failure::Interrupted(_)) | Ok(ServeEnd::WhileOpening | ServeEnd::Unwritten(_)) => {
@@ -125,6 +132,7 @@ impl ServePlan {
                     .into(),
             ));
         }
+        config.cluster.check().map_err(Failure::Usage)?;
         config.server.tls = tls_files(&config)?;
         config.server.child.guard = Guard::this_program([guard::NAME]);
         if others_reach && config.server.tls.is_none() && !config.server.tokens.is_empty() {

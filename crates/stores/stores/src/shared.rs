@@ -1,0 +1,175 @@
+//! Opens stores that several servers share: the engine by its URL, and the copy under the cache folder.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_journal::{DirectoryJournal, Journal};
+use millrace_model::Durability;
+use millrace_store::{FailureCause, StoreError};
+use millrace_store_journal::{JournalSettings, JournalStore, OpenProgress, SystemEngineClock};
+use millrace_store_sqlite::SqliteCopies;
+use sha2::{Digest, Sha256};
+
+use crate::open::{OpenError, OpenedStore};
+use crate::options::StoreOptions;
+use crate::url::{Engine, SharedUrl};
+
+/// How many servers of one machine may use the same cache folder.
+const COPIES_MAX: usize = 16;
+
+/// An open shared store: this process follows, and leads when it has taken the lead.
+#[derive(Clone, Debug)]
+pub struct SharedStore {
+    pub store: Arc<JournalStore>,
+    /// What every commit reaches.
+    pub durability: Durability,
+}
+
+/// Opens a shared store to follow it. Waits for an engine that is away, as long as the settings say, and tells
+/// `progress` what it waits for. Blocks.
+pub fn open_followed(
+    url: &SharedUrl,
+    options: &StoreOptions,
+    progress: &mut dyn OpenProgress,
+) -> Result<SharedStore, OpenError> {
+    let journal = open_journal(url)?;
+    let name = copy_name(url);
+    let mut last = None;
+    for at in 0..COPIES_MAX {
+        let path =
+            options.shared.cache.join(if at == 0 { format!("{name}.db") } else { format!("{name}-{at}.db") });
+        let copies = Arc::new(SqliteCopies::new(path, options.for_sqlite()));
+        let settings = settings_for(url, options);
+        let clock = Arc::new(SystemEngineClock);
+        match JournalStore::open(journal.clone(), copies, settings, clock, progress) {
+            Ok(store) => {
+                let is_replicated = store.fitness().is_replicated;
+                let durability = if is_replicated { Durability::Replicated } else { Durability::Fsync };
+                return Ok(SharedStore { store: Arc::new(store), durability });
+            }
+            // Another server of this machine has this copy.
+            Err(millrace_store_journal::OpenError::Store(error @ StoreError::InUse(_))) => last = Some(error),
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let in_use = last.unwrap_or_else(|| StoreError::InUse(FailureCause::from("no copy is free")));
+    Err(OpenError::Store(in_use))
+}
+
+/// Opens a shared store for a program that writes to it directly, and takes the lead. Blocks until it is known whether
+/// somebody else leads.
+///
+/// # Errors
+///
+/// [`StoreError::InUse`] with the leader's address if somebody else leads: use that server instead.
+pub(crate) fn open_leading(url: &SharedUrl, options: &StoreOptions) -> Result<OpenedStore, OpenError> {
+    let SharedStore { store, durability } = open_followed(url, options, &mut |_: &str| true)?;
+    let pause = Duration::from_millis(store.settings().follow_ms.max(1));
+    let mut seen = store.status().position.n;
+    // A leader that lives places a record every third of the timeout: the second new one proves it.
+    let mut beats = 0;
+    while !store.try_lead()? {
+        let status = store.status();
+        if status.position.n > seen {
+            (seen, beats) = (status.position.n, beats + 1);
+        }
+        if beats >= 1 {
+            let leader = status.leader_url.unwrap_or_else(|| "another process".to_owned());
+            let text = format!("{leader} leads {url}: use that server, or stop it first");
+            return Err(OpenError::Store(StoreError::InUse(FailureCause::from(text))));
+        }
+        std::thread::sleep(pause);
+    }
+    Ok(OpenedStore { store, durability_max: durability })
+}
+
+fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSettings {
+    let defaults = match url.engine() {
+        // A request to an object store costs money and tens of milliseconds.
+        Engine::Object => {
+            JournalSettings { lead_timeout_ms: 15_000, follow_ms: 500, ..JournalSettings::default() }
+        }
+        Engine::Directory | Engine::Postgres | Engine::Mongo => JournalSettings::default(),
+    };
+    let shared = &options.shared;
+    JournalSettings {
+        url: shared.advertise.clone(),
+        lead_timeout_ms: shared.lead_timeout_ms.unwrap_or(defaults.lead_timeout_ms),
+        follow_ms: shared.follow_ms.unwrap_or(defaults.follow_ms),
+        store_wait_ms: shared.store_wait_ms,
+        snapshot_bytes: shared.snapshot_bytes.unwrap_or(defaults.snapshot_bytes),
+        ..defaults
+    }
+}
+
+/// Connects to nothing yet: the engine is looked at when the store is opened.
+pub(crate) fn open_journal(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+    match url.engine() {
+        Engine::Directory => Ok(Arc::new(DirectoryJournal::new(folder_of(url)))),
+        Engine::Postgres => open_postgres(url),
+        Engine::Object => open_object(url),
+        Engine::Mongo => open_mongo(url),
+    }
+}
+
+fn folder_of(url: &SharedUrl) -> &Path {
+    Path::new(url.secret_text().strip_prefix("dir:///").unwrap_or_default())
+}
+
+#[cfg(feature = "postgres")]
+fn open_postgres(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+    let opened = millrace_journal_postgres::PostgresJournal::open(url.secret_text());
+    opened.map(|journal| Arc::new(journal) as _).map_err(|error| OpenError::Address(error.to_string()))
+}
+
+#[cfg(not(feature = "postgres"))]
+fn open_postgres(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+    Err(not_built_in(url, "postgres"))
+}
+
+#[cfg(feature = "object")]
+fn open_object(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+    use millrace_journal_object::{ObjectJournal, ObjectUrl};
+    let address = |error: &dyn std::fmt::Display| OpenError::Address(error.to_string());
+    let parsed = match ObjectUrl::parse(url.secret_text()) {
+        Some(parsed) => parsed.map_err(|error| address(&error))?,
+        None => return Err(OpenError::Address(format!("{url} is no address of an object store"))),
+    };
+    ObjectJournal::open(&parsed).map(|journal| Arc::new(journal) as _).map_err(|error| address(&error))
+}
+
+#[cfg(not(feature = "object"))]
+fn open_object(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+    Err(not_built_in(url, "object"))
+}
+
+#[cfg(feature = "mongo")]
+fn open_mongo(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+    use millrace_journal_mongo::{MongoJournal, MongoSettings};
+    let address = |error: millrace_journal::JournalError| OpenError::Address(error.to_string());
+    let settings = MongoSettings::from_url(url.secret_text()).map_err(address)?;
+    MongoJournal::new(settings).map(|journal| Arc::new(journal) as _).map_err(address)
+}
+
+#[cfg(not(feature = "mongo"))]
+fn open_mongo(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+    Err(not_built_in(url, "mongo"))
+}
+
+#[cfg(not(all(feature = "postgres", feature = "object", feature = "mongo")))]
+fn not_built_in(url: &SharedUrl, feature: &str) -> OpenError {
+    OpenError::Address(format!("{url}: this build has no such engine: build it with the feature `{feature}`"))
+}
+
+/// Returns the name of the copy's file: the same for the same store, without secrets.
+fn copy_name(url: &SharedUrl) -> String {
+    let digest = Sha256::digest(url.to_string().as_bytes());
+    let hex: String = digest[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("copy-{hex}")
+}
+
+/// Returns the default folder for copies: `millrace-cache` in the working folder.
+pub fn default_cache() -> PathBuf {
+    PathBuf::from("millrace-cache")
+}
