@@ -18,9 +18,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     journal.check()?;
 
     let mut client = Client::connect(&url, NoTls)?;
-    client.batch_execute(&format!("CREATE TABLE {schema}.raw (n bigint PRIMARY KEY, record bytea NOT NULL)"))?;
+    client
+        .batch_execute(&format!("CREATE TABLE {schema}.raw (n bigint PRIMARY KEY, record bytea NOT NULL)"))?;
     let raw = client.prepare(&format!("INSERT INTO {schema}.raw VALUES ($1, $2)"))?;
-    let publish = client.prepare(&format!("SELECT {schema}.millrace_publish('cost', '1') FROM generate_series(1, $1)"))?;
+    let publish = client
+        .prepare(&format!("SELECT {schema}.millrace_publish('cost', '1') FROM generate_series(1, $1)"))?;
     let (mut raws, mut places, mut settlings) = (Vec::new(), Vec::new(), Vec::new());
     let mut n = 0;
     let mut place = |settles: &[OutboxId]| -> Result<(), Box<dyn std::error::Error>> {

@@ -1,5 +1,7 @@
 //! Passwords and TLS against a server that insists on them.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::fmt::Write as _;
@@ -55,7 +57,8 @@ impl Guarded {
 
     fn journal(&self, user: &str, host: &str, parameters: &str) -> PostgresJournal {
         let (port, schema) = (self.server.port, &self.schema.name);
-        let url = format!("postgres://{user}@{host}:{port}/postgres?schema={schema}&timeout_ms=20000&{parameters}");
+        let url =
+            format!("postgres://{user}@{host}:{port}/postgres?schema={schema}&timeout_ms=20000&{parameters}");
         PostgresJournal::open(&url).unwrap()
     }
 
@@ -121,7 +124,11 @@ fn passwords_and_tls_are_what_the_url_says() {
         ("localhost", format!("sslmode=require&sslrootcert={other_ca}"), "invalid peer certificate"),
         ("localhost", "sslmode=verify-full".to_owned(), "certificate"),
         ("localhost", "sslmode=verify-full&sslrootcert=/no/such/file".to_owned(), "sslrootcert: cannot use"),
-        ("localhost", format!("sslmode=verify-full&sslrootcert={}", guarded.file("log")), "has no certificate"),
+        (
+            "localhost",
+            format!("sslmode=verify-full&sslrootcert={}", guarded.file("log")),
+            "has no certificate",
+        ),
     ] {
         let text = assert_refused(check(host, &parameters), expected);
         assert!(!text.contains("hunter2"), "{text}");

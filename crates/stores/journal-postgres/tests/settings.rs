@@ -1,6 +1,8 @@
 //! Servers with settings of their own: those that must not hold a journal are refused, standbys are waited for, and
 //! "replicated" is true.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::Arc;
@@ -49,7 +51,9 @@ fn servers_that_would_lose_confirmed_records_are_refused() {
 
 #[test]
 fn the_settings_of_our_connections_are_our_own() {
-    let Some(server) = Server::start("synchronous_commit = off\ndefault_transaction_isolation = serializable") else {
+    let Some(server) =
+        Server::start("synchronous_commit = off\ndefault_transaction_isolation = serializable")
+    else {
         return;
     };
     let schema = Schema::on(&server.url());
@@ -71,7 +75,9 @@ fn the_settings_of_our_connections_are_our_own() {
          CREATE TRIGGER look AFTER UPDATE ON {s}.millrace_head EXECUTE FUNCTION {s}.look()",
     );
     place_up_to(&journal, 2, 2);
-    let seen = |name: &str| schema.query(&format!("SELECT value FROM {{s}}.seen WHERE setting = '{name}'"))[0].clone();
+    let seen = |name: &str| {
+        schema.query(&format!("SELECT value FROM {{s}}.seen WHERE setting = '{name}'"))[0].clone()
+    };
     assert_eq!(seen("synchronous_commit"), "on");
     assert_eq!(seen("transaction_isolation"), "read committed");
     assert_eq!(seen("statement_timeout"), "10000");
