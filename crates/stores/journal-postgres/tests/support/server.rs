@@ -38,7 +38,7 @@ impl Server {
 
     fn make() -> Option<Server> {
         let Some(binaries) = binaries() else {
-            println!("skipped: no initdb in PATH or /usr/lib/postgresql");
+            println!("skipped: no programs of a PostgreSQL server in PATH or /usr/lib/postgresql");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -109,7 +109,8 @@ fn binaries() -> Option<PathBuf> {
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
     folders.extend(versions.map(|version| version.path().join("bin")));
-    folders.into_iter().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
+    let needed = ["initdb", "postgres", "pg_ctl", "pg_basebackup"];
+    folders.into_iter().find(|folder| needed.iter().all(|program| folder.join(program).exists()))
 }
 
 /// PostgreSQL refuses to run as root: "nobody" does it then.
