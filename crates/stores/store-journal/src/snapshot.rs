@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use millrace_journal::{JournalError, PartName};
+use millrace_journal::{Journal, JournalError, PartName};
 use millrace_store::{FailureCause, StoreError};
 use sha2::{Digest, Sha256};
 
