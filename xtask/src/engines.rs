@@ -150,10 +150,11 @@ impl Engines {
                 *started = engine.spawn(installed, &folder.of_engine(engine)?)?;
             }
         }
-        let variables: Vec<(String, String)> = wanted()
-            .zip(&started)
-            .map(|(engine, started)| (engine.variable().to_owned(), started.url.clone()))
-            .collect();
+        let mut variables = Vec::new();
+        for (engine, started) in wanted().zip(&started) {
+            variables.push((engine.variable().to_owned(), started.url.clone()));
+            variables.extend(started.more_variables.iter().cloned());
+        }
         let names: Vec<&str> = wanted().map(Engine::name).collect();
         if !names.is_empty() {
             println!("engines: {} are ready after {:.1} s", names.join(", "), began.elapsed().as_secs_f64());
@@ -161,7 +162,7 @@ impl Engines {
         Ok(Engines { started, variables, folder })
     }
 
-    /// Returns the variables by which tests find the engines.
+    /// Returns the variables by which tests find the engines and their programs.
     pub(crate) fn variables(&self) -> &[(String, String)] {
         &self.variables
     }

@@ -22,6 +22,8 @@ pub(super) trait Engine: Sync {
 pub(super) struct StartedEngine {
     pub(super) server: EngineServer,
     pub(super) url: String,
+    /// Variables beside the one with the address.
+    pub(super) more_variables: Vec<(String, String)>,
     /// Looks once whether the engine answers.
     pub(super) is_ready: Box<dyn Fn() -> bool>,
 }

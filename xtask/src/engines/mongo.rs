@@ -74,6 +74,7 @@ impl Engine for Mongo {
         Ok(StartedEngine {
             server,
             url: format!("mongodb://127.0.0.1:{port}/?directConnection=true"),
+            more_variables: Vec::new(),
             is_ready: Box::new(move || accepts(port)),
         })
     }

@@ -4,9 +4,9 @@
 //! PostgreSQL refuses to run as root. There it runs as `nobody`; or, if `nobody` may not enter the folders, in a user
 //! namespace in which root is called `nobody`.
 
-use std::fs;
+use std::fs::{self, Permissions};
 use std::hash::{BuildHasher, RandomState};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -20,7 +20,11 @@ use crate::needs;
 
 /// The oldest version that the journal supports.
 const MAJOR_MIN: u32 = 13;
+/// The variable with the folder of the programs.
+const PROGRAMS: &str = "MILLRACE_TEST_POSTGRES_BIN";
 const USER: &str = "millrace";
+/// The tests connect with a password, like users do. Roles that a test makes for itself need none.
+const ACCESS: &str = "host all millrace 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
 const NOBODY: u32 = 65_534;
 
 pub(super) struct Postgres;
@@ -49,7 +53,8 @@ impl Engine for Postgres {
             let packages = apt.missing_for("postgresql")?;
             // The compiler of queries, which is the largest package by far, is switched off below.
             let packages = packages.iter().map(String::as_str).filter(|name| !name.starts_with("libllvm"));
-            apt.unpack(&packages.collect::<Vec<_>>())
+            apt.unpack(&packages.collect::<Vec<_>>())?;
+            write_starters(to)
         })?;
         match Programs::find(folder) {
             Some(_) => Ok(true),
@@ -72,6 +77,8 @@ impl Engine for Postgres {
         if !output.status.success() {
             bail!("initdb failed: {}", String::from_utf8_lossy(&output.stderr).trim());
         }
+        fs::write(run.join("data/pg_hba.conf"), ACCESS)
+            .context("cannot write the access rules of PostgreSQL")?;
         let [port] = free_ports()?;
         let mut args = run_as.words();
         args.push(programs.path("postgres"));
@@ -83,13 +90,16 @@ impl Engine for Postgres {
             args.extend(["-c".to_owned(), setting.to_owned()]);
         }
         let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        let server = EngineServer::spawn(self.name(), &args, StopSignal::Quit, run, |command| {
-            programs.set_libraries(command);
-        })?;
+        let server = EngineServer::spawn(self.name(), &args, StopSignal::Quit, run, |_| {})?;
+        // Tests that start servers with settings of their own run them as `nobody`, too.
+        let is_for_nobody = run_as != RunAs::RootCalledNobody;
+        let programs = is_for_nobody.then(|| (PROGRAMS.to_owned(), programs.bin.display().to_string()));
+        let more_variables = programs.into_iter().collect();
         let status = run.join("data/postmaster.pid");
         Ok(StartedEngine {
             server,
             url: format!("postgres://{USER}:{password}@127.0.0.1:{port}/postgres"),
+            more_variables,
             // PostgreSQL writes its status into the last line.
             is_ready: Box::new(move || {
                 fs::read_to_string(&status).is_ok_and(|text| text.lines().any(|line| line.trim() == "ready"))
@@ -102,49 +112,54 @@ fn unpacked(folder: &Path) -> PathBuf {
     folder.join("postgresql")
 }
 
+/// Writes a script for each program of unpacked packages, in the folder `bin`: the programs have to be told where their
+/// libraries are.
+fn write_starters(root: &Path) -> Result<()> {
+    let in_script = |path: &Path| format!("$root/{}", path.strip_prefix(root).unwrap_or(path).display());
+    let libraries: Vec<String> = library_folders(root).iter().map(|folder| in_script(folder)).collect();
+    let libraries = libraries.join(":");
+    let versions = entries(&root.join("usr/lib/postgresql"));
+    let programs = versions.last().map(|version| entries(&version.join("bin"))).unwrap_or_default();
+    fs::create_dir(root.join("bin")).context("cannot make the folder of scripts")?;
+    for program in programs {
+        let script = root.join("bin").join(program.file_name().unwrap_or_default());
+        let program = in_script(&program);
+        let text = format!(
+            "#!/bin/sh\nroot=${{0%/*}}/..\nLD_LIBRARY_PATH=\"{libraries}\" exec \"{program}\" \"$@\"\n"
+        );
+        let written = fs::write(&script, text);
+        let written = written.and_then(|()| fs::set_permissions(&script, Permissions::from_mode(0o755)));
+        written.with_context(|| format!("cannot write {}", script.display()))?;
+    }
+    Ok(())
+}
+
 struct Programs {
     bin: PathBuf,
-    /// Folders with the libraries of an unpacked one.
-    libraries: Vec<PathBuf>,
 }
 
 impl Programs {
     /// Looks on the path, where Debian has them, and where they were unpacked.
     fn find(folder: &Path) -> Option<Programs> {
-        let unpacked = unpacked(folder);
         let on_path = needs::find("postgres").and_then(|path| path.canonicalize().ok());
         let mut bins: Vec<PathBuf> =
             on_path.iter().filter_map(|path| path.parent()).map(PathBuf::from).collect();
-        for root in [Path::new("/"), &unpacked] {
-            let versions = entries(&root.join("usr/lib/postgresql"));
-            // The newest first, as far as names tell.
-            bins.extend(versions.into_iter().rev().map(|version| version.join("bin")));
-        }
-        bins.into_iter().find_map(|bin| {
-            let libraries = if bin.starts_with(&unpacked) { library_folders(&unpacked) } else { Vec::new() };
-            let programs = Programs { bin, libraries };
-            programs.is_usable().then_some(programs)
-        })
+        // The newest first, as far as names tell.
+        let versions = entries(Path::new("/usr/lib/postgresql"));
+        bins.extend(versions.into_iter().rev().map(|version| version.join("bin")));
+        bins.push(unpacked(folder).join("bin"));
+        bins.into_iter().map(|bin| Programs { bin }).find(Programs::are_usable)
     }
 
-    fn is_usable(&self) -> bool {
-        let mut command = Command::new(self.path("postgres"));
-        self.set_libraries(&mut command);
-        let output = command.arg("--version").output().ok().filter(|output| output.status.success());
+    fn are_usable(&self) -> bool {
+        let output = Command::new(self.path("postgres")).arg("--version").output();
+        let output = output.ok().filter(|output| output.status.success());
         let version = output.and_then(|output| major(&String::from_utf8_lossy(&output.stdout)));
         version.is_some_and(|major| MAJOR_MIN <= major) && Path::new(&self.path("initdb")).exists()
     }
 
     fn path(&self, program: &str) -> String {
         self.bin.join(program).display().to_string()
-    }
-
-    fn set_libraries(&self, command: &mut Command) {
-        if let Ok(path) = std::env::join_paths(&self.libraries)
-            && !self.libraries.is_empty()
-        {
-            command.env("LD_LIBRARY_PATH", path);
-        }
     }
 }
 
@@ -203,7 +218,6 @@ impl RunAs {
         let words = self.words();
         let mut command = Command::new(&words[0]);
         command.args(&words[1..]).arg(programs.path(program));
-        programs.set_libraries(&mut command);
         command
     }
 
