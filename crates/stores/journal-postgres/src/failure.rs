@@ -71,9 +71,9 @@ fn verdict(code: &str, message: &str) -> Verdict {
         ),
         "XX001" | "XX002" => Verdict::GiveUp("The server reports damaged data: restore it from a backup"),
         code => match code.get(..2).unwrap_or_default() {
-            "22" | "23" | "42" | "0A" | "54" => {
-                Verdict::GiveUp("This should not happen with tables that nobody changed: compare them with docs/formats/journal-postgres.md")
-            }
+            "22" | "23" | "42" | "0A" | "54" => Verdict::GiveUp(
+                "This should not happen with tables that nobody changed: compare them with docs/formats/journal-postgres.md",
+            ),
             // Among them 08 (connection), 25 (read-only: a failover may resolve that), 40 (deadlock), 53 (disk full, too
             // many connections), 55 (locks), 57 (cancelled, shutting down), 58 and XX (the system below).
             _ => Verdict::TryAgain,
@@ -86,9 +86,7 @@ const POOLER: &str = "This looks like a connection pooler in transaction mode: c
 /// Returns what people have to do about an error of the driver that trying again will not mend.
 fn advice_on(error: &Error, text: &str) -> Option<&'static str> {
     if certificate_error(error) {
-        return Some(
-            "Check the server's certificate, the host name in the URL, sslrootcert and sslmode",
-        );
+        return Some("Check the server's certificate, the host name in the URL, sslrootcert and sslmode");
     }
     // The driver has no other way to tell these.
     [
@@ -144,7 +142,10 @@ mod tests {
     #[test]
     fn errors_that_stay_are_refused() {
         check(&["28000", "28P01", "3D000", "3F000", "42501", "42P01", "42703", "42883", "57P04"], true);
-        check(&["22021", "22P02", "23505", "23514", "42601", "0A000", "54000", "26000", "42P05", "XX001"], true);
+        check(
+            &["22021", "22P02", "23505", "23514", "42601", "0A000", "54000", "26000", "42P05", "XX001"],
+            true,
+        );
     }
 
     #[test]

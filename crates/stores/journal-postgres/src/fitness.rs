@@ -84,7 +84,8 @@ pub(crate) fn fitness(found: &ServerSettings) -> Result<Fitness, JournalError> {
     }
     if found.is_remote && !found.is_encrypted {
         remarks.push(
-            "the connection is not encrypted: use sslmode=verify-full if the network is not trusted".to_owned(),
+            "the connection is not encrypted: use sslmode=verify-full if the network is not trusted"
+                .to_owned(),
         );
     } else if found.is_remote && !found.is_verified {
         remarks.push(

@@ -122,8 +122,7 @@ impl Session {
         purpose: Purpose,
     ) -> Result<Session, JournalError> {
         let config = configured(address, host, purpose)?;
-        let (client, mut wire) =
-            config.connect(tls).await.map_err(|error| judged("connecting", &error))?;
+        let (client, mut wire) = config.connect(tls).await.map_err(|error| judged("connecting", &error))?;
         let (row, _) = drive(&mut wire, client.query_typed(SETTINGS, &[])).await;
         let rows = row.map_err(|error| judged("reading the server's settings", &error))?;
         let row = rows.first().ok_or_else(|| unknown("the server did not tell its settings".to_owned()))?;
@@ -265,7 +264,8 @@ fn settings(row: &Row, address: &PostgresAddress, host: &Config) -> Result<Serve
 fn is_remote(host: &Config) -> bool {
     let named = host.get_hosts().iter().any(|host| match host {
         Host::Tcp(name) => {
-            name != "localhost" && !name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
+            name != "localhost"
+                && !name.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback())
         }
         #[cfg(unix)]
         Host::Unix(_) => false,

@@ -19,7 +19,8 @@ fn kill_connections(schema: &Schema, purpose: &str) -> i64 {
 /// A journal whose connections can be told from those of other tests.
 fn named(schema: &Schema, name: &str) -> PostgresJournal {
     let journal =
-        PostgresJournal::open(&schema.url_with(&format!("application_name={name}%20{}", schema.name))).unwrap();
+        PostgresJournal::open(&schema.url_with(&format!("application_name={name}%20{}", schema.name)))
+            .unwrap();
     journal.check().unwrap();
     journal
 }
@@ -29,7 +30,8 @@ fn a_lost_request_is_unknown_and_the_record_is_not_there() {
     let Some(schema) = Schema::new() else { return };
     let direct = schema.checked();
     let proxy = Proxy::start();
-    let journal = PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
+    let journal =
+        PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
     place_up_to(&journal, 1, 3);
     proxy.set(Weather::LosesRequests);
     assert_unknown(place(&journal, 4), "placing a record");
@@ -45,7 +47,8 @@ fn a_lost_answer_is_unknown_and_the_record_is_found_by_reading() {
     schema.query("SELECT {s}.millrace_publish('orders', '1')");
     let settles = [direct.outbox(1).unwrap()[0].id];
     let proxy = Proxy::start();
-    let journal = PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
+    let journal =
+        PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
     place_up_to(&journal, 1, 3);
     // Prepares the statement, so that the answer which is lost is that of the placing.
     assert_eq!(place_settling(&journal, 3, &settles).unwrap(), Placed::Taken);

@@ -45,7 +45,9 @@ fn every_way_to_call_the_function_keeps_what_was_given() {
     publish(&format!("SELECT {s}.millrace_publish('t', '{odd}')"));
     publish(&format!("SELECT {s}.millrace_publish('t', '{odd}'::json, 'k', '{{\"h\": \"1\"}}'::json)"));
     publish(&format!("SELECT {s}.millrace_publish('t', jsonb_build_object('n', 1), headers => '{{}}')"));
-    let id = publish(&format!("SELECT {s}.millrace_publish(topic => 't', payload => 'null', event_id => 'order 7')"));
+    let id = publish(&format!(
+        "SELECT {s}.millrace_publish(topic => 't', payload => 'null', event_id => 'order 7')"
+    ));
     assert_eq!(id, "order 7");
     let untyped = format!("SELECT {s}.millrace_publish($1, $2, $3, $4, $5)");
     let row = application.query_one(&untyped, &[&"t", &odd, &"k", &"{\"h\":\"1\"}", &None::<&str>]).unwrap();
@@ -144,7 +146,8 @@ fn a_refused_row_moves_to_where_people_find_it() {
     let found = schema.query(&format!(
         "SELECT row(id, topic, key, headers, payload, event_id, reason)::text FROM {s}.millrace_outbox_refused"
     ));
-    let expected = "(1,orders,k,\"{\"\"h\"\":\"\"1\"\"}\",\"{\"\"n\"\" : 1}\",id-1,\"too large\u{fffd} by far\")";
+    let expected =
+        "(1,orders,k,\"{\"\"h\"\":\"\"1\"\"}\",\"{\"\"n\"\" : 1}\",id-1,\"too large\u{fffd} by far\")";
     assert_eq!(found, [expected]);
     // People put it right and send it again.
     schema.query(
@@ -166,7 +169,9 @@ fn a_look_is_bounded_in_rows_and_bytes() {
     assert_eq!(rows.len(), 2, "8 MiB at most");
     assert_eq!(rows[0].payload.len(), (3 << 20) + 2);
     assert_eq!(journal.outbox(1).unwrap().len(), 1);
-    schema.query("TRUNCATE {s}.millrace_outbox; SELECT {s}.millrace_publish('large', to_json(repeat('x', 9 << 20)))");
+    schema.query(
+        "TRUNCATE {s}.millrace_outbox; SELECT {s}.millrace_publish('large', to_json(repeat('x', 9 << 20)))",
+    );
     assert_eq!(journal.outbox(10).unwrap().len(), 1, "a single row comes whatever its size");
     assert_eq!(journal.outbox(0).unwrap(), []);
 }

@@ -13,7 +13,8 @@ use millrace_journal::{Journal, JournalError, JournalReadLimit, OutboxId, Placed
 use millrace_journal_postgres::{PostgresAddress, PostgresJournal};
 use postgres::{Client, NoTls};
 
-pub(crate) const EVERYTHING: JournalReadLimit = JournalReadLimit { records_max: 1_000_000, bytes_max: 1 << 30 };
+pub(crate) const EVERYTHING: JournalReadLimit =
+    JournalReadLimit { records_max: 1_000_000, bytes_max: 1 << 30 };
 
 /// A schema that nobody else uses. Removed at the end.
 pub(crate) struct Schema {
@@ -141,7 +142,10 @@ pub(crate) fn numbers(journal: &PostgresJournal, from: u64) -> Vec<u64> {
 }
 
 /// Runs a function in several threads that start together.
-pub(crate) fn together<T: Send + 'static>(threads: usize, work: impl Fn(usize) -> T + Send + Sync + 'static) -> Vec<T> {
+pub(crate) fn together<T: Send + 'static>(
+    threads: usize,
+    work: impl Fn(usize) -> T + Send + Sync + 'static,
+) -> Vec<T> {
     let barrier = Arc::new(std::sync::Barrier::new(threads));
     let work = Arc::new(work);
     let started: Vec<_> = (0..threads)

@@ -17,7 +17,10 @@ impl Server {
     /// Starts a server with lines of postgresql.conf, or returns nothing if this machine has no PostgreSQL.
     pub(crate) fn start(settings: &str) -> Option<Server> {
         let server = Server::make()?;
-        server.run("initdb", &["-D", &server.data(), "-A", "trust", "-U", "bench", "-E", "UTF8", "--locale=C", "-N"]);
+        server.run(
+            "initdb",
+            &["-D", &server.data(), "-A", "trust", "-U", "bench", "-E", "UTF8", "--locale=C", "-N"],
+        );
         server.configure(settings);
         server.run_up();
         Some(server)
@@ -59,7 +62,8 @@ impl Server {
         let path = Path::new(&self.data()).join("postgresql.conf");
         let was = std::fs::read_to_string(&path).unwrap();
         let (port, shared) = (self.port, "shared_buffers = 16MB\nmax_connections = 30");
-        let always = format!("port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = ''\n{shared}");
+        let always =
+            format!("port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = ''\n{shared}");
         std::fs::write(&path, format!("{was}\n{always}\n{settings}\n")).unwrap();
     }
 
