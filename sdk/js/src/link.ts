@@ -36,7 +36,8 @@ export interface LinkOptions {
 
 export interface LinkEvents {
   opened(tokenSent: boolean): void;
-  received(text: string): void;
+  /** Returns whether the text came from a server that leads. */
+  received(text: string): boolean;
   /** Nothing was heard for a while: say something that will be answered. */
   silent(): void;
   lost(end: TransportEnd): void;
@@ -166,9 +167,9 @@ export class Link {
   #received(text: string): void {
     const transport = this.#transport;
     this.#heard = true;
-    this.#events.received(text);
+    const leads = this.#events.received(text);
     // The listener may have ended this connection.
-    if (this.#moved || this.#transport !== transport || this.#used) return;
+    if (!leads || this.#transport !== transport || this.#used) return;
     this.#used = true;
     this.#told.clear();
   }

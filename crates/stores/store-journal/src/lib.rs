@@ -18,6 +18,7 @@
 mod catch_up;
 mod clock;
 mod commit;
+mod import;
 mod keeper;
 mod lead;
 mod manifest;
@@ -31,6 +32,7 @@ mod store;
 mod trim;
 
 pub use clock::{EngineClock, SystemEngineClock};
+pub use import::import;
 pub use lead::{LEAD_KEY, LeadRow};
 pub use manifest::{Manifest, ManifestError, SnapshotEntry, SnapshotPart};
 pub use open::{OpenError, OpenProgress};

@@ -31,14 +31,7 @@ impl SharedHandle {
     pub(crate) fn make_snapshot(&self) -> Result<SnapshotMade, StoreError> {
         let at_ms = self.clock.wall_ms();
         let name = format!("{:020}-{at_ms}-{:016x}", self.status().position.n, rand::random::<u64>());
-        let mut upload = Upload {
-            journal: self.journal.as_ref(),
-            name: &name,
-            part_bytes: self.settings.part_bytes.max(1),
-            buffer: Vec::new(),
-            parts: Vec::new(),
-            bytes: 0,
-        };
+        let mut upload = Upload::new(self.journal.as_ref(), &name, self.settings.part_bytes.max(1));
         let position = self.copies.snapshot(&mut |bytes| upload.write(bytes))?;
         upload.end_part()?;
         let (parts, bytes) = (upload.parts, upload.bytes);
@@ -99,17 +92,22 @@ fn failed(error: JournalError) -> StoreError {
     StoreError::Busy(FailureCause::new(text, error))
 }
 
-struct Upload<'a> {
+/// Sends a snapshot part by part.
+pub(crate) struct Upload<'a> {
     journal: &'a dyn Journal,
     name: &'a str,
     part_bytes: usize,
     buffer: Vec<u8>,
-    parts: Vec<SnapshotPart>,
-    bytes: u64,
+    pub(crate) parts: Vec<SnapshotPart>,
+    pub(crate) bytes: u64,
 }
 
-impl Upload<'_> {
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+impl<'a> Upload<'a> {
+    pub(crate) fn new(journal: &'a dyn Journal, name: &'a str, part_bytes: usize) -> Upload<'a> {
+        Upload { journal, name, part_bytes, buffer: Vec::new(), parts: Vec::new(), bytes: 0 }
+    }
+
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         while !bytes.is_empty() {
             let room = self.part_bytes - self.buffer.len();
             let (now, later) = bytes.split_at(bytes.len().min(room));
@@ -122,7 +120,7 @@ impl Upload<'_> {
         Ok(())
     }
 
-    fn end_part(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn end_part(&mut self) -> Result<(), StoreError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
