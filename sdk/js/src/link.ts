@@ -70,7 +70,7 @@ export class Link {
   #whenClosed: (() => void)[] = [];
   /** Why the last connection or attempt ended; absent while there is a connection. */
   #reason: string | undefined;
-  /** What was told about each server since the last connection that was in use. */
+  /** The last reason that was told about each server since the last connection that was in use. */
   readonly #told = new Map<string, string>();
 
   constructor(options: LinkOptions, events: LinkEvents) {

@@ -71,7 +71,7 @@ pub(crate) async fn run(
     }
 }
 
-/// What was received on a connection.
+/// The facts that received frames leave behind.
 #[derive(Default)]
 struct Received {
     /// A frame of a server that leads.

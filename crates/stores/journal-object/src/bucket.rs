@@ -105,6 +105,11 @@ impl Bucket {
         Listing { context: &self.context, folder, objects: self.store.list(Some(folder)) }
     }
 
+    /// Lists the objects of a folder whose keys come after `before`.
+    pub(crate) fn list_after<'a>(&'a self, folder: &'a Path, before: &Path) -> Listing<'a> {
+        Listing { context: &self.context, folder, objects: self.store.list_with_offset(Some(folder), before) }
+    }
+
     /// Deletes objects, in order. A missing object is fine. A failure may leave some of the newest
     /// [`Bucket::deleted_at_once`] and all after them.
     pub(crate) async fn delete(&self, keys: &[Path]) -> Result<(), RequestFailure> {

@@ -17,7 +17,7 @@ use crate::environment::ObjectEnvironment;
 use crate::error::ObjectOpenError;
 use crate::keys::{ObjectKeys, is_part_name};
 use crate::probe;
-use crate::read::read_records;
+use crate::read::{ExpectedEnd, read_records};
 use crate::request::RequestContext;
 use crate::store_url::ObjectUrl;
 
@@ -37,6 +37,7 @@ pub struct ObjectJournal {
 pub(crate) struct JournalObjects {
     pub(crate) bucket: Bucket,
     pub(crate) keys: ObjectKeys,
+    end: ExpectedEnd,
 }
 
 impl ObjectJournal {
@@ -69,7 +70,8 @@ impl ObjectJournal {
         let Connection { store, host } = connect(url, &environment)?;
         let context = RequestContext { url: url.clone(), host, environment };
         let keys = ObjectKeys::new(url.prefix.clone());
-        let objects = Arc::new(JournalObjects { bucket: Bucket { store, context }, keys });
+        let bucket = Bucket { store, context };
+        let objects = Arc::new(JournalObjects { bucket, keys, end: ExpectedEnd::default() });
         Ok(ObjectJournal { objects, runtime: Some(runtime) })
     }
 
@@ -102,16 +104,19 @@ impl Journal for ObjectJournal {
         let (n, record) = (placing.n, Bytes::copy_from_slice(placing.record));
         self.run(move |objects| async move {
             match objects.bucket.create(&objects.keys.record(n), record).await? {
-                Some(_) => Ok(Placed::Yes),
+                Some(_) => {
+                    objects.end.after(n);
+                    Ok(Placed::Yes)
+                }
                 None => Ok(Placed::Taken),
             }
         })
     }
 
     fn read(&self, from: u64, limit: JournalReadLimit) -> Result<Vec<(u64, Bytes)>, JournalError> {
-        self.run(
-            move |objects| async move { read_records(&objects.bucket, &objects.keys, from, limit).await },
-        )
+        self.run(move |objects| async move {
+            read_records(&objects.bucket, &objects.keys, &objects.end, from, limit).await
+        })
     }
 
     fn manifest(&self) -> Result<Option<ManifestRead>, JournalError> {

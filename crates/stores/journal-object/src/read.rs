@@ -1,7 +1,10 @@
 //! Reading records: waves of gets, each twice as wide as the one before, until a record is missing.
 //!
-//! An idle journal costs one get that finds nothing; a server that is far behind has 16 gets under way. Nothing is
-//! listed, because a listing costs as much as writing an object.
+//! An idle journal costs one get that finds nothing; a server that is far behind has 16 gets under way. A listing costs as
+//! much as writing an object, so there is one only if a record is missing where none was expected to be: then older
+//! records may have been deleted, and the listing finds the first that is left.
+
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures_util::future::join_all;
@@ -9,10 +12,70 @@ use millrace_journal::{JournalError, JournalReadLimit};
 
 use crate::bucket::Bucket;
 use crate::keys::ObjectKeys;
+use crate::request::RequestFailure;
 
 const WAVE_MAX: usize = 16;
 
+/// The number after the newest record that this handle has seen, where a missing record is nothing unusual. Only a hint:
+/// a wrong one costs a listing, or leaves one out.
+#[derive(Debug, Default)]
+pub(crate) struct ExpectedEnd(AtomicU64);
+
+impl ExpectedEnd {
+    pub(crate) fn after(&self, newest: u64) {
+        self.at(newest.saturating_add(1));
+    }
+
+    fn at(&self, n: u64) {
+        self.0.store(n, Ordering::Relaxed);
+    }
+
+    fn is(&self, n: u64) -> bool {
+        self.0.load(Ordering::Relaxed) == n
+    }
+}
+
 pub(crate) async fn read_records(
+    bucket: &Bucket,
+    keys: &ObjectKeys,
+    end: &ExpectedEnd,
+    from: u64,
+    limit: JournalReadLimit,
+) -> Result<Vec<(u64, Bytes)>, JournalError> {
+    let found = read_dense(bucket, keys, from, limit).await?;
+    if let Some((newest, _)) = found.last() {
+        end.after(*newest);
+    }
+    if !found.is_empty() || limit.records_max == 0 || end.is(from) {
+        return Ok(found);
+    }
+    let Some(first) = first_left(bucket, keys, from).await? else {
+        end.at(from);
+        return Ok(Vec::new());
+    };
+    // Record `from` may have been placed since it was missing.
+    let found = read_dense(bucket, keys, from, limit).await?;
+    let found = if found.is_empty() { read_dense(bucket, keys, first, limit).await? } else { found };
+    if let Some((newest, _)) = found.last() {
+        end.after(*newest);
+    }
+    Ok(found)
+}
+
+/// Returns the number of the first record from `from` on, by a listing.
+async fn first_left(bucket: &Bucket, keys: &ObjectKeys, from: u64) -> Result<Option<u64>, RequestFailure> {
+    let (folder, before) = (keys.records(), keys.record(from.saturating_sub(1)));
+    let mut listing = bucket.list_after(&folder, &before);
+    while let Some(object) = listing.next().await? {
+        if let Some(n) = keys.record_number(&object.location).filter(|n| from <= *n) {
+            return Ok(Some(n));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns records from number `from` on until one is missing.
+async fn read_dense(
     bucket: &Bucket,
     keys: &ObjectKeys,
     from: u64,

@@ -1,5 +1,7 @@
 //! Servers that break a promise, each in one way: a check refuses them, and requests return the right error.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use millrace_journal::{
@@ -195,7 +197,14 @@ fn a_body_that_ends_too_early_is_unknown() {
 fn an_idle_read_is_one_get_and_waves_grow_to_sixteen() {
     let (stub, journal) = stub(Fault::None);
     assert!(read_all(&journal, 1).is_empty());
-    assert_eq!(stub.take_requests(), ["GET store/journal/00000000000000000001"]);
+    let get = "GET store/journal/00000000000000000001";
+    assert_eq!(
+        stub.take_requests(),
+        [get, "GET "],
+        "the first time records could have been deleted: a listing"
+    );
+    assert!(read_all(&journal, 1).is_empty());
+    assert_eq!(stub.take_requests(), [get]);
     for n in 1..=40 {
         place(&journal, n, format!("record {n}").as_bytes()).unwrap();
     }
@@ -207,6 +216,36 @@ fn an_idle_read_is_one_get_and_waves_grow_to_sixteen() {
     let two = JournalReadLimit { records_max: 2, bytes_max: usize::MAX };
     assert_eq!(journal.read(38, two).unwrap().iter().map(|(n, _)| *n).collect::<Vec<_>>(), [38, 39]);
     assert_eq!(stub.take_requests().len(), 2);
+    assert!(read_all(&journal, 41).is_empty());
+    assert_eq!(
+        stub.take_requests().len(),
+        2,
+        "after two pages of old records this handle is not sure of the end"
+    );
+    assert!(read_all(&journal, 41).is_empty());
+    assert_eq!(stub.take_requests().len(), 1);
+}
+
+#[test]
+fn records_that_are_left_are_found_where_older_ones_were_deleted() {
+    let (stub, journal) = stub(Fault::None);
+    for n in 1..=6 {
+        place(&journal, n, b"record").unwrap();
+    }
+    journal.delete_below(5).unwrap();
+    stub.take_requests();
+    for from in [0, 1, 4, 5] {
+        let numbers: Vec<u64> = read_all(&journal, from).iter().map(|(n, _)| *n).collect();
+        assert_eq!(numbers, [5, 6], "from {from}");
+    }
+    journal.delete_below(7).unwrap();
+    stub.take_requests();
+    assert!(read_all(&journal, 7).is_empty());
+    assert_eq!(
+        stub.take_requests(),
+        ["GET store/journal/00000000000000000007"],
+        "this handle has seen record 6"
+    );
 }
 
 #[test]

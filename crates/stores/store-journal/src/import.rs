@@ -29,7 +29,7 @@ pub fn import(
         return Err(in_use());
     }
     let name = format!("{:020}-{made_ms}-{:016x}", 0, rand::random::<u64>());
-    let mut upload = Upload::new(journal, &name, settings.part_bytes.max(1));
+    let mut upload = Upload::new(journal, &name, settings.part_bytes, None);
     let mut chunk = vec![0; CHUNK_BYTES];
     loop {
         match file.read(&mut chunk) {

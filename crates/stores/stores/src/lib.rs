@@ -29,7 +29,9 @@ pub use millrace_journal::{OutboxId, OutboxRefusal, OutboxRow};
 pub use millrace_store_journal::{JournalStatus, JournalStore, Role};
 
 pub use millrace_store_journal::SnapshotMade;
-pub use moving::{Moved, SharedInfo, bring_to_file, make_snapshot, move_store, shared_info};
+pub use moving::{
+    LocalFile, Moved, SharedInfo, bring_to_file, local_file, make_snapshot, move_store, shared_info,
+};
 pub use offline::{
     OfflineError, Restore, StoreInfo, backup, open_doctor, open_existing, prepare_restore, store_info,
 };

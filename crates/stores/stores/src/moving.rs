@@ -234,3 +234,34 @@ impl Drop for WorkFolder {
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
+
+/// A store as a local file, for commands that examine or copy files.
+pub struct LocalFile {
+    url: StoreUrl,
+    /// Keeps the file of a shared store until the value is dropped.
+    _work: Option<WorkFolder>,
+}
+
+impl LocalFile {
+    /// Returns the URL of the file.
+    pub fn url(&self) -> &StoreUrl {
+        &self.url
+    }
+}
+
+/// Returns a store's own file, or brings a shared store into one that lives as long as the value.
+pub fn local_file(url: &StoreUrl, options: &StoreOptions) -> Result<LocalFile, OfflineError> {
+    if !matches!(url, StoreUrl::Shared(_)) {
+        return Ok(LocalFile { url: url.clone(), _work: None });
+    }
+    let work = WorkFolder::new(options)?;
+    let file = work.path("store.db");
+    bring_to_file(url, &file, options)?;
+    Ok(LocalFile { url: StoreUrl::Sqlite(file), _work: Some(work) })
+}
+
+impl std::fmt::Debug for LocalFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LocalFile").field("url", &self.url).finish_non_exhaustive()
+    }
+}

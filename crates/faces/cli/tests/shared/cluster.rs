@@ -27,10 +27,11 @@ impl Member {
         let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
         let addr = probe.local_addr().unwrap();
         drop(probe);
-        let mut all: Vec<String> = ["serve", "--socket", "none", "--cache", "cache", "--store", store, "--listen"]
-            .iter()
-            .map(|flag| (*flag).to_owned())
-            .collect();
+        let mut all: Vec<String> =
+            ["serve", "--socket", "none", "--cache", "cache", "--store", store, "--listen"]
+                .iter()
+                .map(|flag| (*flag).to_owned())
+                .collect();
         all.push(addr.to_string());
         all.extend(flags.iter().map(|flag| (*flag).to_owned()));
         let log = folder.join("log");

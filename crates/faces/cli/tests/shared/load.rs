@@ -139,7 +139,8 @@ async fn publish(urls: String, who: usize, ledger: Arc<Mutex<Ledger>>, is_stoppi
 async fn consume(urls: String, ledger: Arc<Mutex<Ledger>>, is_ending: Arc<AtomicBool>) {
     while !is_ending.load(Relaxed) {
         let client = connect(&urls).await;
-        let options = SubscribeOptions::new(TOPIC, "workers").unwrap().from(millrace_client::StartFrom::Earliest);
+        let options =
+            SubscribeOptions::new(TOPIC, "workers").unwrap().from(millrace_client::StartFrom::Earliest);
         let Ok(mut subscription) = client.subscribe(options).await else { continue };
         while !is_ending.load(Relaxed) {
             let next = tokio::time::timeout(Duration::from_millis(200), subscription.next()).await;

@@ -9,17 +9,22 @@ use crate::engines;
 
 #[test]
 fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
-    let Some((_, url)) = engines::started().into_iter().find(|(name, _)| *name == "PostgreSQL") else { return };
+    let Some((_, url)) = engines::started().into_iter().find(|(name, _)| *name == "PostgreSQL") else {
+        return;
+    };
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--lead-timeout-ms", "1000"];
-    let mut members =
-        vec![Member::start(folder.path(), "one", &url, &flags), Member::start(folder.path(), "two", &url, &flags)];
+    let mut members = vec![
+        Member::start(folder.path(), "one", &url, &flags),
+        Member::start(folder.path(), "two", &url, &flags),
+    ];
     let mut at = leader(&members);
     let schema = url.rsplit_once("schema=").unwrap().1.to_owned();
     let database = url.split('?').next().unwrap().to_owned();
     let publish = |n: u32, end: &str| {
         let sql = format!("BEGIN; SELECT {schema}.millrace_publish('orders', '{{\"n\":{n}}}'); {end};");
-        let ran = Command::new(psql()).args([&database, "-v", "ON_ERROR_STOP=1", "-qAtc", &sql]).output().unwrap();
+        let ran =
+            Command::new(psql()).args([&database, "-v", "ON_ERROR_STOP=1", "-qAtc", &sql]).output().unwrap();
         assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     };
     for n in 0..200u32 {
@@ -37,7 +42,7 @@ fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
         (String::from_utf8_lossy(&ran.stdout).trim() == "0").then_some(())
     });
     let times = wait_for("all of them are stored", || {
-        let (status, _, body) = members[at].get("/topics/orders/events?from=earliest&limit=1000")?;
+        let (status, _, body) = members[at].get("/topics/orders/events?from=1&limit=1000")?;
         assert_eq!(status, 200, "{body}");
         let page: serde_json::Value = serde_json::from_str(&body).ok()?;
         let mut times: BTreeMap<u32, u32> = BTreeMap::new();
@@ -52,5 +57,8 @@ fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
 
 /// PostgreSQL's own client, wherever Debian has put it.
 fn psql() -> String {
-    std::env::var("MILLRACE_TEST_PSQL").unwrap_or_else(|_| "psql".to_owned())
+    match std::env::var("MILLRACE_TEST_POSTGRES_BIN") {
+        Ok(folder) => format!("{folder}/psql"),
+        Err(_) => "psql".to_owned(),
+    }
 }

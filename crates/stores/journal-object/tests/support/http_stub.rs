@@ -35,6 +35,8 @@ pub(crate) enum StubAnswer {
         body: Vec<u8>,
         length: usize,
     },
+    /// An answer as it is; then the connection is closed.
+    Raw(Vec<u8>),
     /// The connection is closed without an answer.
     Cut,
     /// The connection stays open without an answer, until the stub is gone.
@@ -99,6 +101,11 @@ fn serve(stream: &TcpStream, respond: &(impl Fn(&StubRequest) -> StubAnswer + ?S
                 let _ = stream.shutdown(std::net::Shutdown::Both);
                 return;
             }
+            StubAnswer::Raw(bytes) => {
+                let _ = (&mut &*stream).write_all(&bytes);
+                let _ = stream.shutdown(std::net::Shutdown::Both);
+                return;
+            }
             StubAnswer::Cut => {
                 let _ = stream.shutdown(std::net::Shutdown::Both);
                 return;
@@ -124,7 +131,7 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<StubRequest> {
         headers.push((name.to_owned(), value.trim().to_owned()));
     }
     let (path, query) = target.split_once('?').unwrap_or((&target, ""));
-    let (path, query) = (path.to_owned(), query.replace("%2F", "/"));
+    let (path, query) = (path.to_owned(), query.to_owned());
     let mut request = StubRequest { method, path, query, headers, body: Vec::new() };
     let length = request.header("content-length").and_then(|length| length.parse().ok()).unwrap_or(0);
     request.body = vec![0; length];

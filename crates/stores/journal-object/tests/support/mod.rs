@@ -7,12 +7,18 @@ pub(crate) mod stub;
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Mutex;
 use std::thread;
 use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_journal::{Journal, JournalError, JournalReadLimit, PartName, Placed, Placing, Tip};
 use millrace_journal_object::{ObjectEnvironment, ObjectJournal, ObjectUrl};
+
+use http_stub::{HttpStub, StubAnswer, StubRequest};
+
+pub(crate) const SEAWEED: &str = "MILLRACE_TEST_S3_SEAWEED";
+pub(crate) const MOTO: &str = "MILLRACE_TEST_S3_MOTO";
 
 /// Long enough to be told from ordinary words, so that tests can look for it in texts.
 pub(crate) const SECRET: &str = "secret-of-the-tests-0123456789";
@@ -52,6 +58,8 @@ const BUCKET: &str = "millrace-tests";
 pub(crate) struct TestPlace {
     pub(crate) endpoint: String,
     pub(crate) prefix: String,
+    /// Before a server that may have one request at a time only.
+    queue: Option<HttpStub>,
 }
 
 impl TestPlace {
@@ -63,7 +71,22 @@ impl TestPlace {
         };
         make_bucket(&endpoint);
         let prefix = format!("test-{:016x}", rand::random::<u64>());
-        Some(TestPlace { endpoint: endpoint.trim_end_matches('/').to_owned(), prefix })
+        let endpoint = endpoint.trim_end_matches('/').to_owned();
+        Some(TestPlace { endpoint, prefix, queue: None })
+    }
+
+    /// A place on moto, which gets one request at a time: moto itself looks and writes in two steps, so that two of
+    /// eight creators can win (a check has found that). moto is the oracle for conditions, not for races.
+    pub(crate) fn on_moto() -> Option<TestPlace> {
+        let mut place = TestPlace::at(MOTO)?;
+        let (server, turn) = (place.endpoint.clone(), Mutex::new(()));
+        let queue = HttpStub::start(move |request| {
+            let _turn = turn.lock().unwrap();
+            forward(&server, request)
+        });
+        place.endpoint.clone_from(&queue.endpoint);
+        place.queue = Some(queue);
+        Some(place)
     }
 
     pub(crate) fn open(&self) -> ObjectJournal {
@@ -82,6 +105,30 @@ impl Drop for TestPlace {
         // The port deletes no manifest. To a journal one folder up it is a part of a snapshot.
         let above = open_at(&self.endpoint, BUCKET, &self.prefix);
         let _ = above.delete_part(&PartName("manifest".into()));
+    }
+}
+
+/// Sends a request on, and returns the answer as it came.
+fn forward(server: &str, request: &StubRequest) -> StubAnswer {
+    let host = server.trim_start_matches("http://");
+    let send = || -> std::io::Result<Vec<u8>> {
+        let mut stream = TcpStream::connect(host)?;
+        let question = if request.query.is_empty() { "" } else { "?" };
+        let mut head = format!("{} {}{question}{} HTTP/1.1\r\n", request.method, request.path, request.query);
+        for (name, value) in
+            request.headers.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("connection"))
+        {
+            head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        head.push_str("connection: close\r\n\r\n");
+        stream.write_all(&[head.as_bytes(), &request.body].concat())?;
+        let mut answer = Vec::new();
+        stream.read_to_end(&mut answer)?;
+        Ok(answer)
+    };
+    match send() {
+        Ok(answer) if !answer.is_empty() => StubAnswer::Raw(answer),
+        _ => StubAnswer::Cut,
     }
 }
 

@@ -178,9 +178,11 @@ fn get(fault: Fault, objects: &Mutex<Objects>, key: &str) -> StubAnswer {
 }
 
 fn list(objects: &Mutex<Objects>, query: &str) -> StubAnswer {
-    let prefix = query.split('&').find_map(|pair| pair.strip_prefix("prefix=")).unwrap_or_default();
+    let query = query.replace("%2F", "/");
+    let value = |name: &str| query.split('&').find_map(|pair| pair.strip_prefix(name)).unwrap_or_default();
+    let (prefix, before) = (value("prefix="), value("start-after="));
     let objects = objects.lock().unwrap();
-    let found = objects.objects.iter().filter(|(key, _)| key.starts_with(prefix));
+    let found = objects.objects.iter().filter(|(key, _)| key.starts_with(prefix) && key.as_str() > before);
     let contents: String = found
         .map(|(key, object)| {
             format!(

@@ -111,7 +111,8 @@ fn binaries() -> Option<PathBuf> {
     let unpacked = std::env::var_os("MILLRACE_TEST_POSTGRES_BIN").map(PathBuf::from);
     let mut folders: Vec<PathBuf> = unpacked.into_iter().chain(std::env::split_paths(&path)).collect();
     folders.extend(versions.map(|version| version.path().join("bin")));
-    folders.into_iter().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
+    let needed = ["initdb", "postgres", "pg_ctl", "pg_basebackup"];
+    folders.into_iter().find(|folder| needed.iter().all(|program| folder.join(program).exists()))
 }
 
 /// PostgreSQL refuses to run as root: "nobody" does it then.
