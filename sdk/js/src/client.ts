@@ -294,23 +294,29 @@ export class BusClient {
     for (const waiter of this.#whenConnected.splice(0)) waiter.resolve();
   }
 
-  #received(text: string): void {
+  /** Returns whether the frame came from a server that leads. Another one answers AUTH before it says `moved`. */
+  #received(text: string): boolean {
     const frame = parse(text);
-    if (!frame) return;
-    if (frame.type === 'ERROR' && frame.code === 'moved') return this.#moved(frame);
+    if (!frame) return true;
+    if (frame.type === 'ERROR' && frame.code === 'moved') {
+      this.#moved(frame);
+      return false;
+    }
     if (frame.type === 'MESSAGE') {
       // A closed client wants no more events; the server gives this one to another member.
-      if (this.#ended) return;
+      if (this.#ended) return true;
       if (this.#credits !== undefined) this.#credits = Math.max(0, this.#credits - 1);
       this.#subscriptions.deliver(frame, this.#schemas);
     } else if (typeof frame.rid === 'number') {
       this.#requests.answered(frame.rid, frame);
     } else if (frame.rid === AUTH_RID) {
       this.#authenticated(frame);
+      return false;
     } else if (frame.type === 'ERROR') {
       this.#oversize ||= frame.code === 'too_large';
       if (!this.#subscriptions.notice(frame)) outside(() => this.#onError(new Refused(frame)));
     }
+    return true;
   }
 
   /** The server does not lead, carries out nothing more, and closes the connection next. */

@@ -36,7 +36,8 @@ export interface LinkOptions {
 
 export interface LinkEvents {
   opened(tokenSent: boolean): void;
-  received(text: string): void;
+  /** Returns whether the text came from a server that leads. */
+  received(text: string): boolean;
   /** Nothing was heard for a while: say something that will be answered. */
   silent(): void;
   lost(end: TransportEnd): void;
@@ -69,7 +70,7 @@ export class Link {
   #whenClosed: (() => void)[] = [];
   /** Why the last connection or attempt ended; absent while there is a connection. */
   #reason: string | undefined;
-  /** What was told about each server since the last connection that was in use. */
+  /** The last reason that was told about each server since the last connection that was in use. */
   readonly #told = new Map<string, string>();
 
   constructor(options: LinkOptions, events: LinkEvents) {
@@ -166,9 +167,9 @@ export class Link {
   #received(text: string): void {
     const transport = this.#transport;
     this.#heard = true;
-    this.#events.received(text);
+    const leads = this.#events.received(text);
     // The listener may have ended this connection.
-    if (this.#moved || this.#transport !== transport || this.#used) return;
+    if (!leads || this.#transport !== transport || this.#used) return;
     this.#used = true;
     this.#told.clear();
   }

@@ -20,7 +20,7 @@ export interface ServerListOptions {
   hasToken: boolean;
 }
 
-/** One or several servers that share a store, in the order in which they are tried. */
+/** A server, or several that share a store, in the order in which they are tried. */
 export class ServerList {
   readonly endpoints: readonly Endpoint[];
   readonly #options: ServerListOptions;

@@ -22,6 +22,8 @@ export class Follower {
   confirms = true;
   /** Also tells by an ERROR frame that it does not lead, not only by closing. */
   tells = true;
+  /** Answers AUTH before it says that it does not lead. */
+  authenticates = false;
   /** Of each connection and request. */
   readonly authorizations = new Collected<string | undefined>();
   readonly connections = new Collected<WebSocket>();
@@ -72,8 +74,15 @@ export class Follower {
     this.authorizations.push(request.headers.authorization);
     const { leader } = this;
     if (leader === undefined) socket.on('message', (data) => this.#received(socket, data.toString()));
+    else if (this.authenticates) socket.once('message', (data) => this.#authenticated(socket, data.toString(), leader));
     else this.#move(socket, leader);
     this.connections.push(socket);
+  }
+
+  #authenticated(socket: WebSocket, text: string, leader: string | null): void {
+    const { type, rid } = JSON.parse(text) as ClientFrame;
+    if (type === 'AUTH') socket.send(JSON.stringify({ type: 'OK', op: 'AUTH', rid }));
+    this.#move(socket, leader);
   }
 
   #move(socket: WebSocket, leader: string | null): void {

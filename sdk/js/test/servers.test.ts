@@ -226,6 +226,23 @@ test('without a leader all servers are asked until one leads', async () => {
   );
 });
 
+test('servers that accept the token and do not lead are not asked without a wait', async () => {
+  const [first, second] = [await server(null), await server(null)];
+  first.authenticates = second.authenticates = true;
+  const states = new Collected<string>();
+  const bus = client(urlsOf(first, second), {
+    ...TOKEN,
+    openTransport: (url, _token, events) => openNodeTransport(url, undefined, events),
+    onState: (state) => states.push(state),
+  });
+  const publishing = bus.publish('t', 1);
+  await states.until((all) => all.filter((state) => state === 'waiting').length === 3);
+  assert.ok(first.connections.all.length + second.connections.all.length <= 6);
+  first.leader = undefined;
+  await publishing;
+  assert.equal(bus.url, first.url);
+});
+
 test('a search without a leader ends when it has lasted too long', async () => {
   const follower = await server(null);
   const bus = client(follower.url, { giveUpAfterMs: 0 });

@@ -1,4 +1,4 @@
-//! One attempt to connect to one server.
+//! An attempt to connect to a server.
 
 use tokio::net::TcpStream;
 use tokio_tungstenite::tungstenite::client::IntoClientRequest;

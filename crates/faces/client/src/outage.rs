@@ -30,7 +30,7 @@ pub(crate) struct Outage {
     warned: bool,
 }
 
-/// What to do next.
+/// The next thing to do.
 pub(crate) enum NextStep {
     Try(Endpoint),
     Wait(Duration),

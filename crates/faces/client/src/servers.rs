@@ -52,7 +52,7 @@ pub enum LeaderRefused {
     NotListed,
 }
 
-/// One or several servers that share a store, in the order in which they are tried.
+/// A server, or several that share a store, in the order in which they are tried.
 #[derive(Clone, Debug)]
 pub struct ServerList {
     listed: Arc<[Endpoint]>,

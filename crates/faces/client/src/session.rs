@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{Sink, SinkExt, StreamExt};
-use millrace_wire::{ErrorCode, ServerFrame};
+use millrace_wire::{About, ErrorCode, ServerFrame};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -61,21 +61,32 @@ pub(crate) async fn run(
     ledger: &mut Ledger,
     idle_timeout: Duration,
 ) -> SessionEnd {
-    let mut heard = false;
-    match exchange(socket, commands, ledger, idle_timeout, &mut heard).await {
+    let mut received = Received::default();
+    match exchange(socket, commands, ledger, idle_timeout, &mut received).await {
         Ok(done) => SessionEnd::Closed(done),
-        Err(loss) => SessionEnd::Lost(ConnectionLoss { heard, ..loss }),
+        Err(loss) => {
+            let loss = received.moved.filter(|_| !loss.moved).unwrap_or(loss);
+            SessionEnd::Lost(ConnectionLoss { heard: received.heard, ..loss })
+        }
     }
 }
 
-/// Exchanges frames until the connection is closed on request or lost. Sets `heard` at the first frame of a server that
-/// leads.
+/// The facts that received frames leave behind.
+#[derive(Default)]
+struct Received {
+    /// A frame of a server that leads.
+    heard: bool,
+    /// A request was refused with `moved`. The server answers the others, too, and then closes the connection.
+    moved: Option<ConnectionLoss>,
+}
+
+/// Exchanges frames until the connection is closed on request or lost.
 async fn exchange(
     socket: Socket,
     commands: &mut mpsc::Receiver<ClientCommand>,
     ledger: &mut Ledger,
     idle_timeout: Duration,
-    heard: &mut bool,
+    received: &mut Received,
 ) -> Result<Option<oneshot::Sender<()>>, ConnectionLoss> {
     let (mut writer, mut reader) = socket.split();
     let mut unflushed = false;
@@ -91,10 +102,7 @@ async fn exchange(
                 last_heard = Instant::now();
                 match frame {
                     Some(Ok(Message::Text(text))) => {
-                        if let Some(loss) = on_frame(ledger, &text) {
-                            return Err(loss);
-                        }
-                        *heard = true;
+                        on_frame(ledger, &text, received)?;
                     }
                     Some(Ok(Message::Close(close))) => return Err(said_goodbye(close, ledger)),
                     // tungstenite queues the pong itself; it leaves with the next flush.
@@ -119,6 +127,10 @@ async fn exchange(
                     let reason = format!("nothing was heard for {} s", idle_timeout.as_secs_f32());
                     return Err(ConnectionLoss::new(reason));
                 }
+                // The server should have closed the connection long ago.
+                if let Some(moved) = received.moved.take() {
+                    return Err(moved);
+                }
                 ledger.subscribe_again();
                 // Any frame proves that the server is alive; a PING is needed only when nothing was received.
                 if now.duration_since(last_heard) >= beat {
@@ -129,25 +141,28 @@ async fn exchange(
     }
 }
 
-/// Handles a frame. Returns how the connection ended if the frame says that the server does not lead: it carries out
-/// nothing more, and closes the connection next.
-fn on_frame(ledger: &mut Ledger, text: &str) -> Option<ConnectionLoss> {
+/// Handles a frame. Fails if the frame says that the server does not lead: it carries out nothing more, and closes the
+/// connection next.
+fn on_frame(ledger: &mut Ledger, text: &str, received: &mut Received) -> Result<(), ConnectionLoss> {
     match ServerFrame::parse(text) {
         Ok(ServerFrame::Error(error)) if error.code == ErrorCode::Moved => {
+            let is_of_request = error.rid.is_some() || error.about != About::default();
             let (reason, leader) = (error.message.clone(), error.leader.clone());
+            let loss = ConnectionLoss { moved: true, leader, ..ConnectionLoss::new(reason) };
             ledger.answer(ServerFrame::Error(error));
-            Some(ConnectionLoss { moved: true, leader, ..ConnectionLoss::new(reason) })
+            if !is_of_request {
+                return Err(loss);
+            }
+            received.moved = Some(loss);
         }
         Ok(frame) => {
+            received.heard = true;
             ledger.answer(frame);
-            None
         }
         // A newer server may send frames that this client does not know.
-        Err(error) => {
-            tracing::debug!(%error, "a frame was not understood");
-            None
-        }
+        Err(error) => tracing::debug!(%error, "a frame was not understood"),
     }
+    Ok(())
 }
 
 fn said_goodbye(close: Option<CloseFrame>, ledger: &mut Ledger) -> ConnectionLoss {
@@ -214,7 +229,7 @@ async fn close(mut writer: Writer, mut reader: SplitStream<Socket>, ledger: &mut
         writer.send(Message::Close(None)).await?;
         while let Some(Ok(frame)) = reader.next().await {
             match frame {
-                Message::Text(text) => drop(on_frame(ledger, &text)),
+                Message::Text(text) => drop(on_frame(ledger, &text, &mut Received::default())),
                 Message::Close(_) => break,
                 _ => {}
             }

@@ -169,6 +169,7 @@ fn an_engine_that_is_not_there_is_unknown() {
     let error = journal.check().unwrap_err();
     assert!(matches!(error, JournalError::Unknown(_)), "{error:?}");
     assert!(error.to_string().contains(&address.to_string()), "{error}");
+    assert!(!error.to_string().contains("labels"), "{error}");
 }
 
 #[test]

@@ -169,7 +169,9 @@ impl OwnParameters {
         let passfile = self.passfile.clone().or_else(|| environment("PGPASSFILE"));
         let password = match (in_url, environment("PGPASSWORD"), passfile) {
             (Some(password), _, _) => PasswordFrom::Given(password),
-            (None, Some(password), _) if self.passfile.is_none() => PasswordFrom::Given(password.into_bytes()),
+            (None, Some(password), _) if self.passfile.is_none() => {
+                PasswordFrom::Given(password.into_bytes())
+            }
             (None, _, Some(file)) => PasswordFrom::File(PathBuf::from(file)),
             (None, _, None) => PasswordFrom::Nowhere,
         };

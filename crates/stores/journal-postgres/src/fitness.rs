@@ -5,7 +5,7 @@ use millrace_journal::{Fitness, HeadGuard, JournalError};
 /// The first version with `gen_random_uuid`, and the oldest one that the tests of this crate could still be run on.
 const VERSION_MIN: i32 = 130_000;
 
-/// What a connection found when it was opened.
+/// The settings that a connection found when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     /// Such as `150018` for 15.18.
@@ -84,7 +84,8 @@ pub(crate) fn fitness(found: &ServerSettings) -> Result<Fitness, JournalError> {
     }
     if found.is_remote && !found.is_encrypted {
         remarks.push(
-            "the connection is not encrypted: use sslmode=verify-full if the network is not trusted".to_owned(),
+            "the connection is not encrypted: use sslmode=verify-full if the network is not trusted"
+                .to_owned(),
         );
     } else if found.is_remote && !found.is_verified {
         remarks.push(

@@ -119,7 +119,9 @@ impl PostgresJournal {
             ));
         }
         let rights = looked.join(", ");
-        let missing = format!("SELECT wanted, current_user::text FROM (VALUES {rights}) AS r (wanted, given) WHERE NOT given");
+        let missing = format!(
+            "SELECT wanted, current_user::text FROM (VALUES {rights}) AS r (wanted, given) WHERE NOT given"
+        );
         let rows = client.query_typed(&missing, &[]).await?;
         let Some(first) = rows.first() else {
             return Ok(());

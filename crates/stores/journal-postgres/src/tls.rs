@@ -72,7 +72,9 @@ impl TlsSettings {
         };
         let (used, _) = roots.add_parsable_certificates(found);
         if used == 0 {
-            return Err("no certificate is trusted on this machine: name a file with sslrootcert=…".to_owned());
+            return Err(
+                "no certificate is trusted on this machine: name a file with sslrootcert=…".to_owned()
+            );
         }
         let verifier = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
         verifier.map_err(|error| format!("the trusted certificates cannot be used: {error}"))
@@ -141,8 +143,7 @@ impl ServerCertVerifier for AnyName {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         use CertificateError::{NotValidForName, NotValidForNameContext};
-        let verdict =
-            self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
+        let verdict = self.0.verify_server_cert(end_entity, intermediates, server_name, ocsp_response, now);
         match verdict {
             // The name is the last thing that the verifier looks at.
             Err(rustls::Error::InvalidCertificate(NotValidForName | NotValidForNameContext { .. })) => {

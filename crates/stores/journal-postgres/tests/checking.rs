@@ -1,5 +1,7 @@
 //! The check at the start: the schema is made once, by whoever may; rights are looked at; other versions are refused.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::Arc;
@@ -81,12 +83,18 @@ fn a_role_with_the_documented_rights_can_do_everything_and_make_nothing() {
     role.grant(&format!("USAGE ON SCHEMA {s}"));
     let address = millrace_journal_postgres::PostgresAddress::parse(&schema.url_as(&role.name)).unwrap();
     let journal = millrace_journal_postgres::PostgresJournal::with_partitions(address, 10);
-    let text = assert_refused(journal.check(), &format!("GRANT INSERT ON \"{s}\".millrace_journal TO \"{}\"", role.name));
-    // What the text says is what has to be done.
+    let text = assert_refused(
+        journal.check(),
+        &format!("GRANT INSERT ON \"{s}\".millrace_journal TO \"{}\"", role.name),
+    );
+    // The statements in the text are the remedy.
     let grants = text.split_once("run: ").unwrap().1.split_once(" (see").unwrap().0;
     schema.query(grants);
     journal.check().unwrap();
-    assert_eq!(schema.query(&format!("SELECT has_schema_privilege('{}', '{s}', 'CREATE')", role.name)), ["f"]);
+    assert_eq!(
+        schema.query(&format!("SELECT has_schema_privilege('{}', '{s}', 'CREATE')", role.name)),
+        ["f"]
+    );
 
     place_up_to(&journal, 1, 45);
     journal.delete_below(40).unwrap();
@@ -149,7 +157,9 @@ fn a_head_that_does_not_agree_with_the_journal_is_refused() {
     let Some(schema) = Schema::new() else { return };
     let journal = schema.checked();
     place_up_to(&journal, 1, 3);
-    schema.query("UPDATE {s}.millrace_head SET n = 1, tip = decode('0100000000000000' || repeat('00', 8), 'hex')");
+    schema.query(
+        "UPDATE {s}.millrace_head SET n = 1, tip = decode('0100000000000000' || repeat('00', 8), 'hex')",
+    );
     assert_refused(place(&journal, 2), "do not agree");
     assert_eq!(numbers(&journal, 1), [1, 2, 3]);
 }

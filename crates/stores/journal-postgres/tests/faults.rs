@@ -1,10 +1,11 @@
 //! Faults between the journal and the server: lost requests, lost answers, silence, killed connections, wrong
 //! passwords. No error shows a secret.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_journal::{Journal, JournalError, Placed};
 use millrace_journal_postgres::PostgresJournal;
@@ -19,7 +20,8 @@ fn kill_connections(schema: &Schema, purpose: &str) -> i64 {
 /// A journal whose connections can be told from those of other tests.
 fn named(schema: &Schema, name: &str) -> PostgresJournal {
     let journal =
-        PostgresJournal::open(&schema.url_with(&format!("application_name={name}%20{}", schema.name))).unwrap();
+        PostgresJournal::open(&schema.url_with(&format!("application_name={name}%20{}", schema.name)))
+            .unwrap();
     journal.check().unwrap();
     journal
 }
@@ -29,7 +31,8 @@ fn a_lost_request_is_unknown_and_the_record_is_not_there() {
     let Some(schema) = Schema::new() else { return };
     let direct = schema.checked();
     let proxy = Proxy::start();
-    let journal = PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
+    let journal =
+        PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
     place_up_to(&journal, 1, 3);
     proxy.set(Weather::LosesRequests);
     assert_unknown(place(&journal, 4), "placing a record");
@@ -45,7 +48,8 @@ fn a_lost_answer_is_unknown_and_the_record_is_found_by_reading() {
     schema.query("SELECT {s}.millrace_publish('orders', '1')");
     let settles = [direct.outbox(1).unwrap()[0].id];
     let proxy = Proxy::start();
-    let journal = PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
+    let journal =
+        PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
     place_up_to(&journal, 1, 3);
     // Prepares the statement, so that the answer which is lost is that of the placing.
     assert_eq!(place_settling(&journal, 3, &settles).unwrap(), Placed::Taken);
@@ -121,17 +125,14 @@ fn connections_killed_in_the_middle_lose_nothing_and_store_nothing_twice() {
     let Some(schema) = Schema::new() else { return };
     let schema = Arc::new(schema);
     let journal = named(&schema, "target");
-    let is_over = Arc::new(AtomicBool::new(false));
-    let (shared, over) = (schema.clone(), is_over.clone());
-    let killer = std::thread::spawn(move || {
-        let mut killed = 0;
-        while !over.load(Ordering::SeqCst) {
-            killed += kill_connections(&shared, "target");
-        }
-        killed
-    });
+    let (kill, kills) = std::sync::mpsc::sync_channel::<()>(0);
+    let shared = schema.clone();
+    let killer =
+        std::thread::spawn(move || kills.iter().map(|()| kill_connections(&shared, "target")).sum::<i64>());
     let mut unknown = 0;
     for n in 1..=150 {
+        // Killed while the record is on its way, sooner or later.
+        kill.send(()).unwrap();
         loop {
             match place(&journal, n) {
                 Ok(Placed::Yes) => break,
@@ -151,7 +152,7 @@ fn connections_killed_in_the_middle_lose_nothing_and_store_nothing_twice() {
             }
         }
     }
-    is_over.store(true, Ordering::SeqCst);
+    drop(kill);
     println!("{} connections killed, {unknown} outcomes unknown", killer.join().unwrap());
     assert_eq!(numbers(&schema.checked(), 1), (1..=150).collect::<Vec<_>>());
 }

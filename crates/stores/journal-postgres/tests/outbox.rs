@@ -1,5 +1,7 @@
 //! The outbox: an event is published if and only if the application's transaction commits, and leaves with its record.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::collections::BTreeSet;
@@ -45,7 +47,9 @@ fn every_way_to_call_the_function_keeps_what_was_given() {
     publish(&format!("SELECT {s}.millrace_publish('t', '{odd}')"));
     publish(&format!("SELECT {s}.millrace_publish('t', '{odd}'::json, 'k', '{{\"h\": \"1\"}}'::json)"));
     publish(&format!("SELECT {s}.millrace_publish('t', jsonb_build_object('n', 1), headers => '{{}}')"));
-    let id = publish(&format!("SELECT {s}.millrace_publish(topic => 't', payload => 'null', event_id => 'order 7')"));
+    let id = publish(&format!(
+        "SELECT {s}.millrace_publish(topic => 't', payload => 'null', event_id => 'order 7')"
+    ));
     assert_eq!(id, "order 7");
     let untyped = format!("SELECT {s}.millrace_publish($1, $2, $3, $4, $5)");
     let row = application.query_one(&untyped, &[&"t", &odd, &"k", &"{\"h\":\"1\"}", &None::<&str>]).unwrap();
@@ -66,7 +70,13 @@ fn the_application_learns_at_once_that_an_event_can_never_be_published() {
     let journal = schema.checked();
     let mut application = schema.client();
     for (arguments, expected) in [
-        ("'a/b', '1'", "'a/b' is no topic"),
+        ("'a/b/c', '1'", "'a/b/c' is no topic"),
+        ("'/b', '1'", "'/b' is no topic"),
+        ("'a/', '1'", "'a/' is no topic"),
+        ("'a..b', '1'", "'a..b' is no topic"),
+        ("'.a', '1'", "'.a' is no topic"),
+        ("'a b', '1'", "'a b' is no topic"),
+        ("'é', '1'", "'é' is no topic"),
         ("'', '1'", "'' is no topic"),
         ("E'a\\n', '1'", "is no topic"),
         ("repeat('a', 252), '1'", "is no topic"),
@@ -85,6 +95,12 @@ fn the_application_learns_at_once_that_an_event_can_never_be_published() {
         assert!(message.contains(expected), "{arguments}: {message}");
     }
     assert_eq!(journal.outbox(10).unwrap(), []);
+    for topic in
+        ["a", "heartbeat.received", "changelog:processes", "A-Z_0.9", "orders.DLQ", "blue/orders.new"]
+    {
+        schema.query(&format!("SELECT {{s}}.millrace_publish('{topic}', '1')"));
+    }
+    assert_eq!(journal.outbox(10).unwrap().len(), 6);
 }
 
 #[test]
@@ -144,7 +160,8 @@ fn a_refused_row_moves_to_where_people_find_it() {
     let found = schema.query(&format!(
         "SELECT row(id, topic, key, headers, payload, event_id, reason)::text FROM {s}.millrace_outbox_refused"
     ));
-    let expected = "(1,orders,k,\"{\"\"h\"\":\"\"1\"\"}\",\"{\"\"n\"\" : 1}\",id-1,\"too large\u{fffd} by far\")";
+    let expected =
+        "(1,orders,k,\"{\"\"h\"\":\"\"1\"\"}\",\"{\"\"n\"\" : 1}\",id-1,\"too large\u{fffd} by far\")";
     assert_eq!(found, [expected]);
     // People put it right and send it again.
     schema.query(
@@ -166,7 +183,9 @@ fn a_look_is_bounded_in_rows_and_bytes() {
     assert_eq!(rows.len(), 2, "8 MiB at most");
     assert_eq!(rows[0].payload.len(), (3 << 20) + 2);
     assert_eq!(journal.outbox(1).unwrap().len(), 1);
-    schema.query("TRUNCATE {s}.millrace_outbox; SELECT {s}.millrace_publish('large', to_json(repeat('x', 9 << 20)))");
+    schema.query(
+        "TRUNCATE {s}.millrace_outbox; SELECT {s}.millrace_publish('large', to_json(repeat('x', 9 << 20)))",
+    );
     assert_eq!(journal.outbox(10).unwrap().len(), 1, "a single row comes whatever its size");
     assert_eq!(journal.outbox(0).unwrap(), []);
 }

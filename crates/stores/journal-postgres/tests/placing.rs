@@ -1,5 +1,7 @@
 //! Placing and reading records: one winner per number, tips compared, pages bounded, partitions at their borders.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::Arc;
@@ -60,7 +62,8 @@ fn many_threads_of_one_handle_take_turns() {
     let Some(schema) = Schema::new() else { return };
     let journal = Arc::new(schema.checked());
     let shared = journal.clone();
-    let placed = together(8, move |_| (1..=20).filter(|n| place(&shared, *n).unwrap() == Placed::Yes).count());
+    let placed =
+        together(8, move |_| (1..=20).filter(|n| place(&shared, *n).unwrap() == Placed::Yes).count());
     let found = numbers(&journal, 1);
     assert_eq!(placed.iter().sum::<usize>(), found.len());
     assert_eq!(found, (1..=found.len() as u64).collect::<Vec<_>>());
@@ -120,7 +123,9 @@ fn records_behind_a_gap_are_not_returned() {
 fn partitions_are_made_ahead_and_borders_are_crossed() {
     let Some(schema) = Schema::new() else { return };
     let journal = schema.with_partitions(10);
-    let count = || schema.count("SELECT count(*) FROM pg_inherits WHERE inhparent = '{s}.millrace_journal'::regclass");
+    let count = || {
+        schema.count("SELECT count(*) FROM pg_inherits WHERE inhparent = '{s}.millrace_journal'::regclass")
+    };
     assert_eq!(count(), 2);
     // Without any reading in between, placings make what they miss themselves.
     place_up_to(&journal, 1, 45);

@@ -2,7 +2,7 @@
 //! the lead moves.
 
 use crate::fake::{Fake, options_for};
-use millrace_client::{Client, ClientError, NewMessage, PublishedPlace, SubscribeOptions};
+use millrace_client::{Client, ClientError, ErrorCode, NewMessage, PublishedPlace, SubscribeOptions};
 use std::time::Duration;
 use tokio::io::AsyncWriteExt;
 
@@ -135,10 +135,42 @@ async fn a_publish_that_is_refused_with_moved_goes_to_the_leader() {
     let receipt = client.publish_nowait("a", message(1)).await.unwrap();
     let first = conn.expect("PUBLISH").await;
     conn.refuse(&first, "moved").await;
+    conn.close(1012, "").await;
     let mut conn = new.accept().await;
     let again = conn.expect("PUBLISH").await;
     assert_eq!(first, again);
     conn.confirm(&again, 1).await;
+    receipt.await.unwrap();
+}
+
+/// A server that loses the lead answers every request before it closes the connection: also a client that sends nothing
+/// again learns that nothing was done.
+#[tokio::test]
+async fn every_request_that_is_refused_with_moved_is_answered() {
+    let (old, new) = (Fake::start().await, Fake::start().await);
+    let mut options = options_for(&[&old, &new]);
+    options.resend = false;
+    let (client, mut conn) = tokio::join!(Client::connect(options), old.accept());
+    let client = client.unwrap();
+    let first = client.publish_nowait("a", message(1)).await.unwrap();
+    let second = client.publish_nowait("a", message(2)).await.unwrap();
+    let third = client.publish_nowait("a", message(3)).await.unwrap();
+    for _ in 0..2 {
+        let publish = conn.expect("PUBLISH").await;
+        conn.refuse(&publish, "moved").await;
+    }
+    conn.expect("PUBLISH").await;
+    conn.moved(Some(&new.url())).await;
+    for refused in [first, second] {
+        let error = refused.await.unwrap_err();
+        assert!(matches!(error, ClientError::Refused(error) if error.code == ErrorCode::Moved));
+    }
+    assert!(matches!(third.await, Err(ClientError::Disconnected(_))));
+    let mut conn = new.accept().await;
+    let receipt = client.publish_nowait("a", message(4)).await.unwrap();
+    let publish = conn.expect("PUBLISH").await;
+    assert_eq!(publish["payload"], 4);
+    conn.confirm(&publish, 1).await;
     receipt.await.unwrap();
 }
 

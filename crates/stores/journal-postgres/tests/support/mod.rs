@@ -1,8 +1,8 @@
-//! What the tests share: a schema of one's own on the server of `MILLRACE_TEST_POSTGRES`, records, a proxy, and servers
+//! Things that the tests share: a schema of one's own on the server of `MILLRACE_TEST_POSTGRES`, records, a proxy, and servers
 //! with settings of their own.
 
 // Every test file is a crate of its own and uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod proxy;
 pub(crate) mod server;
@@ -13,7 +13,8 @@ use millrace_journal::{Journal, JournalError, JournalReadLimit, OutboxId, Placed
 use millrace_journal_postgres::{PostgresAddress, PostgresJournal};
 use postgres::{Client, NoTls};
 
-pub(crate) const EVERYTHING: JournalReadLimit = JournalReadLimit { records_max: 1_000_000, bytes_max: 1 << 30 };
+pub(crate) const EVERYTHING: JournalReadLimit =
+    JournalReadLimit { records_max: 1_000_000, bytes_max: 1 << 30 };
 
 /// A schema that nobody else uses. Removed at the end.
 pub(crate) struct Schema {
@@ -99,7 +100,10 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let sql = format!("SET lock_timeout = '30s'; DROP SCHEMA IF EXISTS {} CASCADE", self.name);
+        let sql = format!(
+            "SET lock_timeout = '30s'; SET synchronous_commit = local; DROP SCHEMA IF EXISTS {} CASCADE",
+            self.name
+        );
         if let Ok(mut client) = Client::connect(&self.url, NoTls) {
             let _ = client.batch_execute(&sql);
         }
@@ -141,7 +145,10 @@ pub(crate) fn numbers(journal: &PostgresJournal, from: u64) -> Vec<u64> {
 }
 
 /// Runs a function in several threads that start together.
-pub(crate) fn together<T: Send + 'static>(threads: usize, work: impl Fn(usize) -> T + Send + Sync + 'static) -> Vec<T> {
+pub(crate) fn together<T: Send + 'static>(
+    threads: usize,
+    work: impl Fn(usize) -> T + Send + Sync + 'static,
+) -> Vec<T> {
     let barrier = Arc::new(std::sync::Barrier::new(threads));
     let work = Arc::new(work);
     let started: Vec<_> = (0..threads)

@@ -17,7 +17,10 @@ impl Server {
     /// Starts a server with lines of postgresql.conf, or returns nothing if this machine has no PostgreSQL.
     pub(crate) fn start(settings: &str) -> Option<Server> {
         let server = Server::make()?;
-        server.run("initdb", &["-D", &server.data(), "-A", "trust", "-U", "bench", "-E", "UTF8", "--locale=C", "-N"]);
+        server.run(
+            "initdb",
+            &["-D", &server.data(), "-A", "trust", "-U", "bench", "-E", "UTF8", "--locale=C", "-N"],
+        );
         server.configure(settings);
         server.run_up();
         Some(server)
@@ -35,7 +38,7 @@ impl Server {
 
     fn make() -> Option<Server> {
         let Some(binaries) = binaries() else {
-            println!("skipped: no initdb in PATH or /usr/lib/postgresql");
+            println!("skipped: no initdb in MILLRACE_TEST_POSTGRES_BIN, PATH or /usr/lib/postgresql");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -59,7 +62,8 @@ impl Server {
         let path = Path::new(&self.data()).join("postgresql.conf");
         let was = std::fs::read_to_string(&path).unwrap();
         let (port, shared) = (self.port, "shared_buffers = 16MB\nmax_connections = 30");
-        let always = format!("port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = ''\n{shared}");
+        let always =
+            format!("port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = ''\n{shared}");
         std::fs::write(&path, format!("{was}\n{always}\n{settings}\n")).unwrap();
     }
 
@@ -103,9 +107,12 @@ impl Drop for Server {
 fn binaries() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    // Set by `cargo xtask test`, which unpacks PostgreSQL on a machine that has none.
+    let unpacked = std::env::var_os("MILLRACE_TEST_POSTGRES_BIN").map(PathBuf::from);
+    let mut folders: Vec<PathBuf> = unpacked.into_iter().chain(std::env::split_paths(&path)).collect();
     folders.extend(versions.map(|version| version.path().join("bin")));
-    folders.into_iter().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
+    let needed = ["initdb", "postgres", "pg_ctl", "pg_basebackup"];
+    folders.into_iter().find(|folder| needed.iter().all(|program| folder.join(program).exists()))
 }
 
 /// PostgreSQL refuses to run as root: "nobody" does it then.
