@@ -73,6 +73,10 @@ impl RequestContext {
         error: &object_store::Error,
     ) -> (Verdict, bool, String) {
         match notes.failure() {
+            // A service that hands out credentials may be better in a minute, and a role may be given meanwhile.
+            Some(ExchangeFailure::Answered(answer)) if self.is_elsewhere(notes) => {
+                (Verdict::Unknown, false, answer.to_string())
+            }
             Some(ExchangeFailure::Answered(answer)) => {
                 let is_foreign = matches!(answer.status, 501 | 505);
                 let text = match answer.advice(self.url.provider, kind) {
@@ -96,6 +100,11 @@ impl RequestContext {
         }
     }
 
+    /// Returns whether the newest exchange was with another host than the store's: with one that hands out credentials.
+    fn is_elsewhere(&self, notes: &ExchangeNotes) -> bool {
+        notes.host().is_some_and(|host| host != self.host)
+    }
+
     fn told(&self, kind: RequestKind, key: &Path, notes: &ExchangeNotes, text: &str) -> String {
         let verb = match kind {
             RequestKind::Put => "writing",
@@ -104,7 +113,7 @@ impl RequestContext {
             RequestKind::Delete => "deleting",
         };
         let place = format!("{}://{}/{key}", self.url.provider.scheme(), self.url.bucket);
-        match notes.host().filter(|host| *host != self.host) {
+        match notes.host().filter(|_| self.is_elsewhere(notes)) {
             Some(other) => {
                 let hint = credentials_hint(self.url.provider, &self.environment);
                 format!("{verb} {place}: no credentials from {other}: {text}{hint}")

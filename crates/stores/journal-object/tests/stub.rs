@@ -269,6 +269,26 @@ fn the_clock_of_the_server_comes_with_the_manifest() {
     assert_eq!(journal.manifest().unwrap().unwrap().bytes, "second");
 }
 
+/// The container's service for credentials is the stub as well, under another name.
+#[test]
+fn credentials_that_cannot_be_had_are_waited_for_and_named() {
+    let (store, service) = (Stub::start(Fault::None), Stub::start(Fault::Denied));
+    let address = service.http.endpoint.replace("127.0.0.1", "localhost");
+    let file = std::env::temp_dir().join(format!("millrace-token-{:016x}", rand::random::<u64>()));
+    std::fs::write(&file, "token-of-the-container").unwrap();
+    let variables = [
+        ("AWS_CONTAINER_CREDENTIALS_FULL_URI", format!("{address}/credentials")),
+        ("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE", file.display().to_string()),
+    ];
+    let url = format!("s3://{BUCKET}/store?endpoint={}&allow_http=true", store.http.endpoint);
+    let environment = variables.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    let journal = ObjectJournal::open_with(&ObjectUrl::parse(&url).unwrap().unwrap(), environment).unwrap();
+    unknown(journal.check(), "no credentials from localhost: 403 AccessDenied");
+    unknown(place(&journal, 1, b"record"), "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set");
+    assert_eq!(store.take_requests(), Vec::<String>::new(), "nothing is sent without credentials");
+    std::fs::remove_file(file).unwrap();
+}
+
 /// Google compares generations, not entity tags. The stub knows both.
 #[test]
 fn a_journal_at_google_is_checked_written_and_read() {
