@@ -1,4 +1,4 @@
-//! What an answer other than success means for the caller: is the object missing, is the condition not met, may the
+//! Reads answers other than success for the caller: is the object missing, is the condition not met, may the
 //! request have happened, or is it hopeless?
 
 use crate::provider::{Provider, RequestKind};

@@ -21,7 +21,7 @@ use crate::read::{ExpectedEnd, read_records};
 use crate::request::RequestContext;
 use crate::store_url::ObjectUrl;
 
-/// One thread may be busy with the checksum of a part of a snapshot while the other places a record.
+/// A thread may be busy with the checksum of a part of a snapshot while the other places a record.
 const THREADS: usize = 2;
 /// Keys that are listed before they are deleted: what a listing brings at once.
 const DELETE_KEYS_MAX: usize = 1_000;
@@ -33,7 +33,7 @@ pub struct ObjectJournal {
     runtime: Option<Runtime>,
 }
 
-/// What requests use, on the threads of the journal.
+/// The part that requests use, on the threads of the journal.
 pub(crate) struct JournalObjects {
     pub(crate) bucket: Bucket,
     pub(crate) keys: ObjectKeys,

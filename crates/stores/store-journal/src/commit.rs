@@ -11,7 +11,7 @@ use crate::record::{self, RECORD_BYTES_MAX, RecordHead};
 /// The most bytes of batches that are put into one record, by their estimate.
 const BATCHES_BYTES_MAX: usize = millrace_model::BATCH_BYTES_MAX;
 
-/// What the lead row must say for a commit to happen.
+/// The lead row that a commit needs to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
     /// This handle leads.
@@ -29,7 +29,7 @@ enum EmptyRecord {
     Place,
 }
 
-/// What has become of the record of one attempt.
+/// The fate of the record of one attempt.
 #[derive(Default)]
 struct PlacingState {
     placed: Option<(CopyPosition, LeadState, usize)>,

@@ -21,7 +21,7 @@ pub(crate) struct Keeper {
     follower: Option<JoinHandle<()>>,
 }
 
-/// What a keeper remembers between two rounds.
+/// The memory of a keeper between two rounds.
 #[derive(Debug, Default)]
 pub(crate) struct KeeperState {
     manifest_read_ms: Option<u64>,

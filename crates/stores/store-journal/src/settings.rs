@@ -34,7 +34,7 @@ pub struct JournalSettings {
     pub backoff_ms_max: u64,
 }
 
-/// Who may commit through this handle.
+/// Says whether a handle may commit without the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leadership {
     /// Only while this handle leads (servers and sessions).

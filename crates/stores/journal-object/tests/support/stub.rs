@@ -10,7 +10,7 @@ pub(crate) const BUCKET: &str = "bucket";
 pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 pub(crate) const DATE_MS: u64 = 784_111_777_000;
 
-/// What is wrong with the stub.
+/// The way in which the stub is wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
