@@ -154,7 +154,8 @@ impl ServePlan {
                 "tokens and events cross the network in plain text: give --tls-cert and --tls-key"
             );
         }
-        let store = store_text(effective).parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
+        let store =
+            store_text(effective).parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
         let durability_asked = *effective.source("durability") != SettingSource::Default;
         Ok(ServePlan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
     }
