@@ -57,6 +57,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Stores, "journal", Kind::Plain),
     room(Floor::Stores, "conformance", Kind::Plain),
     room(Floor::Stores, "journal-mongo", Kind::Plain),
+    room(Floor::Stores, "journal-object", Kind::Plain),
     room(Floor::Stores, "journal-postgres", Kind::Plain),
     room(Floor::Stores, "store-sqlite", Kind::Adapter),
     room(Floor::Stores, "store-journal", Kind::Adapter),

@@ -1,4 +1,4 @@
-//! What an error of the driver or the server means for the caller: look and try again, or give up and tell people.
+//! Judges errors of the driver and the server: should the caller look and try again, or give up and tell people?
 //!
 //! Texts hold the server's message, its SQLSTATE and our advice. Details are left out, because PostgreSQL quotes the
 //! contents of rows there.
@@ -57,6 +57,8 @@ fn verdict(code: &str, message: &str) -> Verdict {
         "28000" | "28P01" => Verdict::GiveUp(
             "Check the user and the password (in the URL, PGPASSWORD or a passfile) and the server's pg_hba.conf",
         ),
+        // A setting that we send is not known.
+        "42704" => Verdict::GiveUp("PostgreSQL 13 or newer is needed"),
         "3D000" | "57P04" => Verdict::GiveUp("Create the database, or name another one in the URL"),
         "42501" => Verdict::GiveUp(
             "Grant the role the rights that docs/formats/journal-postgres.md lists, or let an administrator make the schema",
@@ -81,7 +83,7 @@ fn verdict(code: &str, message: &str) -> Verdict {
     }
 }
 
-const POOLER: &str = "This looks like a connection pooler in transaction mode: connect to PostgreSQL directly, or through a pool in session mode";
+pub(crate) const POOLER: &str = "This looks like a connection pooler, which loses settings and prepared statements: connect to PostgreSQL directly";
 
 /// Returns what people have to do about an error of the driver that trying again will not mend.
 fn advice_on(error: &Error, text: &str) -> Option<&'static str> {
@@ -143,7 +145,10 @@ mod tests {
     fn errors_that_stay_are_refused() {
         check(&["28000", "28P01", "3D000", "3F000", "42501", "42P01", "42703", "42883", "57P04"], true);
         check(
-            &["22021", "22P02", "23505", "23514", "42601", "0A000", "54000", "26000", "42P05", "XX001"],
+            &[
+                "22021", "22P02", "23505", "23514", "42601", "42704", "0A000", "54000", "26000", "42P05",
+                "XX001",
+            ],
             true,
         );
     }

@@ -5,7 +5,7 @@ use millrace_journal::{Fitness, HeadGuard, JournalError};
 /// The first version with `gen_random_uuid`, and the oldest one that the tests of this crate could still be run on.
 const VERSION_MIN: i32 = 130_000;
 
-/// What a connection found when it was opened.
+/// The settings that a connection found when it was opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServerSettings {
     /// Such as `150018` for 15.18.

@@ -41,7 +41,7 @@ impl Purpose {
     }
 }
 
-/// What the lanes of a journal share.
+/// The state that the lanes of a journal share.
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) address: PostgresAddress,

@@ -9,8 +9,8 @@
 //! manifest and partitions. Every request has a deadline (`timeout_ms`, 10 s), which covers waiting for the connection,
 //! connecting, and the answer.
 //!
-//! The connections must be direct, or go through a pooler in session mode: a pooler in transaction mode loses the
-//! settings and the prepared statements of a connection. Most of them are recognised when connecting and refused.
+//! The connections must be direct. A pooler such as PgBouncer loses their settings, and in transaction mode also their
+//! prepared statements: it is recognised when connecting, and refused.
 //!
 //! Not in this crate: the contents of a record, who may place one, and when anything is read, trimmed or retried.
 //!

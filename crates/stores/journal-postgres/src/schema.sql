@@ -112,9 +112,12 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $mill
 DECLARE
     made text;
 BEGIN
-    IF topic IS NULL OR topic COLLATE "C" !~ '^[A-Za-z0-9._:-]{1,251}$' THEN
+    -- With or without a namespace before a slash.
+    IF topic IS NULL OR octet_length(regexp_replace(topic, '^.*/', '')) > 251
+        OR topic COLLATE "C" !~ '^([A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*/)?[A-Za-z0-9_:-]+(\.[A-Za-z0-9_:-]+)*$' THEN
         RAISE EXCEPTION 'millrace_publish: % is no topic', coalesce(quote_literal(topic), 'NULL') USING
-            ERRCODE = '22023', HINT = 'A topic has 1 to 251 of the characters A-Z a-z 0-9 . _ : -';
+            ERRCODE = '22023', HINT = 'A topic has 1 to 251 of the characters A-Z a-z 0-9 . _ : - and no empty part '
+                'before, between or after dots. A namespace may stand before it, with a slash.';
     END IF;
     IF payload IS NULL THEN
         RAISE EXCEPTION 'millrace_publish: the payload is NULL' USING

@@ -1,4 +1,4 @@
-//! One connection: how it is opened, what is set on it, and how requests run on it.
+//! A single connection: how it is opened, what is set on it, and how requests run on it.
 //!
 //! The driver's connection is a future of its own, which has to be polled for anything to happen. Requests poll it
 //! themselves, on the thread of the caller: no other thread takes part in a round trip.
@@ -17,7 +17,7 @@ use tokio_postgres::{AsyncMessage, Client, Config, Connection, Error, Row, Socke
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use crate::address::PostgresAddress;
-use crate::failure::{judged, refused, unknown};
+use crate::failure::{POOLER, judged, refused, unknown};
 use crate::fitness::ServerSettings;
 use crate::lane::Purpose;
 use crate::tls::CertificateCheck;
@@ -40,8 +40,10 @@ const SETTINGS: &str = "
         set_config('synchronous_commit', CASE found.level WHEN 'off' THEN 'on' ELSE found.level END, false),
         current_setting('synchronous_standby_names', true), pg_is_in_recovery(),
         current_setting('transaction_read_only') = 'on', current_setting('server_encoding'),
-        EXISTS (SELECT FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl)
+        EXISTS (SELECT FROM pg_stat_ssl WHERE pid = pg_backend_pid() AND ssl), current_setting('search_path')
     FROM (SELECT current_setting('synchronous_commit') AS level OFFSET 0) AS found";
+
+const SEARCH_PATH: &str = "pg_catalog,pg_temp";
 
 /// The function of PostgreSQL that warns if the wait for a standby was cancelled. Unlike the text, its name is the same
 /// in every language.
@@ -52,7 +54,7 @@ pub(crate) struct Session {
     wire: Wire,
 }
 
-/// What a request works with.
+/// The half of a session that a request works with.
 pub(crate) struct Requests {
     pub(crate) client: Client,
     pub(crate) settings: ServerSettings,
@@ -104,7 +106,9 @@ impl Session {
                     _ => return Ok(session),
                 },
                 Ok(Err(error)) => error,
-                Err(_) => unknown(format!("connecting: no answer within {} ms", share.as_millis())),
+                Err(_) => {
+                    unknown(format!("connecting to {address}: no answer within {} ms", share.as_millis()))
+                }
             };
             // A host that may come back outweighs one that refuses.
             failed = match failed {
@@ -122,12 +126,18 @@ impl Session {
         purpose: Purpose,
     ) -> Result<Session, JournalError> {
         let config = configured(address, host, purpose)?;
-        let (client, mut wire) = config.connect(tls).await.map_err(|error| judged("connecting", &error))?;
+        let (client, mut wire) =
+            config.connect(tls).await.map_err(|error| judged(&format!("connecting to {address}"), &error))?;
         let (row, _) = drive(&mut wire, client.query_typed(SETTINGS, &[])).await;
         let rows = row.map_err(|error| judged("reading the server's settings", &error))?;
         let row = rows.first().ok_or_else(|| unknown("the server did not tell its settings".to_owned()))?;
         let settings = settings(row, address, host);
         let settings = settings.map_err(|error| judged("reading the server's settings", &error))?;
+        if row.try_get::<_, &str>(11).ok() != Some(SEARCH_PATH) {
+            return Err(refused(format!(
+                "connecting to {address}: the settings of the connection got lost. {POOLER}"
+            )));
+        }
         Ok(Session { requests: Requests { client, settings, statements: HashMap::new() }, wire })
     }
 
@@ -152,7 +162,7 @@ impl Session {
     }
 }
 
-/// What the server remarked beside its answers.
+/// The remarks of the server beside its answers.
 #[derive(Default)]
 struct Notices {
     standby_was_not_awaited: bool,
@@ -221,14 +231,14 @@ fn configured(address: &PostgresAddress, host: &Config, purpose: Purpose) -> Res
     Ok(config)
 }
 
-/// The settings of a session, sent while connecting: no request can slip in before them, and a pooler that could not
-/// keep them refuses the connection.
+/// The settings of a session, sent while connecting: no request can slip in before them. A pooler either refuses the
+/// connection for them or drops them, which is looked for after connecting.
 fn session_options(address: &PostgresAddress) -> String {
     let timeout_ms = address.timeout.as_millis();
     let lock_timeout_ms = timeout_ms / 2;
     [
         // Every name in our statements is qualified.
-        "search_path=pg_catalog,pg_temp".to_owned(),
+        format!("search_path={SEARCH_PATH}"),
         // The server ends what the client has given up.
         format!("statement_timeout={timeout_ms}"),
         format!("lock_timeout={lock_timeout_ms}"),

@@ -1,5 +1,7 @@
 //! The check at the start: the schema is made once, by whoever may; rights are looked at; other versions are refused.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::Arc;
@@ -85,7 +87,7 @@ fn a_role_with_the_documented_rights_can_do_everything_and_make_nothing() {
         journal.check(),
         &format!("GRANT INSERT ON \"{s}\".millrace_journal TO \"{}\"", role.name),
     );
-    // What the text says is what has to be done.
+    // The statements in the text are the remedy.
     let grants = text.split_once("run: ").unwrap().1.split_once(" (see").unwrap().0;
     schema.query(grants);
     journal.check().unwrap();

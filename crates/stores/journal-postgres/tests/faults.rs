@@ -1,10 +1,11 @@
 //! Faults between the journal and the server: lost requests, lost answers, silence, killed connections, wrong
 //! passwords. No error shows a secret.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_journal::{Journal, JournalError, Placed};
 use millrace_journal_postgres::PostgresJournal;
@@ -124,17 +125,14 @@ fn connections_killed_in_the_middle_lose_nothing_and_store_nothing_twice() {
     let Some(schema) = Schema::new() else { return };
     let schema = Arc::new(schema);
     let journal = named(&schema, "target");
-    let is_over = Arc::new(AtomicBool::new(false));
-    let (shared, over) = (schema.clone(), is_over.clone());
-    let killer = std::thread::spawn(move || {
-        let mut killed = 0;
-        while !over.load(Ordering::SeqCst) {
-            killed += kill_connections(&shared, "target");
-        }
-        killed
-    });
+    let (kill, kills) = std::sync::mpsc::sync_channel::<()>(0);
+    let shared = schema.clone();
+    let killer =
+        std::thread::spawn(move || kills.iter().map(|()| kill_connections(&shared, "target")).sum::<i64>());
     let mut unknown = 0;
     for n in 1..=150 {
+        // Killed while the record is on its way, sooner or later.
+        kill.send(()).unwrap();
         loop {
             match place(&journal, n) {
                 Ok(Placed::Yes) => break,
@@ -154,7 +152,7 @@ fn connections_killed_in_the_middle_lose_nothing_and_store_nothing_twice() {
             }
         }
     }
-    is_over.store(true, Ordering::SeqCst);
+    drop(kill);
     println!("{} connections killed, {unknown} outcomes unknown", killer.join().unwrap());
     assert_eq!(numbers(&schema.checked(), 1), (1..=150).collect::<Vec<_>>());
 }

@@ -1,5 +1,7 @@
 //! The outbox: an event is published if and only if the application's transaction commits, and leaves with its record.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::collections::BTreeSet;
@@ -68,7 +70,13 @@ fn the_application_learns_at_once_that_an_event_can_never_be_published() {
     let journal = schema.checked();
     let mut application = schema.client();
     for (arguments, expected) in [
-        ("'a/b', '1'", "'a/b' is no topic"),
+        ("'a/b/c', '1'", "'a/b/c' is no topic"),
+        ("'/b', '1'", "'/b' is no topic"),
+        ("'a/', '1'", "'a/' is no topic"),
+        ("'a..b', '1'", "'a..b' is no topic"),
+        ("'.a', '1'", "'.a' is no topic"),
+        ("'a b', '1'", "'a b' is no topic"),
+        ("'é', '1'", "'é' is no topic"),
         ("'', '1'", "'' is no topic"),
         ("E'a\\n', '1'", "is no topic"),
         ("repeat('a', 252), '1'", "is no topic"),
@@ -87,6 +95,12 @@ fn the_application_learns_at_once_that_an_event_can_never_be_published() {
         assert!(message.contains(expected), "{arguments}: {message}");
     }
     assert_eq!(journal.outbox(10).unwrap(), []);
+    for topic in
+        ["a", "heartbeat.received", "changelog:processes", "A-Z_0.9", "orders.DLQ", "blue/orders.new"]
+    {
+        schema.query(&format!("SELECT {{s}}.millrace_publish('{topic}', '1')"));
+    }
+    assert_eq!(journal.outbox(10).unwrap().len(), 6);
 }
 
 #[test]

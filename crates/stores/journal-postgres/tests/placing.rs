@@ -1,5 +1,7 @@
 //! Placing and reading records: one winner per number, tips compared, pages bounded, partitions at their borders.
 
+#![allow(clippy::unwrap_used)]
+
 mod support;
 
 use std::sync::Arc;

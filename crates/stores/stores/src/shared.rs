@@ -84,7 +84,7 @@ pub(crate) fn open_leading(url: &SharedUrl, options: &StoreOptions) -> Result<Op
     Ok(OpenedStore { store, durability_max: durability })
 }
 
-fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSettings {
+pub(crate) fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSettings {
     let defaults = match url.engine() {
         // A request to an object store costs money and tens of milliseconds.
         Engine::Object => JournalSettings {

@@ -1,8 +1,8 @@
-//! What the tests share: a schema of one's own on the server of `MILLRACE_TEST_POSTGRES`, records, a proxy, and servers
+//! Things that the tests share: a schema of one's own on the server of `MILLRACE_TEST_POSTGRES`, records, a proxy, and servers
 //! with settings of their own.
 
 // Every test file is a crate of its own and uses a part of this.
-#![allow(dead_code)]
+#![allow(dead_code, clippy::unwrap_used)]
 
 pub(crate) mod proxy;
 pub(crate) mod server;
@@ -100,7 +100,10 @@ impl Schema {
 
 impl Drop for Schema {
     fn drop(&mut self) {
-        let sql = format!("SET lock_timeout = '30s'; DROP SCHEMA IF EXISTS {} CASCADE", self.name);
+        let sql = format!(
+            "SET lock_timeout = '30s'; SET synchronous_commit = local; DROP SCHEMA IF EXISTS {} CASCADE",
+            self.name
+        );
         if let Ok(mut client) = Client::connect(&self.url, NoTls) {
             let _ = client.batch_execute(&sql);
         }

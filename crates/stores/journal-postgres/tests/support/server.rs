@@ -38,7 +38,7 @@ impl Server {
 
     fn make() -> Option<Server> {
         let Some(binaries) = binaries() else {
-            println!("skipped: no initdb in PATH or /usr/lib/postgresql");
+            println!("skipped: no initdb in MILLRACE_TEST_POSTGRES_BIN, PATH or /usr/lib/postgresql");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -107,9 +107,12 @@ impl Drop for Server {
 fn binaries() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
-    let mut folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    // Set by `cargo xtask test`, which unpacks PostgreSQL on a machine that has none.
+    let unpacked = std::env::var_os("MILLRACE_TEST_POSTGRES_BIN").map(PathBuf::from);
+    let mut folders: Vec<PathBuf> = unpacked.into_iter().chain(std::env::split_paths(&path)).collect();
     folders.extend(versions.map(|version| version.path().join("bin")));
-    folders.into_iter().find(|folder| folder.join("initdb").exists() && folder.join("postgres").exists())
+    let needed = ["initdb", "postgres", "pg_ctl", "pg_basebackup"];
+    folders.into_iter().find(|folder| needed.iter().all(|program| folder.join(program).exists()))
 }
 
 /// PostgreSQL refuses to run as root: "nobody" does it then.

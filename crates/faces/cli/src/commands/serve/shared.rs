@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use millrace_server::{AdvertisedUrl, FollowedStore, Follower, Reloader, ServeError, Server};
+use millrace_server::{AdvertisedUrl, FollowedStore, Follower, Reload, Reloader, ServeError, Server};
 use millrace_store::{Store, StoreError};
 use millrace_stores::{
     JournalStore, OpenError, SharedSettings, SharedStore, SharedUrl, StoreOptions, open_followed,
@@ -179,7 +179,18 @@ impl SharedServer {
         }
     }
 
+    /// Takes over what the last reload of the part that ends has brought: a token that was removed stays removed,
+    /// whichever part this server plays next.
+    fn keep_reloaded(&mut self) -> Option<Reload> {
+        let reloaded = self.reloader.lock().as_ref().and_then(Reloader::reloaded)?;
+        let Reload { tokens, tls, capabilities } = reloaded.clone();
+        let server = &mut self.plan.config.server;
+        (server.tokens, server.tls, server.capabilities) = (tokens, tls, capabilities);
+        Some(reloaded)
+    }
+
     fn start_follower(&mut self) -> Result<Follower, Failure> {
+        self.keep_reloaded();
         let config = &self.plan.config;
         let listener = clone_listener(&self.listener)?;
         let mut follower =
@@ -296,6 +307,7 @@ impl SharedServer {
     }
 
     async fn lead(&mut self, follower: Follower, shared: &SharedStore) -> Result<PartEnd, Failure> {
+        let kept = self.keep_reloaded();
         let mut config = self.plan.config.clone();
         // A commit waits for the network: no connection's task may do it, and a record has an upper size.
         config.server.broker.inline_commits = false;
@@ -326,7 +338,13 @@ impl SharedServer {
             server.listen_socket(place, listener).await.map_err(serve_failure)?;
         }
         let (asked, with) = (server.reloader(), self.plan.matches.clone());
-        *self.reloader.lock() = Some(asked.clone());
+        let before = self.reloader.lock().replace(asked.clone());
+        let missed = before.and_then(|before| before.reloaded()).filter(|last| Some(last) != kept.as_ref());
+        if let Some(missed) = missed
+            && let Err(error) = asked.reload(missed).await
+        {
+            tracing::error!("what was reloaded while this server took the lead is not in force: {error}");
+        }
         server.on_reload(move || {
             let (reloader, matches) = (asked.clone(), with.clone());
             Box::pin(async move { reload(&reloader, matches).await })
@@ -352,7 +370,6 @@ impl SharedServer {
             () = watching => Ok(()),
             () = giving_back => Ok(()),
         };
-        *self.reloader.lock() = None;
         relay.stop();
         let is_stopping = *self.stopping.borrow();
         match ran {
