@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use axum::Router;
 use futures_util::FutureExt;
+use futures_util::future::join_all;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::Service;
@@ -16,9 +17,10 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinHandle;
 
 use crate::access::{Peer, PresentedNames};
-use crate::app::App;
+use crate::edge::Edge;
 use crate::fairness::{BodyPace, CallerKey, ConnectionPlace, PlaceBounds, Places, share_of};
 use crate::settings::ServerSettings;
 use crate::socket::{PatientSocket, Stream};
@@ -35,10 +37,10 @@ const LEAVING_MAX: usize = 256;
 pub(crate) type Io = TokioIo<PatientSocket>;
 
 /// The state that all connections of one listener share.
-pub(crate) struct Accept {
-    pub(crate) router: Router,
-    pub(crate) tls: Option<Arc<Certificate>>,
-    pub(crate) settings: ServerSettings,
+struct Accept {
+    router: Router,
+    tls: Option<Arc<Certificate>>,
+    settings: ServerSettings,
     places: Arc<Places>,
     /// Open connections of this listener at any moment, evicted ones included.
     sockets_max: usize,
@@ -46,8 +48,8 @@ pub(crate) struct Accept {
 
 impl Accept {
     /// Creates the state of one listener. Its `max` places are its own: no other listener takes any of them.
-    pub(crate) fn new(app: &App, router: Router, tls: Option<Arc<Certificate>>, max: usize) -> Accept {
-        let settings = app.settings.clone();
+    fn new(edge: &Edge, router: Router, tls: Option<Arc<Certificate>>, max: usize) -> Accept {
+        let settings = edge.settings.clone();
         let (max, waiting_max) = (max.max(1), settings.http_connections_waiting_max);
         let bounds = PlaceBounds {
             max,
@@ -58,8 +60,42 @@ impl Accept {
                 bytes_per_second: settings.crowd_bytes_per_second,
             },
         };
-        let places = Places::new(bounds, app.evictions.clone());
+        let places = Places::new(bounds, edge.evictions.clone());
         Accept { router, tls, settings, places, sockets_max: http_sockets_max(max, waiting_max) }
+    }
+}
+
+/// The listeners of a server, with the tasks that accept on them.
+pub(crate) struct Listeners {
+    tls: Option<Arc<Certificate>>,
+    stop: watch::Sender<bool>,
+    accepting: Vec<JoinHandle<()>>,
+}
+
+impl Listeners {
+    pub(crate) fn new(tls: Option<Arc<Certificate>>) -> Listeners {
+        Listeners { tls, stop: watch::Sender::new(false), accepting: Vec::new() }
+    }
+
+    /// Accepts on one more listener, which gets `max` places of its own.
+    pub(crate) fn add(&mut self, edge: &Edge, listener: TcpListener, router: Router, max: usize) {
+        let accept = Accept::new(edge, router, self.tls.clone(), max);
+        self.accepting.push(tokio::spawn(run(listener, accept, self.stop.subscribe())));
+    }
+
+    /// Turns true when accepting is to stop.
+    pub(crate) fn stopping(&self) -> watch::Receiver<bool> {
+        self.stop.subscribe()
+    }
+
+    /// Stops accepting. Requests in progress go on.
+    pub(crate) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until every connection has ended or become a WebSocket.
+    pub(crate) async fn all_answered(self) {
+        join_all(self.accepting).await;
     }
 }
 
@@ -70,7 +106,7 @@ pub(crate) fn http_sockets_max(max: usize, waiting_max: usize) -> usize {
 }
 
 /// Accepts until told to stop, then waits for the requests in progress.
-pub(crate) async fn run(listener: TcpListener, accept: Accept, mut stopping: watch::Receiver<bool>) {
+async fn run(listener: TcpListener, accept: Accept, mut stopping: watch::Receiver<bool>) {
     let sockets = Arc::new(Semaphore::new(accept.sockets_max));
     let each = Arc::new(accept);
     loop {

@@ -9,7 +9,7 @@ use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use millrace_wire::{ErrorCode, FrameError, http::body_text};
 
-use crate::app::App;
+use crate::edge::Edge;
 use crate::fairness::RoomShare;
 use crate::observe::HttpRequester;
 use crate::refusal::{Refusal, overloaded};
@@ -27,18 +27,18 @@ pub(crate) struct BodyBytes {
 }
 
 /// Reads a body of at most `bytes_max` as text. Waits for its share of the memory.
-pub(crate) async fn read_text(app: &App, body: Body, bytes_max: usize) -> Result<BodyText, Refusal> {
-    let BodyBytes { bytes, share } = read_bytes(app, body, bytes_max).await?;
+pub(crate) async fn read_text(edge: &Edge, body: Body, bytes_max: usize) -> Result<BodyText, Refusal> {
+    let BodyBytes { bytes, share } = read_bytes(edge, body, bytes_max).await?;
     Ok(BodyText { text: body_text(&bytes)?.to_owned(), share })
 }
 
-pub(crate) async fn read_bytes(app: &App, body: Body, bytes_max: usize) -> Result<BodyBytes, Refusal> {
+pub(crate) async fn read_bytes(edge: &Edge, body: Body, bytes_max: usize) -> Result<BodyBytes, Refusal> {
     // A body without a length may become as long as is allowed.
     let expected = body.size_hint().upper().unwrap_or(bytes_max as u64);
     if expected > bytes_max as u64 {
         return Err(too_large(bytes_max));
     }
-    let limit = Duration::from_millis(app.settings.request_read_ms_max);
+    let limit = Duration::from_millis(edge.settings.request_read_ms_max);
     let http_requester = HttpRequester::current();
     let place = http_requester.as_ref().and_then(|http_requester| http_requester.place.clone());
     let Some(caller) =
@@ -46,7 +46,7 @@ pub(crate) async fn read_bytes(app: &App, body: Body, bytes_max: usize) -> Resul
     else {
         return Err(Refusal::new(ErrorCode::Unauthorized, "the request was not checked"));
     };
-    let room = HttpRequester::wait_for(app.bodies.reserve(caller, place.clone(), expected as usize));
+    let room = HttpRequester::wait_for(edge.bodies.reserve(caller, place.clone(), expected as usize));
     let share = match tokio::time::timeout(limit, room).await {
         Ok(share) => share?,
         Err(_) => {

@@ -14,9 +14,10 @@ use axum::middleware::Next;
 use axum::response::Response;
 use http_body_util::BodyExt;
 use hyper::body::{Frame, SizeHint};
+use millrace_wire::ErrorCode;
 use parking_lot::Mutex;
 
-use crate::access::Peer;
+use crate::access::{Peer, Reason};
 use crate::fairness::ConnectionPlace;
 
 /// How long and up to which size the rest of a body is read: most bodies are on their way already.
@@ -34,10 +35,18 @@ pub(crate) async fn finish(request: Request, next: Next) -> Response {
     let shared = SharedBody(Arc::new(Mutex::new(Half { body, begun: false, ended: false, place })));
     let request = Request::from_parts(parts, Body::new(shared.clone()));
     let mut response = next.run(request).await;
-    if !shared.is_passed(asks_first, response.status()).await {
+    if !shared.is_passed(asks_first, gives_up(&response)).await {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
     }
     response
+}
+
+/// Whether the rest of the body is not waited for: a body that took too long had its time, and an overloaded server does
+/// not wait for one. A server that sends its clients elsewhere is not overloaded, and they must get to see where.
+fn gives_up(response: &Response) -> bool {
+    let has_moved =
+        response.extensions().get::<Reason>().is_some_and(|reason| reason.code == ErrorCode::Moved);
+    matches!(response.status(), StatusCode::REQUEST_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE) && !has_moved
 }
 
 /// Whether the client sends its body only when told to (`Expect: 100-continue`).
@@ -59,17 +68,13 @@ struct Half {
 
 impl SharedBody {
     /// Whether the body is out of the way, so that the next request can be read.
-    async fn is_passed(&self, asks_first: bool, status: StatusCode) -> bool {
+    async fn is_passed(&self, asks_first: bool, gives_up: bool) -> bool {
         let (begun, ended) = {
             let half = self.0.lock();
             (half.begun, half.ended || half.body.is_end_stream())
         };
-        // Reading the body of a client that asks first would ask the client for it. A body that took too long had its
-        // time, and an overloaded server does not wait for one.
-        if ended
-            || asks_first && !begun
-            || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::SERVICE_UNAVAILABLE)
-        {
+        // Reading the body of a client that asks first would ask the client for it.
+        if ended || asks_first && !begun || gives_up {
             return ended;
         }
         let mut rest = self.clone();

@@ -23,6 +23,7 @@ use tokio::sync::mpsc;
 
 use crate::access::{Grant, NotAccepted, Refused, Scope, Tokens};
 use crate::app::App;
+use crate::edge::Edge;
 use crate::observe::RequestParty;
 use crate::server::ServeError;
 use crate::settings::ServerSettings;
@@ -158,7 +159,7 @@ fn check_sender(tokens: Arc<Tokens>) -> CheckSender {
     Arc::new(move |by, message| tokens.stand_for(&by.agent, message))
 }
 
-impl App {
+impl Edge {
     pub(crate) fn os_grant(&self, token: &str) -> Result<Arc<Grant>, TokenError> {
         grant(&self.tokens, token)
     }
@@ -185,7 +186,7 @@ impl App {
                 let code = if *code == 401 { ErrorCode::Unauthorized } else { ErrorCode::Forbidden };
                 let agent = by.map(|by| by.agent.as_str());
                 let (peer, namespace, topic, trace) = (None, None, None, None);
-                self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
+                self.edge.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
             }
             AuditEvent::Bus { by, what, reply: Reply::Refused(error), trace } => {
                 let error = error.why();
@@ -197,7 +198,7 @@ impl App {
                 };
                 let (code, agent) = (to_wire::code(error), by.map(|by| by.agent.as_str()));
                 let (why, peer, trace) = (&*error.to_string(), None, *trace);
-                self.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
+                self.edge.refused(&Refused { code, agent, peer, what, why, namespace, topic, trace });
             }
             AuditEvent::Bus { by, reply, trace, .. } => {
                 let agent = by.map(|by| by.agent.as_str());

@@ -7,21 +7,28 @@
 //! Not here: decisions (the engine makes them), JSON shapes (the wire crate has them), threads of the store (the
 //! broker has them), the command line.
 //!
+//! A server of a store that several servers share either leads ([`Server`]) or follows ([`Follower`]).
+//!
 //! Start with [`Server::start`].
 
 mod accept;
 mod access;
+mod advertise;
 mod app;
 mod body;
 mod drain_body;
+mod edge;
 mod fairness;
+mod follower;
 mod from_wire;
 mod host;
 mod http;
 mod kernel;
+mod moved;
 mod observe;
 mod origin;
 mod params;
+mod position;
 mod refusal;
 mod reload;
 mod routes;
@@ -35,6 +42,8 @@ mod ws;
 pub use access::{
     CertificateName, NamespaceRule, Proof, Rate, Scope, TOKENS_MAX, TokenDigest, TokenSettings,
 };
+pub use advertise::{AdvertiseError, AdvertisedUrl};
+pub use follower::{FollowPhase, FollowStatus, FollowedStore, Follower, Unreachable};
 pub use http::openapi::document as openapi;
 pub use millrace_child::{Changed, ChildLimits, ChildSettings};
 pub use millrace_kernel::{
@@ -43,6 +52,6 @@ pub use millrace_kernel::{
 };
 pub use observe::{AuditKind, AuditKinds};
 pub use reload::{Reload, ReloadError, Reloaded, Reloader};
-pub use server::{ServeError, Server};
+pub use server::{Deposer, ServeError, Server};
 pub use settings::{ClientAuthority, ServerSettings, TlsFiles};
 pub use tls::TlsError;

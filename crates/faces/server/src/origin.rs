@@ -11,15 +11,16 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use millrace_wire::ErrorCode;
 
-use crate::app::SharedApp;
+use crate::edge::SharedEdge;
 use crate::host;
 use crate::refusal::Refusal;
 
 /// Headers that pages of allowed origins may send.
-const HEADERS: [&str; 4] = ["authorization", "content-type", "traceparent", "tracestate"];
+const HEADERS: [&str; 5] =
+    ["authorization", "content-type", "traceparent", "tracestate", "x-millrace-min-position"];
 
-pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
-    if let Err(refusal) = host::check(request.headers(), app.listen.ip(), &app.settings) {
+pub(crate) async fn check(State(edge): State<SharedEdge>, request: Request, next: Next) -> Response {
+    if let Err(refusal) = host::check(request.headers(), edge.listen.ip(), &edge.settings) {
         return refusal.into_response();
     }
     let Some(origin) = request.headers().get(header::ORIGIN).cloned() else {
@@ -28,7 +29,7 @@ pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: 
     if is_same_host(&origin, request.headers()) {
         return next.run(request).await;
     }
-    if !is_allowed(&origin, &app.settings.allow_origins) {
+    if !is_allowed(&origin, &edge.settings.allow_origins) {
         return refuse(&origin).into_response();
     }
     let is_preflight = request.method() == Method::OPTIONS
@@ -39,11 +40,11 @@ pub(crate) async fn check(State(app): State<SharedApp>, request: Request, next: 
     let headers = response.headers_mut();
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     headers.insert(header::VARY, HeaderValue::from_static("origin"));
-    // The headers that say where the next page begins and when to retry: a web page sees no header that is not named
-    // here.
+    // The headers that say where the next page begins, how far it is, when to retry and where: a web page sees no header
+    // that is not named here.
     headers.insert(
         header::ACCESS_CONTROL_EXPOSE_HEADERS,
-        HeaderValue::from_static("millrace-next, retry-after"),
+        HeaderValue::from_static("millrace-next, retry-after, x-millrace-leader, x-millrace-position"),
     );
     if is_preflight {
         let methods = HeaderValue::from_static("GET, POST, PATCH, DELETE");
@@ -120,7 +121,7 @@ mod tests {
     #[test]
     fn a_page_may_send_the_attributes_of_a_cloud_event_and_nothing_else_of_its_own() {
         let mut headers = HeaderMap::new();
-        let ours = "authorization, content-type, traceparent, tracestate";
+        let ours = "authorization, content-type, traceparent, tracestate, x-millrace-min-position";
         assert_eq!(allowed_headers(&headers), ours);
         let asked = "content-type, CE-Id,ce-myext1, x-mine, ce-, ce-a-b, ce-a_b, *, cookie";
         headers.insert(header::ACCESS_CONTROL_REQUEST_HEADERS, HeaderValue::from_static(asked));

@@ -21,7 +21,7 @@ pub(crate) struct Refusal(Box<RefusalAnswer>);
 #[derive(Debug)]
 struct RefusalAnswer {
     problem: Problem,
-    header: Option<(HeaderName, HeaderValue)>,
+    headers: Vec<(HeaderName, HeaderValue)>,
     /// The reason for the audit, if it differs from what the caller is told.
     why: Option<Reason>,
     /// The index of the event in a batch that does not match the schema.
@@ -42,9 +42,9 @@ impl Refusal {
         self.0.problem.code == code.as_str()
     }
 
-    /// Adds a header that belongs to the status: a challenge, or a time to wait.
+    /// Adds a header that belongs to the status: a challenge, a time to wait, another server.
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
-        self.0.header = Some((name, value));
+        self.0.headers.push((name, value));
         self
     }
 
@@ -93,7 +93,7 @@ impl Refusal {
 
 impl From<Problem> for Refusal {
     fn from(problem: Problem) -> Refusal {
-        Refusal(Box::new(RefusalAnswer { problem, header: None, why: None, mismatch: None }))
+        Refusal(Box::new(RefusalAnswer { problem, headers: Vec::new(), why: None, mismatch: None }))
     }
 }
 
@@ -126,15 +126,13 @@ pub(crate) fn overloaded(detail: impl Into<String>) -> Refusal {
 
 impl IntoResponse for Refusal {
     fn into_response(self) -> Response {
-        let RefusalAnswer { problem, header, why, .. } = *self.0;
+        let RefusalAnswer { problem, headers, why, .. } = *self.0;
         let mut text = String::new();
         problem.write(&mut text);
         let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         let kind = HeaderValue::from_static(PROBLEM_CONTENT_TYPE);
         let mut response = (status, [(header::CONTENT_TYPE, kind)], text).into_response();
-        if let Some((name, value)) = header {
-            response.headers_mut().insert(name, value);
-        }
+        response.headers_mut().extend(headers);
         let told = |problem: Problem| {
             Some(Reason { code: ErrorCode::parse(&problem.code)?, why: problem.detail.into() })
         };

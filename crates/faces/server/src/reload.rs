@@ -7,7 +7,7 @@ use millrace_child::{Changed, ChildSettings, Children};
 use tokio::sync::Mutex;
 
 use crate::access::{TokenSettings, warn_of_expired};
-use crate::app::SharedApp;
+use crate::edge::SharedEdge;
 use crate::settings::TlsFiles;
 use crate::tls::{Certificate, TlsError};
 
@@ -27,7 +27,7 @@ pub enum ReloadError {
 }
 
 /// The configuration from now on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reload {
     pub tokens: Vec<TokenSettings>,
     pub tls: Option<TlsFiles>,
@@ -46,9 +46,10 @@ pub struct Reloaded {
 /// Reloads the configuration of a running server. Has no effect once the server has stopped.
 #[derive(Clone)]
 pub struct Reloader {
-    app: SharedApp,
+    edge: SharedEdge,
     tls: Option<Arc<Certificate>>,
-    children: Arc<Mutex<Children>>,
+    /// `None` on a server that follows: only the leader runs child processes.
+    children: Arc<Mutex<Option<Children>>>,
 }
 
 impl std::fmt::Debug for Reloader {
@@ -59,34 +60,45 @@ impl std::fmt::Debug for Reloader {
 
 impl Reloader {
     pub(crate) fn new(
-        app: SharedApp,
+        edge: SharedEdge,
         tls: Option<Arc<Certificate>>,
-        children: Arc<Mutex<Children>>,
+        children: Arc<Mutex<Option<Children>>>,
     ) -> Reloader {
-        Reloader { app, tls, children }
+        Reloader { edge, tls, children }
+    }
+
+    /// Returns what the last successful reload brought; `None` before the first. A process that changes between leading
+    /// and following starts the next part with it: a token that was removed must not come back.
+    pub fn reloaded(&self) -> Option<Reload> {
+        self.edge.reloaded.lock().clone()
     }
 
     /// Reloads; one reload runs at a time. Reads files and starts processes.
     pub async fn reload(&self, to: Reload) -> Result<Reloaded, ReloadError> {
         let mut children = self.children.lock().await;
-        match (self.app.tokens.is_open(), to.tokens.is_empty()) {
+        match (self.edge.tokens.is_open(), to.tokens.is_empty()) {
             (false, true) => return Err(ReloadError::Opens),
             (true, false) => return Err(ReloadError::Closes),
             _ => {}
         }
+        let applied = to.clone();
         let certificate = match (&self.tls, &to.tls) {
             (Some(shown), Some(files)) => Some((shown, Certificate::read(files)?)),
             (None, None) => None,
             _ => return Err(ReloadError::Switches),
         };
         // The last step that can fail.
-        let capabilities = children.become_these(to.capabilities).await?;
+        let capabilities = match &mut *children {
+            Some(children) => children.become_these(to.capabilities).await?,
+            None => Changed::default(),
+        };
         if let Some((shown, certificate)) = certificate {
             shown.replace(certificate);
         }
-        warn_of_expired(&to.tokens, self.app.broker.clock());
-        let revoked = self.app.tokens.replace(&to.tokens);
-        self.app.reloads.send_modify(|reloads| *reloads += 1);
+        warn_of_expired(&to.tokens, &self.edge.clock);
+        let revoked = self.edge.tokens.replace(&to.tokens);
+        self.edge.reloads.send_modify(|reloads| *reloads += 1);
+        *self.edge.reloaded.lock() = Some(applied);
         Ok(Reloaded { tokens: to.tokens.len(), revoked, capabilities })
     }
 }

@@ -7,9 +7,10 @@ use axum::routing::{delete, get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
+use crate::edge::SharedEdge;
 use crate::http::{dead_letters, events, groups, metrics, openapi, schemas, status, topics};
 use crate::refusal::Refusal;
-use crate::{access, drain_body, origin, ws};
+use crate::{access, drain_body, origin, position, ws};
 
 pub(crate) fn router(app: SharedApp) -> Router {
     let routes = Router::new()
@@ -32,7 +33,7 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/readyz", get(status::readyz))
         .route("/openapi.json", get(openapi::openapi))
         .route("/asyncapi.json", get(openapi::asyncapi));
-    checked(routes, app)
+    checked(routes, app.edge.clone(), app)
 }
 
 /// The routes of the separate listener for probes.
@@ -41,19 +42,24 @@ pub(crate) fn probes(app: SharedApp) -> Router {
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(status::healthz))
         .route("/readyz", get(status::readyz));
-    checked(routes, app)
+    checked(routes, app.edge.clone(), app)
 }
 
-/// Adds the checks that run before every handler.
-fn checked(routes: Router<SharedApp>, app: SharedApp) -> Router {
+/// Adds the checks that run before every handler, of a leader and of a follower (`follower/routes.rs`).
+pub(crate) fn checked<S: Clone + Send + Sync + 'static>(
+    routes: Router<S>,
+    edge: SharedEdge,
+    state: S,
+) -> Router {
     routes
         .fallback(unknown_path)
         .method_not_allowed_fallback(wrong_method)
-        .layer(from_fn_with_state(app.clone(), access::check))
-        .layer(from_fn_with_state(app.clone(), origin::check))
-        .layer(from_fn_with_state(app.clone(), access::watch))
+        .layer(from_fn_with_state(edge.clone(), position::reach))
+        .layer(from_fn_with_state(edge.clone(), access::check))
+        .layer(from_fn_with_state(edge.clone(), origin::check))
+        .layer(from_fn_with_state(edge, access::watch))
         .layer(from_fn(drain_body::finish))
-        .with_state(app)
+        .with_state(state)
 }
 
 async fn unknown_path(uri: Uri) -> Refusal {

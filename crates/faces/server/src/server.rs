@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::{BoxFuture, join_all};
+use futures_util::future::BoxFuture;
 use millrace_broker::{Broker, BrokerHandle, StartError, StopOutcome};
 use millrace_bus::{BusLimits, Reply, Request};
 use millrace_child::Children;
@@ -17,18 +17,20 @@ use millrace_model::Requester;
 use millrace_store::{Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
-use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use crate::accept::Accept;
+use crate::accept::Listeners;
 use crate::access::{Tokens, warn_of_expired};
-use crate::app::{App, Engines, SharedApp};
+use crate::app::{App, SharedApp};
+use crate::edge::Edge;
+use crate::follower::FollowedStore;
+use crate::http::durable_handlers::Figures;
 use crate::observe::{AuditKind, AuditLog};
 use crate::reload::Reloader;
 use crate::settings::ServerSettings;
 use crate::tls::{Certificate, TlsError};
 use crate::to_wire;
-use crate::{accept, kernel, observe, routes};
+use crate::{kernel, observe, routes};
 
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
@@ -62,6 +64,10 @@ pub enum ServeError {
     /// The store's files were moved or removed while the server ran. Every request that waited was told.
     #[error("the files of the store have lost their names, so the server has stopped: {0}")]
     LostNames(String),
+    /// Another server has taken the lead of the shared store. Every request that waited was told where to go, and
+    /// nothing confirmed is lost: this process may follow from now on.
+    #[error("this server has lost the lead: {0}")]
+    Deposed(String),
     /// The store failed while the server ran. Every request that waited was told, and nothing confirmed is lost.
     #[error(
         "the store failed and this process can write nothing more: {0}; everything confirmed is on disk: look at the \
@@ -77,13 +83,24 @@ pub struct Server {
     tls: Option<Arc<Certificate>>,
     broker: Broker,
     closing: watch::Sender<bool>,
-    stop_accepting: watch::Sender<bool>,
-    accepting: Vec<JoinHandle<()>>,
+    listeners: Listeners,
     /// Requests of the loop's own commands: `Syscall.Shutdown`, `Syscall.Reload`.
     asked: mpsc::Receiver<HostRequest>,
     on_reload: Option<OnReload>,
     socket: Option<SocketFile>,
-    children: Arc<tokio::sync::Mutex<Children>>,
+    children: Arc<tokio::sync::Mutex<Option<Children>>>,
+}
+
+/// See [`Server::deposer`].
+#[derive(Clone, Debug)]
+pub struct Deposer(BrokerHandle);
+
+impl Deposer {
+    /// Ends [`Server::run_until`] with [`ServeError::Deposed`]; `reason` says who leads. Has no effect on a server that
+    /// has stopped.
+    pub fn depose(&self, reason: String) {
+        self.0.depose(reason);
+    }
 }
 
 /// Reads the configuration again. Returns a text about what changed, or why nothing did.
@@ -120,33 +137,21 @@ impl Server {
         let tokens = Arc::new(Tokens::new(&settings.tokens, settings.token_rate, handle.clock().clone()));
         let audit_target = kernel::AuditTarget::default();
         let (kernel, asked) = kernel::start(&settings, &store, &handle, &tokens, &audit_target).await?;
-        let children = Arc::new(tokio::sync::Mutex::new(kernel::children(&settings, &kernel).await?));
+        let children = Arc::new(tokio::sync::Mutex::new(Some(kernel::children(&settings, &kernel).await?)));
         let (closing, is_closing) = watch::channel(false);
         let (audit_log, audit_writer) = AuditLog::new(settings.audit, settings.audit_records_max);
-        let engines = Engines { broker: broker.handle(), kernel, store, topic_defaults };
-        let app = Arc::new(App::new(settings, addr, engines, tokens, audit_log, is_closing));
+        let edge = Arc::new(Edge::new(settings, addr, handle.clock().clone(), tokens, audit_log, is_closing));
+        let (broker_handle, handlers) = (broker.handle(), Figures::default());
+        let app = Arc::new(App { edge, topic_defaults, broker: broker_handle, store, kernel, handlers });
         observe::start(&app, audit_writer);
         // Before timers fire: their refusals are audited, too.
         let _ = audit_target.set(Arc::downgrade(&app));
         app.kernel.begin().await.map_err(|_| ServeError::Fallen)?;
-        let (stop_accepting, stopped) = watch::channel(false);
+        let mut listeners = Listeners::new(tls.clone());
         let router = routes::router(app.clone());
-        let accept = Accept::new(&app, router, tls.clone(), app.settings.http_connections_max);
-        let accepting = vec![tokio::spawn(accept::run(listener, accept, stopped))];
+        listeners.add(&app.edge, listener, router, app.edge.settings.http_connections_max);
         let (on_reload, socket) = (None, None);
-        Ok(Server {
-            addr,
-            app,
-            tls,
-            broker,
-            closing,
-            stop_accepting,
-            accepting,
-            asked,
-            on_reload,
-            socket,
-            children,
-        })
+        Ok(Server { addr, app, tls, broker, closing, listeners, asked, on_reload, socket, children })
     }
 
     pub fn addr(&self) -> SocketAddr {
@@ -161,7 +166,7 @@ impl Server {
     /// Returns a function that counts the open WebSockets, also after [`Server::run_until`] has taken the server.
     pub fn connections(&self) -> impl Fn() -> usize + Send + 'static {
         let app = Arc::downgrade(&self.app);
-        move || app.upgrade().map_or(0, |app| app.seats.taken() + app.unauthenticated.taken())
+        move || app.upgrade().map_or(0, |app| app.edge.seats.taken() + app.edge.unauthenticated.taken())
     }
 
     /// The CQRS loop, for adding capabilities to it.
@@ -185,10 +190,8 @@ impl Server {
     /// Serves the probes and `/metrics` on an address of their own, where other clients cannot crowd them out.
     pub fn listen_probes(&mut self, listener: TcpListener) -> Result<SocketAddr, ServeError> {
         let addr = listener.local_addr().map_err(ServeError::Listener)?;
-        let router = routes::probes(self.app.clone());
-        let max = self.app.settings.probe_connections_max;
-        let accept = Accept::new(&self.app, router, self.tls.clone(), max);
-        self.accepting.push(tokio::spawn(accept::run(listener, accept, self.stop_accepting.subscribe())));
+        let max = self.app.edge.settings.probe_connections_max;
+        self.listeners.add(&self.app.edge, listener, routes::probes(self.app.clone()), max);
         Ok(addr)
     }
 
@@ -202,12 +205,24 @@ impl Server {
 
     /// Returns a handle for replacing tokens, certificate and child processes while the server runs.
     pub fn reloader(&self) -> Reloader {
-        Reloader::new(self.app.clone(), self.tls.clone(), self.children.clone())
+        Reloader::new(self.app.edge.clone(), self.tls.clone(), self.children.clone())
+    }
+
+    /// Tells the server that it leads a store that several servers share: pages then carry a position, `/readyz` and
+    /// `/metrics` say how the copy is doing, and after [`ServeError::Deposed`] clients are told who leads.
+    pub fn share_store(&self, copy: Arc<dyn FollowedStore>) {
+        self.app.edge.share_store(copy);
+    }
+
+    /// Returns a handle that tells this server that another one leads: a server without traffic commits nothing, so its
+    /// store has no occasion to say it.
+    pub fn deposer(&self) -> Deposer {
+        Deposer(self.handle())
     }
 
     /// Serves until `shutdown` is ready or `Syscall.Shutdown` arrives, then stops. Also ends if the engine fails by a
-    /// bug or the store has failed for good: this process can write nothing more, and a new one serves everything that
-    /// was confirmed.
+    /// bug, if the store has failed for good (this process can write nothing more, and a new one serves everything that
+    /// was confirmed), or if another server has taken the lead of the store ([`ServeError::Deposed`]).
     pub async fn run_until(mut self, shutdown: impl Future<Output = ()>) -> Result<(), ServeError> {
         let (handle, kernel) = (self.handle(), self.app.kernel.clone());
         tokio::select! {
@@ -222,10 +237,15 @@ impl Server {
     /// Stops accepting, lets the engine finish and release its leases, writes out what is queued, closes the
     /// connections.
     pub async fn stop(self) -> Result<(), ServeError> {
-        let grace_ms = self.app.settings.grace_ms;
+        let grace_ms = self.app.edge.settings.grace_ms;
         let begun = Instant::now();
         let deadline = begun + Duration::from_millis(grace_ms);
-        let _ = self.stop_accepting.send(true);
+        self.listeners.stop();
+        if self.app.broker.health().is_deposed() {
+            // Nothing more can be written, and another server serves already: connections go there at once, whatever
+            // the loop's capabilities still have to finish.
+            let _ = self.closing.send(true);
+        }
         // The loop stops first: its capabilities still need the bus.
         let kernel_stopped =
             timeout(kernel::patience(grace_ms), self.app.kernel.stop(kernel::grace(grace_ms))).await.is_ok();
@@ -238,11 +258,11 @@ impl Server {
         let stopped = self.broker.stop(deadline.saturating_duration_since(Instant::now())).await;
         let _ = self.closing.send(true);
         let all_left = async {
-            self.app.unauthenticated.all_left().await;
-            self.app.seats.all_left().await;
+            self.app.edge.unauthenticated.all_left().await;
+            self.app.edge.seats.all_left().await;
         };
         let all_closed = timeout_at(deadline, all_left).await.is_ok();
-        let all_answered = timeout_at(deadline, join_all(self.accepting)).await.is_ok();
+        let all_answered = timeout_at(deadline, self.listeners.all_answered()).await.is_ok();
         let health = self.app.broker.health();
         if let StopOutcome::Unwritten { batches } = stopped
             && health.lost_names().is_none()
@@ -264,6 +284,7 @@ impl Server {
         }
         match health.storage_failed().map(str::to_owned) {
             Some(reason) if health.lost_names().is_some() => Err(ServeError::LostNames(reason)),
+            Some(reason) if health.is_deposed() => Err(ServeError::Deposed(reason)),
             Some(reason) => Err(ServeError::StorageFailed(reason)),
             None if kernel_stopped
                 && stopped == StopOutcome::Finished

@@ -100,6 +100,9 @@ pub struct ServerSettings {
     /// Events and bytes in one page of `GET /topics/{topic}/events`. A page that is cut says where to go on.
     pub page_events_max: usize,
     pub page_bytes_max: usize,
+    /// How long a request that asks for a position of a shared store waits until this server's copy has it; then 503
+    /// `limit_reached`.
+    pub position_wait_ms_max: u64,
     /// Pages read from the store at a time: more wait.
     pub reads_max: usize,
     /// Bytes of pages being read and of pages that their client has not read yet, all together: more wait. A page
@@ -178,6 +181,7 @@ impl Default for ServerSettings {
             list_max: 1000,
             page_events_max: 10_000,
             page_bytes_max: 4 << 20,
+            position_wait_ms_max: 3000,
             reads_max: 8,
             pages_bytes_max: 128 << 20,
             topic_labels_max: 100,

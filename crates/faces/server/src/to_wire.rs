@@ -14,6 +14,8 @@ use millrace_wire::{
     write_published, write_published_batch, write_subscribed,
 };
 
+use crate::moved::Moved;
+
 /// A request of a connection that waits for its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct UnansweredRequest {
@@ -54,6 +56,20 @@ pub(crate) fn frame(item: Item, request: Option<&UnansweredRequest>, payload_sha
         Item::Notice { error, group } => refused(&error, group.as_ref()).write(&mut out),
     }
     (!out.is_empty()).then_some(out)
+}
+
+/// Returns the frame for a request that this server could not carry out because another one leads.
+pub(crate) fn moved(moved: &Moved, request: Option<&UnansweredRequest>) -> String {
+    let name = |text: &str| text.into();
+    let about = About {
+        topic: request.and_then(|request| request.topic.as_ref()).map(|topic| name(topic.as_str())),
+        group: request.and_then(|request| request.group.as_ref()).map(|group| name(group.as_str())),
+        ..About::default()
+    };
+    let rid = request.and_then(|request| request.rid.clone());
+    let mut out = String::new();
+    moved.frame().about(about).rid(rid).write(&mut out);
+    out
 }
 
 /// Writes an answer that carries data as a frame; the body of an HTTP response to a publish has the same form.

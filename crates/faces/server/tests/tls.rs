@@ -4,66 +4,39 @@
 mod support;
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 
 use futures_util::{SinkExt, StreamExt};
 use millrace_bus::BusLimits;
-use millrace_server::{Server, ServerSettings, TlsFiles};
-use rcgen::{CertifiedKey, generate_simple_self_signed};
-use rustls::crypto::ring;
-use rustls::pki_types::{CertificateDer, ServerName};
-use rustls::{ClientConfig, RootCertStore};
+use millrace_server::{Server, ServerSettings};
 use serde_json::{Value, json};
+use support::tls_identity::TlsIdentity;
 use support::{PATIENCE, start_with};
-use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpSocket, TcpStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
-use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 use tokio_tungstenite::client_async;
 use tokio_tungstenite::tungstenite::Message;
 
 struct Desk {
     server: Server,
-    cert: CertificateDer<'static>,
-    _folder: TempDir,
+    identity: TlsIdentity,
 }
 
 impl Desk {
     async fn new(settings: ServerSettings) -> Desk {
-        let CertifiedKey { cert, signing_key } =
-            generate_simple_self_signed(vec!["localhost".to_owned()]).unwrap();
-        let folder = tempfile::tempdir().unwrap();
-        let path = |name: &str| folder.path().join(name);
-        std::fs::write(path("cert.pem"), cert.pem()).unwrap();
-        std::fs::write(path("key.pem"), signing_key.serialize_pem()).unwrap();
-        let tls = Some(TlsFiles { cert: path("cert.pem"), key: path("key.pem"), client_ca: None });
+        let identity = TlsIdentity::new();
+        let tls = Some(identity.files());
         let server = start_with(ServerSettings { tls, ..settings }, BusLimits::default()).await;
-        Desk { server, cert: cert.der().clone(), _folder: folder }
+        Desk { server, identity }
     }
 
     fn addr(&self) -> SocketAddr {
         self.server.addr()
     }
 
-    /// A small `buffer` keeps the operating system from receiving in place of a peer that does not read.
     async fn connect(&self, buffer: Option<u32>) -> TlsStream<TcpStream> {
-        let mut roots = RootCertStore::empty();
-        roots.add(self.cert.clone()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        let socket = TcpSocket::new_v4().unwrap();
-        if let Some(bytes) = buffer {
-            socket.set_recv_buffer_size(bytes).unwrap();
-        }
-        let socket = socket.connect(self.addr()).await.unwrap();
-        let name = ServerName::try_from("localhost").unwrap();
-        let connecting = TlsConnector::from(Arc::new(config)).connect(name, socket);
-        timeout(PATIENCE, connecting).await.unwrap().unwrap()
+        self.identity.connect(self.addr(), buffer).await
     }
 
     /// Sends one request and returns the status of its response.

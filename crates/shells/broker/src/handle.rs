@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
-use millrace_bus::{ConnId, Note, Reply, Request};
+use millrace_bus::{ConnId, Input, Note, Reply, Request};
 use millrace_model::{Durability, Namespace, Requester};
 use millrace_shell::{RowWriter, SystemClock};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -140,6 +140,13 @@ impl BrokerHandle {
             backlog_bytes: self.shared.backlog.bytes() as u64,
             ..metrics::view(&self.shared.metrics)
         }
+    }
+
+    /// Tells the engine that another server leads the store, for a shell that learns it before a commit does: a server
+    /// without traffic commits nothing. Everything that waits is refused, and [`Health::failure_told`] follows.
+    pub fn depose(&self, reason: String) {
+        self.shared.health.set_deposed();
+        self.shared.inbox.complete([Input::StorageFailed { reason }]);
     }
 
     /// For edges that drop a connection because it does not read.

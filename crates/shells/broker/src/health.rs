@@ -23,6 +23,8 @@ pub struct Health {
     /// Set when the store's files have been moved, removed or replaced. Their content is being saved; then the store
     /// counts as failed.
     lost_names: OnceLock<String>,
+    /// The store counts as failed because another server leads it: see [`Health::is_deposed`].
+    deposed: AtomicBool,
     /// Turns true when everybody who waited for the failed store has been answered.
     failure_told: watch::Sender<bool>,
     stopping: AtomicBool,
@@ -65,6 +67,7 @@ impl Health {
             commit_stall_ms_max,
             storage_failed: OnceLock::new(),
             lost_names: OnceLock::new(),
+            deposed: AtomicBool::new(false),
             failure_told: watch::Sender::new(false),
             stopping: AtomicBool::new(false),
             writing_since: AtomicU64::new(NEVER),
@@ -84,6 +87,12 @@ impl Health {
     /// [`Health::storage_failed`].
     pub fn lost_names(&self) -> Option<&str> {
         self.lost_names.get().map(String::as_str)
+    }
+
+    /// Whether this server has lost the lead of a shared store to another server. Nothing of the commit that found this
+    /// out was written, nor of anything behind it. [`Health::storage_failed`] says so, too.
+    pub fn is_deposed(&self) -> bool {
+        self.deposed.load(Relaxed)
     }
 
     pub fn stopping(&self) -> bool {
@@ -142,6 +151,11 @@ impl Health {
 
     pub(crate) fn set_lost_names(&self, what: String) {
         let _ = self.lost_names.set(what);
+    }
+
+    /// To be called before the store counts as failed, so that whoever is told of the failure is told why.
+    pub(crate) fn set_deposed(&self) {
+        self.deposed.store(true, Relaxed);
     }
 
     pub(crate) fn set_failure_told(&self) {

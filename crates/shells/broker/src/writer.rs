@@ -172,6 +172,9 @@ impl CommitReceiver for Receiver {
     }
 
     fn failed(&self, senders: Vec<BatchOrigin>, error: StoreError) {
+        if matches!(error, StoreError::Deposed(_)) {
+            self.health.set_deposed();
+        }
         tell_row_writers(senders, &error);
         self.inbox.complete([Input::StorageFailed { reason: error.to_string() }]);
     }

@@ -33,7 +33,7 @@ pub use clients::audit_hook::{AuditEvent, AuditHook};
 pub use clients::credentials::{CheckSender, CheckToken, Credentials, Rights, TokenError, shown_token};
 pub use clients::remote::{OsReceiver, OsSender};
 pub use kernel_thread::counts::ShellCounts;
-pub use kernel_thread::inbox::{KernelEnded, KernelSender};
+pub use kernel_thread::inbox::{KernelEnded, KernelSender, Mint};
 pub use kernel_thread::start::{
     HostRequest, KernelError, KernelHandle, KernelParts, KernelView, NotReloaded,
 };

@@ -266,7 +266,10 @@ impl<C: CommitReceiver> GroupCommit<C> {
     }
 
     fn fail(&self, mut origins: Vec<C::Origin>, error: StoreError) {
-        tracing::error!(%error, "the store failed: nothing is written any more");
+        match &error {
+            StoreError::Deposed(_) => tracing::warn!(%error, "this process no longer leads the store"),
+            error => tracing::error!(%error, "the store failed: nothing is written any more"),
+        }
         origins.extend(self.queue.fail(error.clone()));
         self.receiver.failed(origins, error);
     }

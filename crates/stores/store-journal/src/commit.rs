@@ -56,6 +56,7 @@ impl SharedHandle {
             return Err(StoreError::TooLarge { bytes, max });
         }
         let mut turn = self.turn();
+        self.keep_interval(&turn);
         let mut outcomes = Vec::with_capacity(batches.len());
         let mut rest = batches;
         while !rest.is_empty() {
@@ -69,6 +70,16 @@ impl SharedHandle {
             rest = later;
         }
         Ok(outcomes)
+    }
+
+    /// Waits until the last commit is long enough ago. Others gather in front of this one meanwhile, and share the next
+    /// record.
+    fn keep_interval(&self, turn: &Turn) {
+        let since_ms = self.clock.mono_ms().saturating_sub(turn.news_at_ms);
+        let rest_ms = self.settings.commit_interval_ms.saturating_sub(since_ms);
+        if rest_ms > 0 {
+            self.clock.pause(std::time::Duration::from_millis(rest_ms));
+        }
     }
 
     pub(crate) fn commit_in_turn(

@@ -2,6 +2,7 @@
 
 use crate::settings::SOCKET_DEFAULT;
 use millrace_bus::BusLimits;
+use millrace_client::FollowLeader;
 use millrace_runs::RunsLimits;
 use millrace_server::ServerSettings;
 use millrace_stores::StoreOptions;
@@ -15,6 +16,7 @@ pub(crate) struct Config {
     /// Empty = no such listener.
     pub(crate) probe_listen: String,
     pub(crate) store: String,
+    pub(crate) cluster: ClusterSettings,
     pub(crate) socket: String,
     pub(crate) tls_cert: String,
     pub(crate) tls_key: String,
@@ -24,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) store_options: StoreOptions,
     pub(crate) log_format: String,
     pub(crate) url: String,
+    pub(crate) follow_leader: FollowLeader,
     pub(crate) token: String,
     pub(crate) tls_ca: String,
     pub(crate) client_cert: String,
@@ -32,6 +35,32 @@ pub(crate) struct Config {
     pub(crate) reconnect_ms: u64,
     pub(crate) run: RunSettings,
     pub(crate) guest: GuestSettings,
+}
+
+/// The settings of a store that several servers share.
+#[derive(Clone, Debug)]
+pub(crate) struct ClusterSettings {
+    /// Empty = made from the address that the server listens on.
+    pub(crate) advertise: String,
+    pub(crate) cache: String,
+    /// 0 = for ever.
+    pub(crate) store_wait_ms: u64,
+    /// 0 = the engine's own.
+    pub(crate) lead_timeout_ms: u64,
+    /// 0 = the engine's own.
+    pub(crate) follow_ms: u64,
+}
+
+impl Default for ClusterSettings {
+    fn default() -> Self {
+        ClusterSettings {
+            advertise: String::new(),
+            cache: "millrace-cache".into(),
+            store_wait_ms: 0,
+            lead_timeout_ms: 0,
+            follow_ms: 0,
+        }
+    }
 }
 
 /// The settings of `millrace run`.
@@ -96,6 +125,7 @@ impl Default for Config {
             listen: "127.0.0.1:7070".into(),
             probe_listen: String::new(),
             store: "sqlite:///millrace.db".into(),
+            cluster: ClusterSettings::default(),
             socket: SOCKET_DEFAULT.into(),
             tls_cert: String::new(),
             tls_key: String::new(),
@@ -105,6 +135,7 @@ impl Default for Config {
             store_options: StoreOptions::default(),
             log_format: "text".into(),
             url: "ws://127.0.0.1:7070/".into(),
+            follow_leader: FollowLeader::default(),
             token: String::new(),
             tls_ca: String::new(),
             client_cert: String::new(),

@@ -6,6 +6,7 @@
 mod auth;
 mod bounds;
 mod capability;
+mod cluster;
 mod config;
 mod entry;
 mod flags;
@@ -76,6 +77,7 @@ impl SettingDef {
 pub(crate) fn all() -> impl Iterator<Item = &'static SettingDef> {
     main_settings::SETTINGS
         .iter()
+        .chain(cluster::SETTINGS)
         .chain(os::SETTINGS)
         .chain(runs::SETTINGS)
         .chain(guests::SETTINGS)

@@ -15,7 +15,7 @@ use millrace_wire::ErrorCode;
 use millrace_wire::http::AuditDoc;
 
 use crate::access::{Meter, Peer, Rate};
-use crate::app::{App, SharedApp};
+use crate::edge::{Edge, SharedEdge};
 use crate::observe::{AuditKind, HttpRequester, Refusals};
 
 /// Log lines per second, and at once. Lines above this rate are left out; the next line says how many.
@@ -68,7 +68,7 @@ pub(crate) struct Refused<'a> {
     pub(crate) trace: Option<&'a TraceId>,
 }
 
-impl App {
+impl Edge {
     pub(crate) fn refused(&self, refused: &Refused<'_>) {
         let code = refused.code;
         self.audit.refusals.count(code);
@@ -121,7 +121,7 @@ pub(crate) struct Reason {
 
 /// Middleware that logs requests and records refusals. The outermost layer but for `drain_body.rs`, so every refusal
 /// over HTTP passes through it.
-pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: Next) -> Response {
+pub(crate) async fn watch(State(edge): State<SharedEdge>, request: Request, next: Next) -> Response {
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let connection = request.extensions().get::<Peer>();
     let peer = connection.map(|peer| peer.addr);
@@ -134,7 +134,7 @@ pub(crate) async fn watch(State(app): State<SharedApp>, request: Request, next: 
         let topic = topic_of(&path);
         let what = &format_args!("{method} {path}");
         let (code, why, agent) = (reason.code, &*reason.why, http_requester.agent());
-        app.refused(&Refused { code, agent, peer, what, why, namespace: None, topic, trace });
+        edge.refused(&Refused { code, agent, peer, what, why, namespace: None, topic, trace });
     }
     tracing::debug!(
         target: "millrace::http",

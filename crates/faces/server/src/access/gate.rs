@@ -11,7 +11,7 @@ use millrace_wire::ErrorCode;
 
 use crate::access::needs::{self, Need};
 use crate::access::{Caller, NotAccepted, Peer, Scope};
-use crate::app::{App, SharedApp};
+use crate::edge::{Edge, SharedEdge};
 use crate::observe::HttpRequester;
 use crate::params::Params;
 use crate::refusal::{Refusal, overloaded};
@@ -24,13 +24,13 @@ const CERTIFICATE_UNKNOWN: &str = "the client certificate stands for nobody here
     auth.certificates; send a token: Authorization: Bearer TOKEN";
 const CERTIFICATE_EXPIRED: &str = "the entry of the client certificate in auth.certificates has expired";
 
-pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, next: Next) -> Response {
+pub(crate) async fn check(State(edge): State<SharedEdge>, mut request: Request, next: Next) -> Response {
     let Some(peer) = request.extensions().get::<Peer>().cloned() else {
         return Refusal::new(ErrorCode::Unauthorized, "the request came over no connection").into_response();
     };
     let mut caller = Caller { peer, grant: None };
     let has_body = !request.body().is_end_stream();
-    let passed = pass(&app, &request, &mut caller);
+    let passed = pass(&edge, &request, &mut caller);
     // For `audit.rs`, whose middleware runs further out, and for code that accounts memory to the caller.
     if let Some(http_requester) = HttpRequester::current() {
         let _ = http_requester.caller.set(caller.key());
@@ -39,7 +39,7 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
         }
     }
     let passed = match passed {
-        Ok(needs_place) if needs_place => place(&app, &caller, has_body).await,
+        Ok(needs_place) if needs_place => place(&edge, &caller, has_body).await,
         passed => passed.map(drop),
     };
     match passed {
@@ -53,8 +53,8 @@ pub(crate) async fn check(State(app): State<SharedApp>, mut request: Request, ne
 
 /// Waits for a place among the HTTP connections (`fairness/places.rs`). Probes and upgrades need none: they are
 /// answered at once.
-async fn place(app: &App, caller: &Caller, has_body: bool) -> Result<(), Refusal> {
-    let limit = Duration::from_millis(app.settings.request_read_ms_max);
+async fn place(edge: &Edge, caller: &Caller, has_body: bool) -> Result<(), Refusal> {
+    let limit = Duration::from_millis(edge.settings.request_read_ms_max);
     let key = caller.key();
     match tokio::time::timeout(limit, caller.peer.place.count(&key, has_body)).await {
         Ok(counted) => Ok(counted?),
@@ -64,7 +64,7 @@ async fn place(app: &App, caller: &Caller, has_body: bool) -> Result<(), Refusal
 
 /// Checks the request. Returns whether it needs a place among the HTTP connections. The cheapest check comes first: no
 /// token is looked up for a connection that is above its rate.
-fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<bool, Refusal> {
+fn pass(edge: &Edge, request: &Request, caller: &mut Caller) -> Result<bool, Refusal> {
     let route = request.extensions().get::<MatchedPath>().map(MatchedPath::as_str);
     let need = needs::of(request.method(), route);
     let needs_place = !(need == Need::Socket || route.is_some_and(needs::is_probe));
@@ -72,19 +72,19 @@ fn pass(app: &App, request: &Request, caller: &mut Caller) -> Result<bool, Refus
         return Ok(needs_place);
     }
     caller.charge_connection(1)?;
-    if app.tokens.is_open() {
+    if edge.tokens.is_open() {
         return Ok(needs_place);
     }
     let mut why = "send a token: Authorization: Bearer TOKEN";
     // A token that was sent decides, even if the connection showed a certificate as well.
     if let Some(token) = bearer(request)? {
-        let grant = app.tokens.find(token).map_err(|not_accepted| {
+        let grant = edge.tokens.find(token).map_err(|not_accepted| {
             let refusal = Refusal::new(ErrorCode::Unauthorized, not_accepted.as_str());
             refusal.header(header::WWW_AUTHENTICATE, CHALLENGE_AGAIN)
         })?;
         caller.grant = Some(grant);
     } else if caller.peer.certificate.shown {
-        match app.tokens.find_certificate(&caller.peer.certificate) {
+        match edge.tokens.find_certificate(&caller.peer.certificate) {
             Ok(grant) => caller.grant = Some(grant),
             Err(NotAccepted::Unknown) => why = CERTIFICATE_UNKNOWN,
             Err(NotAccepted::Expired) => why = CERTIFICATE_EXPIRED,

@@ -12,8 +12,8 @@ use millrace_wire::{
 };
 
 use crate::access::Caller;
-use crate::app::App;
 use crate::body::read_bytes;
+use crate::edge::Edge;
 use crate::fairness::RoomShare;
 use crate::refusal::Refusal;
 
@@ -49,37 +49,37 @@ pub(crate) fn mode(headers: &HeaderMap) -> Result<Option<Mode>, Refusal> {
 /// Reads the request's CloudEvents. Returns the engine's request and the body's share of memory, which is kept until
 /// they are published.
 pub(crate) async fn request(
-    app: &App,
+    edge: &Edge,
     caller: &Caller,
     topic: TopicKey,
     mode: Mode,
     headers: &HeaderMap,
     body: Body,
 ) -> Result<(Request, RoomShare), Refusal> {
-    let settings = &app.settings;
+    let settings = &edge.settings;
     let bytes_max =
         if mode == Mode::Batched { settings.batch_body_bytes_max } else { settings.frame_bytes_max };
-    let body = read_bytes(app, body, bytes_max).await?;
+    let body = read_bytes(edge, body, bytes_max).await?;
     let event = match mode {
         Mode::Structured => parse_cloud_event(body_text(&body.bytes)?)?,
         Mode::Binary => binary(headers, &body.bytes)?,
         Mode::Batched => {
             let events = parse_cloud_events(body_text(&body.bytes)?)?;
             let events =
-                events.into_iter().map(|event| fitting(app, event)).collect::<Result<Vec<_>, _>>()?;
+                events.into_iter().map(|event| fitting(edge, event)).collect::<Result<Vec<_>, _>>()?;
             caller.charge_rest(events.len())?;
             return Ok((Request::PublishBatch(PublishBatch { topic, events }), body.share));
         }
     };
-    let publish = Publish { topic, event: fitting(app, event)?, deliver_at: None };
+    let publish = Publish { topic, event: fitting(edge, event)?, deliver_at: None };
     Ok((Request::Publish(publish), body.share))
 }
 
 /// Refuses an event that would not fit into a frame: base64 and quotes can make it longer than its body was.
-fn fitting(app: &App, event: CloudEvent) -> Result<NewEvent, Refusal> {
+fn fitting(edge: &Edge, event: CloudEvent) -> Result<NewEvent, Refusal> {
     let event = event.into_event()?;
-    if event.body.bytes() > app.settings.frame_bytes_max {
-        return Err(FrameError::too_large("event", app.settings.frame_bytes_max).into());
+    if event.body.bytes() > edge.settings.frame_bytes_max {
+        return Err(FrameError::too_large("event", edge.settings.frame_bytes_max).into());
     }
     Ok(event)
 }

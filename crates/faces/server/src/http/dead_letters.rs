@@ -10,13 +10,14 @@ use millrace_bus::{PublishBatch, Reply, Request, TopicView};
 use millrace_model::{
     DLQ_SUFFIX, Event, EventBody, EventId, Headers, Lineage, NewEvent, Offset, Partition, TopicKey,
 };
-use millrace_store::ReadLimit;
+use millrace_store::{ReadLimit, Store};
 use millrace_wire::ErrorCode;
-use millrace_wire::http::{DeadLetterTopic, DeadLetters, Replay, Replayed};
+use millrace_wire::http::{DeadLetterTopic, DeadLetters, HandlerLetters, Replay, Replayed};
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
+use crate::edge::Edge;
 use crate::http::page::{self, PageQuery, PageStart};
 use crate::http::{damaged_name, document, durable_handlers, topics};
 use crate::params::{AtTopic, Params, topic_key};
@@ -36,19 +37,53 @@ pub(crate) async fn list(
     params: Params,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    if let Some(topic) = params.text("topic") {
-        let (_, dlq) = pair(&topic_key(&params, topic)?)?;
-        let query = PageQuery::of(&app, &params)?;
-        let fetched = page::fetch_letters(&app, caller.by(), dlq.clone(), query).await?;
-        return Ok(fetched.answer(&dlq, &query, page::form(&headers)));
-    }
-    if let Some(handler) = params.text("handler") {
-        return durable_handlers::letters_of(&app, &caller, &params, handler).await;
+    if let Some(letters) = of_one(&app.edge, &app.store, &caller, &params, &headers).await? {
+        app.broker.count_damaged(letters.damaged);
+        return Ok(letters.response);
     }
     let first_page = params.text("after").is_none();
-    let handlers =
-        if first_page { durable_handlers::letters(&app, &caller, &params).await? } else { Vec::new() };
+    let handlers = if first_page {
+        durable_handlers::letters(&app.edge, &app.store, &caller, &params).await?
+    } else {
+        Vec::new()
+    };
     let (topics, more) = topics::page(&app, &caller, &params, true).await?;
+    document_of(&topics, more, handlers)
+}
+
+/// A page of dead letters, and how many damaged events were met.
+pub(crate) struct LettersPage {
+    pub(crate) response: Response,
+    pub(crate) damaged: usize,
+}
+
+/// Returns the letters of one topic or handler, if the request names one.
+pub(crate) async fn of_one(
+    edge: &Edge,
+    store: &Arc<dyn Store>,
+    caller: &Caller,
+    params: &Params,
+    headers: &HeaderMap,
+) -> Result<Option<LettersPage>, Refusal> {
+    if let Some(topic) = params.text("topic") {
+        let (_, dlq) = pair(&topic_key(params, topic)?)?;
+        let query = PageQuery::of(edge, params)?;
+        let fetched = page::fetch_letters(edge, store, caller.by(), dlq.clone(), query).await?;
+        let damaged = fetched.page.damaged.len();
+        let response = fetched.answer(&dlq, &query, page::form(headers));
+        return Ok(Some(LettersPage { response, damaged }));
+    }
+    let Some(handler) = params.text("handler") else { return Ok(None) };
+    let response = durable_handlers::letters_of(edge, store, caller, params, handler).await?;
+    Ok(Some(LettersPage { response, damaged: 0 }))
+}
+
+/// The list of all topics with dead letters, and of handlers.
+pub(crate) fn document_of(
+    topics: &[TopicView],
+    more: bool,
+    handlers: Vec<HandlerLetters>,
+) -> Result<Response, Refusal> {
     let dead_letters = topics.iter().map(dead_letter_topic).collect::<Result<Vec<_>, _>>()?;
     let next = dead_letters.last().filter(|_| more).map(|last| last.dlq.clone());
     Ok(document(StatusCode::OK, &DeadLetters { dead_letters, next, handlers }))
@@ -74,7 +109,7 @@ pub(crate) async fn replay(
     at: AtTopic,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let body = read_text(&app.edge, body, app.edge.settings.frame_bytes_max).await?;
     let Replay { partition, offset, limit } = Replay::parse(&body.text)?;
     let (topic, dlq) = pair(&at.topic)?;
     let next = offset.unwrap_or(Offset::FIRST).max(Offset::FIRST);
@@ -152,10 +187,13 @@ impl ReplayScope<'_> {
         from: Offset,
         events_max: usize,
     ) -> Result<page::Fetched, Refusal> {
-        let limit = ReadLimit { events_max, bytes_max: app.settings.page_bytes_max };
+        let limit = ReadLimit { events_max, bytes_max: app.edge.settings.page_bytes_max };
         let start = PageStart::Offset(from);
         let query = PageQuery { partition: self.partition, start, limit, payload_sha256: false };
-        page::fetch_letters(app, caller.by(), self.dlq.clone(), query).await
+        let fetched =
+            page::fetch_letters(&app.edge, &app.store, caller.by(), self.dlq.clone(), query).await?;
+        app.broker.count_damaged(fetched.page.damaged.len());
+        Ok(fetched)
     }
 }
 

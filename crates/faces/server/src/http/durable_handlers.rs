@@ -16,8 +16,10 @@ use parking_lot::Mutex;
 
 use crate::access::Caller;
 use crate::app::App;
+use crate::edge::Edge;
 use crate::http::json;
 use crate::http::page::{self, HeldText};
+use crate::http::topic_access::may_read;
 use crate::params::Params;
 use crate::refusal::Refusal;
 
@@ -105,12 +107,13 @@ fn read_figures(admin: &Admin, now: Timestamp) -> Result<Vec<HandlerFigures>, Ad
 
 /// Returns the handlers of a namespace that gave up on events of topics that the caller may read.
 pub(crate) async fn letters(
-    app: &App,
+    edge: &Edge,
+    store: &Arc<dyn Store>,
     caller: &Caller,
     params: &Params,
 ) -> Result<Vec<HandlerLetters>, Refusal> {
-    let (namespace, by, store) = (params.namespace()?, caller.by_unless_admin(), app.store.clone());
-    let read = app.read(move |_| {
+    let (namespace, by, store) = (params.namespace()?, caller.by_unless_admin(), store.clone());
+    let read = edge.read(store.clone(), move |_| {
         let found = Admin::new(store.clone()).letters_by_handler(&namespace).map_err(unreadable)?;
         let mut readers = Readers::new(&*store, &namespace, by);
         let mut shown = Vec::new();
@@ -135,21 +138,22 @@ pub(crate) async fn letters(
 
 /// Returns a page of the dead letters of one handler.
 pub(crate) async fn letters_of(
-    app: &App,
+    edge: &Edge,
+    store: &Arc<dyn Store>,
     caller: &Caller,
     params: &Params,
     handler: &str,
 ) -> Result<Response, Refusal> {
     let (namespace, by) = (params.namespace()?, caller.by_unless_admin());
-    let letters_max = params.number("limit", 1..=app.settings.page_events_max as u64)?;
+    let letters_max = params.number("limit", 1..=edge.settings.page_events_max as u64)?;
     let limit = ReadLimit {
         events_max: letters_max.unwrap_or(LETTERS_DEFAULT) as usize,
-        bytes_max: app.settings.page_bytes_max,
+        bytes_max: edge.settings.page_bytes_max,
     };
-    let share = page::share(app, limit).await?;
+    let share = page::share(edge, limit).await?;
     let (handler, after) = (handler.to_owned(), params.text("after").map(str::to_owned));
-    let store = app.store.clone();
-    let read = app.read(move |_| {
+    let store = store.clone();
+    let read = edge.read(store.clone(), move |_| {
         let mut readers = Readers::new(&*store, &namespace, by);
         let query = LetterQuery {
             handler: &handler,
@@ -202,7 +206,7 @@ impl<'a> Readers<'a> {
             return Ok(*known);
         }
         let may = match TopicName::new(topic) {
-            Ok(name) => page::may_read(self.store, &self.by, &TopicKey::new(self.namespace, &name))?,
+            Ok(name) => may_read(self.store, &self.by, &TopicKey::new(self.namespace, &name))?,
             Err(_) => false,
         };
         self.known.insert(topic.to_owned(), may);

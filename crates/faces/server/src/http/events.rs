@@ -10,8 +10,9 @@ use millrace_wire::FrameError;
 use millrace_wire::http::PublishBody;
 
 use crate::access::Caller;
-use crate::app::{App, SharedApp};
+use crate::app::SharedApp;
 use crate::body::read_text;
+use crate::edge::Edge;
 use crate::fairness::RoomShare;
 use crate::http::page::{self, PageQuery};
 use crate::http::{cloud_events, json};
@@ -28,8 +29,8 @@ pub(crate) async fn publish(
     body: Body,
 ) -> Result<Response, Refusal> {
     let (mut request, _share) = match cloud_events::mode(&headers)? {
-        Some(mode) => cloud_events::request(&app, &caller, at.topic, mode, &headers, body).await?,
-        None => request(&app, &caller, at.topic, body).await?,
+        Some(mode) => cloud_events::request(&app.edge, &caller, at.topic, mode, &headers, body).await?,
+        None => request(&app.edge, &caller, at.topic, body).await?,
     };
     HttpRequester::stamp(&mut request);
     match app.request(caller.by(), request).await? {
@@ -45,15 +46,15 @@ pub(crate) async fn publish(
 /// Reads the request's events. Returns the engine's request and the body's share of memory, which is kept until they
 /// are published.
 async fn request(
-    app: &App,
+    edge: &Edge,
     caller: &Caller,
     topic: TopicKey,
     body: Body,
 ) -> Result<(Request, RoomShare), Refusal> {
-    let body = read_text(app, body, app.settings.batch_body_bytes_max).await?;
+    let body = read_text(edge, body, edge.settings.batch_body_bytes_max).await?;
     let is_array = body.text.trim_start().starts_with('[');
-    if !is_array && body.text.len() > app.settings.frame_bytes_max {
-        return Err(FrameError::too_large("event", app.settings.frame_bytes_max).into());
+    if !is_array && body.text.len() > edge.settings.frame_bytes_max {
+        return Err(FrameError::too_large("event", edge.settings.frame_bytes_max).into());
     }
     let request = match PublishBody::parse(&body.text)? {
         PublishBody::One { event, deliver_at } => Request::Publish(Publish { topic, event, deliver_at }),
@@ -71,7 +72,8 @@ pub(crate) async fn read(
     at: AtTopic,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
-    let query = PageQuery::of(&app, &at.params)?;
-    let fetched = page::fetch(&app, caller.by(), at.topic.clone(), query).await?;
+    let query = PageQuery::of(&app.edge, &at.params)?;
+    let fetched = page::fetch(&app.edge, &app.store, caller.by(), at.topic.clone(), query).await?;
+    app.broker.count_damaged(fetched.page.damaged.len());
     Ok(fetched.answer(&at.topic, &query, page::form(&headers)))
 }

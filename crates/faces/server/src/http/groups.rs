@@ -46,7 +46,7 @@ pub(crate) async fn seek(
     at: AtGroup,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let body = read_text(&app.edge, body, app.edge.settings.frame_bytes_max).await?;
     let Seek { from, partition } = Seek::parse(&body.text)?;
     let from = from_wire::from(from);
     let request = Request::SeekGroup { topic: at.topic, group: at.group, partition, from };

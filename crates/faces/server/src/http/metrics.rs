@@ -15,9 +15,12 @@ use millrace_kernel::KernelView;
 use millrace_model::Requester;
 
 use crate::access::{Caller, NamespaceRule};
-use crate::app::{App, SharedApp};
+use crate::app::SharedApp;
+use crate::edge::Edge;
+use crate::follower::FollowStatus;
 use crate::http::durable_handlers::HandlerFigures;
 use crate::http::prometheus::Page;
+use crate::http::status::Role;
 use crate::settings::ServerSettings;
 use crate::to_wire::OTHER;
 
@@ -41,21 +44,56 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
         stats.by_topic.retain(|topic, _| may_see(topic.namespace()));
         stats.by_group.retain(|one| may_see(one.topic.namespace()));
         write_bus(&mut page, &stats);
-        write_topics(&mut page, &stats, app.settings.topic_labels_max);
-        write_groups(&mut page, &stats, app.settings.group_labels_max);
+        write_topics(&mut page, &stats, app.edge.settings.topic_labels_max);
+        write_groups(&mut page, &stats, app.edge.settings.group_labels_max);
     }
     let seen = app.handler_figures(app.broker.clock().now().wall);
     let handlers =
         tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), seen).await.unwrap_or_default();
     let handlers: Vec<_> = handlers.iter().filter(|one| may_see(one.namespace.as_str())).collect();
-    write_handlers(&mut page, &handlers, app.settings.group_labels_max);
+    write_handlers(&mut page, &handlers, app.edge.settings.group_labels_max);
     write_shell(&mut page, &app.broker.metrics(), app.broker.health());
     if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.kernel.view()).await
     {
         write_os(&mut page, &view);
     }
-    write_edge(&mut page, &app);
+    if let Some(copy) = app.edge.copy.get() {
+        write_copy(&mut page, Role::Leader, &copy.status());
+    }
+    write_edge(&mut page, &app.edge);
+    answer(page)
+}
+
+pub(crate) fn answer(page: Page) -> Response {
     ([(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE))], page.text()).into_response()
+}
+
+/// Writes how this server's copy of a shared store is doing.
+pub(crate) fn write_copy(page: &mut Page, role: Role, status: &FollowStatus) {
+    for (name, help, value) in [
+        (
+            "follower",
+            "0 while this server leads the shared store, 1 while it follows another.",
+            (role == Role::Follower).into(),
+        ),
+        ("store_position", "The last record of the shared store in this server's copy.", status.position),
+        (
+            "store_head_seen",
+            "The newest record of the shared store that this server knows of.",
+            status.head_seen,
+        ),
+        (
+            "store_reachable",
+            "1 while the engine of the shared store can be reached.",
+            status.reachable.is_ok().into(),
+        ),
+    ] {
+        page.single("gauge", name, help, value);
+    }
+    page.head("gauge", "store_last_record_seconds", "Time since a new record of the shared store was seen.");
+    if let Some(silent_for) = status.silent_for {
+        page.labelled("store_last_record_seconds", &[], silent_for.as_secs_f64());
+    }
 }
 
 fn write_bus(page: &mut Page, stats: &Stats) {
@@ -302,25 +340,25 @@ fn write_os(page: &mut Page, view: &KernelView) {
     page.labelled("os_lane_messages", &[("lane", "user")], gauges.user_lane);
 }
 
-fn write_edge(page: &mut Page, app: &App) {
+pub(crate) fn write_edge(page: &mut Page, edge: &Edge) {
     page.head("counter", "refusals_total", "Requests and frames refused, by error code.");
-    for (code, count) in app.audit.refusals.counts() {
+    for (code, count) in edge.audit.refusals.counts() {
         page.labelled("refusals_total", &[("code", code.as_str())], count);
     }
     let help = "Connections closed for others' sake, or because they kept the server waiting, by reason.";
     page.head("counter", "connections_evicted_total", help);
-    for (reason, count) in app.evictions.counts() {
+    for (reason, count) in edge.evictions.counts() {
         page.labelled("connections_evicted_total", &[("reason", reason)], count);
     }
     page.single(
         "counter",
         "audit_events_total",
         "Records published to system.bus.audit.",
-        app.audit_log.written(),
+        edge.audit_log.written(),
     );
     let help = "Records of the audit that were lost: too many at once, or not published.";
-    page.single("counter", "audit_dropped_total", help, app.audit_log.dropped());
-    let ServerSettings { broker, connections_max, .. } = &app.settings;
+    page.single("counter", "audit_dropped_total", help, edge.audit_log.dropped());
+    let ServerSettings { broker, connections_max, .. } = &edge.settings;
     for (name, help, value) in [
         ("connections_max", "Most WebSocket connections there may be.", *connections_max as u64),
         ("backlog_bytes_max", "Where requests begin to wait for the disk.", broker.backlog_bytes_max as u64),

@@ -10,16 +10,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millrace_bus::BusError;
-use millrace_model::{
-    Action, Event, Offset, Partition, Requester, Space, Stream, Timestamp, TopicAccess, TopicConfig,
-    TopicKey, TopicRow, keys,
-};
-use millrace_store::{FailureCause, KeyRange, Page, ReadLimit, Store, StoreError};
+use millrace_model::{Event, Offset, Partition, Requester, Stream, Timestamp, TopicKey};
+use millrace_store::{Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, Shown, write_cloud_event, write_envelope};
 
-use crate::app::App;
+use crate::edge::Edge;
 use crate::fairness::RoomShare;
+use crate::http::topic_access::check_topic;
 use crate::observe::HttpRequester;
 use crate::params::Params;
 use crate::refusal::{Refusal, overloaded};
@@ -56,7 +54,7 @@ pub(crate) enum PageStart {
 }
 
 impl PageQuery {
-    pub(crate) fn of(app: &App, params: &Params) -> Result<PageQuery, Refusal> {
+    pub(crate) fn of(edge: &Edge, params: &Params) -> Result<PageQuery, Refusal> {
         let from = params.number("from", 0..=INTEGER_MAX)?;
         let ts = params.number("ts", 0..=INTEGER_MAX)?;
         let start = match (from, ts) {
@@ -67,13 +65,13 @@ impl PageQuery {
             (_, Some(ts)) => PageStart::Timestamp(Timestamp(ts)),
             (from, None) => PageStart::Offset(Offset(from.unwrap_or(0).max(1))),
         };
-        let limit = params.number("limit", 1..=app.settings.page_events_max as u64)?;
+        let limit = params.number("limit", 1..=edge.settings.page_events_max as u64)?;
         Ok(PageQuery {
             partition: Partition(params.number("partition", 0..=u64::from(u32::MAX))?.unwrap_or(0) as u32),
             start,
             limit: ReadLimit {
                 events_max: limit.unwrap_or(LIMIT_DEFAULT) as usize,
-                bytes_max: app.settings.page_bytes_max,
+                bytes_max: edge.settings.page_bytes_max,
             },
             payload_sha256: params.flag(PAYLOAD_SHA256)?,
         })
@@ -89,24 +87,28 @@ pub(crate) struct Fetched {
 
 /// Reads a page of a topic that exists and that `by` may read. Waits for its share of the memory.
 pub(crate) async fn fetch(
-    app: &App,
+    edge: &Edge,
+    store: &Arc<dyn Store>,
     by: Requester,
     topic: TopicKey,
     query: PageQuery,
 ) -> Result<Fetched, Refusal> {
-    fetch_checked(app, topic, query, move |store, topic| check_topic(store, &by, topic, query.partition))
-        .await
+    fetch_checked(edge, store, topic, query, move |store, topic| {
+        check_topic(store, &by, topic, query.partition)
+    })
+    .await
 }
 
 /// The same for a dead-letter topic. That topic need not exist: before the first event has failed there are no dead
 /// letters.
 pub(crate) async fn fetch_letters(
-    app: &App,
+    edge: &Edge,
+    store: &Arc<dyn Store>,
     by: Requester,
     dlq: TopicKey,
     query: PageQuery,
 ) -> Result<Fetched, Refusal> {
-    fetch_checked(app, dlq, query, move |store, dlq| {
+    fetch_checked(edge, store, dlq, query, move |store, dlq| {
         let checked = check_topic(store, &by, dlq, query.partition)?;
         match (checked, dlq.dead_letters_of()) {
             (Err(BusError::UnknownTopic(_)), Some(of)) => check_topic(store, &by, &of, query.partition),
@@ -117,14 +119,15 @@ pub(crate) async fn fetch_letters(
 }
 
 async fn fetch_checked(
-    app: &App,
+    edge: &Edge,
+    store: &Arc<dyn Store>,
     topic: TopicKey,
     query: PageQuery,
     check: impl FnOnce(&dyn Store, &TopicKey) -> Result<Result<(), BusError>, StoreError> + Send + 'static,
 ) -> Result<Fetched, Refusal> {
-    let share = share(app, query.limit).await?;
+    let share = share(edge, query.limit).await?;
     let stream = topic.stream(query.partition);
-    let read = app.read(move |store| {
+    let read = edge.read(store.clone(), move |store| {
         if let Err(error) = check(store, &topic)? {
             return Ok(Err(error));
         }
@@ -144,7 +147,6 @@ async fn fetch_checked(
         Ok(Ok((page, next)))
     });
     let (page, next) = read.await?.map_err(|error| Refusal::of(&error))?;
-    app.broker.count_damaged(page.damaged.len());
     Ok(Fetched { page, next, share })
 }
 
@@ -192,20 +194,11 @@ fn read_over_gaps(
     Ok(page)
 }
 
-/// Whether `by` may read a topic. Only administrators may read what is left of a deleted topic.
-pub(crate) fn may_read(store: &dyn Store, by: &Requester, topic: &TopicKey) -> Result<bool, StoreError> {
-    Ok(match (by.principal(), topic_config(store, topic)?) {
-        (None, _) => true,
-        (Some(who), None) => who.is_administrator(),
-        (Some(_), Some(_)) => check_topic(store, by, topic, Partition(0))?.is_ok(),
-    })
-}
-
 /// Reserves memory for the largest size that the page can reach, as events and as a response. A page above the bound
 /// for all pages together is made alone.
-pub(crate) async fn share(app: &App, limit: ReadLimit) -> Result<RoomShare, Refusal> {
+pub(crate) async fn share(edge: &Edge, limit: ReadLimit) -> Result<RoomShare, Refusal> {
     // A page always takes its first event, however small the bound.
-    let content = limit.bytes_max.max(app.settings.frame_bytes_max);
+    let content = limit.bytes_max.max(edge.settings.frame_bytes_max);
     let bytes = limit.events_max.saturating_mul(ENVELOPE_BYTES).saturating_add(content).saturating_mul(2);
     let http_requester = HttpRequester::current();
     let Some((caller, place)) = http_requester.and_then(|http_requester| {
@@ -213,8 +206,8 @@ pub(crate) async fn share(app: &App, limit: ReadLimit) -> Result<RoomShare, Refu
     }) else {
         return Err(Refusal::new(ErrorCode::Unauthorized, "the request was not checked"));
     };
-    let limit = Duration::from_millis(app.settings.response_write_ms_max);
-    match tokio::time::timeout(limit, HttpRequester::wait_for(app.pages.reserve(caller, place, bytes))).await
+    let limit = Duration::from_millis(edge.settings.response_write_ms_max);
+    match tokio::time::timeout(limit, HttpRequester::wait_for(edge.pages.reserve(caller, place, bytes))).await
     {
         Ok(share) => share,
         Err(_) => {
@@ -241,47 +234,6 @@ impl HeldText {
         share.settle(text.capacity());
         Body::from(Bytes::from_owner(HeldText { text, _share: share }))
     }
-}
-
-/// Checks that the topic exists and that `by` may read it. Asks the store and not the engine, so that readers of
-/// history never wait for publishers.
-fn check_topic(
-    store: &dyn Store,
-    by: &Requester,
-    topic: &TopicKey,
-    partition: Partition,
-) -> Result<Result<(), BusError>, StoreError> {
-    let Some(config) = topic_config(store, topic)? else {
-        return Ok(Err(BusError::UnknownTopic(topic.clone())));
-    };
-    if let Some(who) = by.principal() {
-        let letters_of = match topic.dead_letters_of() {
-            Some(of) => topic_config(store, &of)?,
-            None => None,
-        };
-        let access = TopicAccess { topic, config: Some(&config), letters_of: letters_of.as_ref() };
-        let action = Action::Subscribe;
-        if !access.permits(who, action) {
-            let refused = BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action };
-            return Ok(Err(match access.may_be_seen_by(who) {
-                true => refused,
-                false => refused.hidden(BusError::UnknownTopic(topic.clone())),
-            }));
-        }
-    }
-    let partitions = config.partitions.max(1);
-    if partition.0 >= partitions {
-        return Ok(Err(BusError::UnknownPartition { topic: topic.clone(), partition, partitions }));
-    }
-    Ok(Ok(()))
-}
-
-fn topic_config(store: &dyn Store, topic: &TopicKey) -> Result<Option<TopicConfig>, StoreError> {
-    let key = keys::topic(topic);
-    let rows = store.scan(Space::Topics, &KeyRange { to: Some(format!("{key}\0")), from: key }, 1)?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let row = TopicRow::decode(&row.key, &row.value);
-    row.map(|row| Some(row.config)).map_err(|error| StoreError::Unreadable(FailureCause::of(error)))
 }
 
 impl Fetched {

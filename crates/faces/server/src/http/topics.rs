@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use millrace_bus::{Reply, Request, TopicView};
 use millrace_model::{TopicKey, TopicPatch};
 use millrace_wire::ErrorCode;
-use millrace_wire::http::{TopicBody, TopicDoc, TopicList, parse_topic_patch};
+use millrace_wire::http::{TopicBody, TopicDefaults, TopicDoc, TopicList, parse_topic_patch};
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
@@ -26,7 +26,7 @@ pub(crate) async fn create(
     body: Body,
 ) -> Result<Response, Refusal> {
     let namespace = params.namespace()?;
-    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let body = read_text(&app.edge, body, app.edge.settings.frame_bytes_max).await?;
     let TopicBody { topic, settings } = TopicBody::parse(&body.text)?;
     let topic = TopicKey::new(&namespace, &topic);
     enforceable(&app, settings.sets_access())?;
@@ -35,8 +35,8 @@ pub(crate) async fn create(
         .request(caller.by(), Request::CreateTopic { topic, settings: settings.into(), only_new })
         .await?
     {
-        Reply::Topic { created: true, topic } => shown(&app, StatusCode::CREATED, *topic),
-        Reply::Topic { created: false, topic } => shown(&app, StatusCode::OK, *topic),
+        Reply::Topic { created: true, topic } => shown(app.topic_defaults, StatusCode::CREATED, *topic),
+        Reply::Topic { created: false, topic } => shown(app.topic_defaults, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
@@ -47,6 +47,11 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Response, Refusal> {
     let (topics, more) = page(&app, &caller, &params, false).await?;
+    document_of(topics, more)
+}
+
+/// The page of `GET /topics`.
+pub(crate) fn document_of(topics: Vec<TopicView>, more: bool) -> Result<Response, Refusal> {
     let topics = topics.into_iter().map(to_wire::topic_in_list).collect::<Result<Vec<_>, _>>();
     let topics = topics.map_err(|error| damaged_name(&error))?;
     let next = topics.last().filter(|_| more).map(|last| last.topic.clone());
@@ -60,7 +65,7 @@ pub(crate) async fn page(
     params: &Params,
     dead_letters_only: bool,
 ) -> Result<(Vec<TopicView>, bool), Refusal> {
-    let list_max = app.settings.list_max;
+    let list_max = app.edge.settings.list_max;
     let request = Request::ListTopics {
         namespace: params.namespace()?,
         after: params.topic("after")?,
@@ -79,7 +84,7 @@ pub(crate) async fn show(
     at: AtTopic,
 ) -> Result<Response, Refusal> {
     match app.request(caller.by_unless_admin(), Request::DescribeTopic { topic: at.topic }).await? {
-        Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, *topic),
+        Reply::Topic { topic, .. } => shown(app.topic_defaults, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
@@ -90,12 +95,12 @@ pub(crate) async fn patch(
     at: AtTopic,
     body: Body,
 ) -> Result<Response, Refusal> {
-    let body = read_text(&app, body, app.settings.frame_bytes_max).await?;
+    let body = read_text(&app.edge, body, app.edge.settings.frame_bytes_max).await?;
     let force_schema = at.params.flag("force")?;
     let patch = TopicPatch { force_schema, ..parse_topic_patch(&body.text)? };
     enforceable(&app, patch.sets_access())?;
     match app.request(caller.by(), Request::PatchTopic { topic: at.topic, patch: patch.into() }).await? {
-        Reply::Topic { topic, .. } => shown(&app, StatusCode::OK, *topic),
+        Reply::Topic { topic, .. } => shown(app.topic_defaults, StatusCode::OK, *topic),
         other => Err(Refusal::unexpected(&other)),
     }
 }
@@ -127,7 +132,7 @@ pub(crate) async fn offsets(
 /// Refuses access lists on a server without tokens: a list that is never checked must not look as if it protected
 /// something.
 fn enforceable(app: &App, sets_access: bool) -> Result<(), Refusal> {
-    if !sets_access || !app.tokens.is_open() {
+    if !sets_access || !app.edge.tokens.is_open() {
         return Ok(());
     }
     let detail = "publishACL, subscribeACL and groupACL need agents to check: this server has no tokens configured, so everything \
@@ -135,7 +140,12 @@ fn enforceable(app: &App, sets_access: bool) -> Result<(), Refusal> {
     Err(Refusal::new(ErrorCode::BadFrame, detail))
 }
 
-fn shown(app: &App, status: StatusCode, topic: TopicView) -> Result<Response, Refusal> {
+/// The document of one topic, with the settings of topics that do not set their own.
+pub(crate) fn shown(
+    defaults: TopicDefaults,
+    status: StatusCode,
+    topic: TopicView,
+) -> Result<Response, Refusal> {
     let topic = to_wire::topic(topic).map_err(|error| damaged_name(&error))?;
-    Ok(document(status, &TopicDoc { defaults: Some(app.topic_defaults), ..topic }))
+    Ok(document(status, &TopicDoc { defaults: Some(defaults), ..topic }))
 }

@@ -42,12 +42,12 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
             Note::Acked { at, agent, events } => {
                 let agent = agent.map(String::from);
                 let doc = AuditDoc { agent, events: Some(events), ..audit_log::about("acked", &at) };
-                app.audit_log.put(AuditKind::Ack, doc);
+                app.edge.audit_log.put(AuditKind::Ack, doc);
             }
             Note::Nacked { at, agent, reason } => {
                 let agent = agent.map(String::from);
                 let doc = AuditDoc { agent, why: Some(reason), ..audit_log::about("nacked", &at) };
-                app.audit_log.put(AuditKind::Ack, doc);
+                app.edge.audit_log.put(AuditKind::Ack, doc);
             }
             Note::Redelivery { at, attempts, reason, decision } => {
                 let doc = AuditDoc {
@@ -56,7 +56,7 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
                     why: Some(reason),
                     ..audit_log::about("redelivery", &at)
                 };
-                app.audit_log.put(AuditKind::Redelivery, doc);
+                app.edge.audit_log.put(AuditKind::Redelivery, doc);
             }
         }
     }

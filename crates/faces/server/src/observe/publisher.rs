@@ -41,17 +41,17 @@ pub(crate) fn start(app: &SharedApp, audit_writer: AuditWriter) {
     if let Some(receiver) = app.broker.take_notes() {
         tokio::spawn(notes::run(app.clone(), receiver));
     }
-    if !app.settings.audit.is_off() {
+    if !app.edge.settings.audit.is_off() {
         tokio::spawn(audit_writer.run(app.broker.clone()));
     }
-    if app.settings.metrics_interval_ms > 0 {
+    if app.edge.settings.metrics_interval_ms > 0 {
         tokio::spawn(publish_metrics(app.clone()));
     }
 }
 
 async fn publish_metrics(app: SharedApp) {
     let Ok(topic) = TopicKey::parse(&format!("default/{METRICS_TOPIC}")) else { return };
-    let period = Duration::from_millis(app.settings.metrics_interval_ms);
+    let period = Duration::from_millis(app.edge.settings.metrics_interval_ms);
     let mut ticks = interval_at(Instant::now() + period, period);
     // After a pause, one event tells as much as all that were missed.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -96,9 +96,11 @@ async fn publish_once(app: &App, topic: &TopicKey) -> Result<Option<String>, End
 }
 
 fn document(app: &App, stats: &Stats) -> MetricsDoc {
-    let bounds =
-        to_wire::Labels { topics: app.settings.topic_labels_max, groups: app.settings.group_labels_max };
-    let refusals = app.audit.refusals.counts().filter(|(_, count)| *count > 0);
+    let bounds = to_wire::Labels {
+        topics: app.edge.settings.topic_labels_max,
+        groups: app.edge.settings.group_labels_max,
+    };
+    let refusals = app.edge.audit.refusals.counts().filter(|(_, count)| *count > 0);
     MetricsDoc {
         refusals: refusals.map(|(code, count)| (code.as_str().to_owned(), count)).collect(),
         ..to_wire::metrics(stats, &app.broker.metrics(), &Namespace::default(), bounds)

@@ -82,7 +82,7 @@ impl App {
             trace_id = by.trace.map(TraceId::as_str),
             "published"
         );
-        if self.audit_log.wants(AuditKind::Publish) {
+        if self.edge.audit_log.wants(AuditKind::Publish) {
             let doc = AuditDoc {
                 partition: at.map(|(partition, _)| partition.0),
                 offset: at.map(|(_, offset)| offset.0),
@@ -90,7 +90,7 @@ impl App {
                 events: Some(*events),
                 ..document("published", topic, by)
             };
-            self.audit_log.put(AuditKind::Publish, doc);
+            self.edge.audit_log.put(AuditKind::Publish, doc);
         }
     }
 
@@ -102,9 +102,9 @@ impl App {
         group: Option<&str>,
         by: &RequestParty<'_>,
     ) {
-        if self.audit_log.wants(of) {
+        if self.edge.audit_log.wants(of) {
             let group = group.map(str::to_owned);
-            self.audit_log.put(of, AuditDoc { group, ..document(kind, topic, by) });
+            self.edge.audit_log.put(of, AuditDoc { group, ..document(kind, topic, by) });
         }
     }
 }

@@ -10,7 +10,7 @@ use tokio_tungstenite::WebSocketStream;
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::access::{Caller, Refused};
-use crate::app::App;
+use crate::edge::Edge;
 use crate::fairness::{EvictionReason, Seat};
 use crate::ws::close::{WsEnd, close_handshake};
 use crate::ws::small_reads::SmallReads;
@@ -30,7 +30,7 @@ pub(super) struct Authenticated<T> {
 /// Runs `introduce` until it has set the caller's grant, or the connection has to be closed. `waiting_seat` is its seat
 /// among the unauthenticated.
 pub(super) async fn authenticate<T>(
-    app: &App,
+    edge: &Edge,
     opened: Opened,
     waiting_seat: Seat,
     caller: &mut Caller,
@@ -40,17 +40,17 @@ pub(super) async fn authenticate<T>(
         &mut Caller,
     ) -> Result<(T, Seat), (WsEnd, Option<String>)>,
 ) -> Option<Authenticated<T>> {
-    let settings = &app.settings;
+    let settings = &edge.settings;
     let socket = opened.small(settings.unauthenticated_frame_bytes_max).await;
     let (mut sink, mut stream) = socket.split();
-    let mut closing = app.closing.clone();
+    let mut closing = edge.closing.clone();
     let limit = Duration::from_millis(settings.auth_ms_max);
     let introduced = tokio::select! {
         introduced = introduce(&mut sink, &mut stream, caller) => introduced,
         () = waiting_seat.sent_away() => Err((WsEnd::Crowded("others need the place: send the token sooner"), None)),
         () = closing.wait_for(|closing| *closing).map(drop) => Err((WsEnd::Stopping, None)),
         () = tokio::time::sleep(limit) => {
-            app.evictions.count(EvictionReason::AuthTimeout, &caller.key());
+            edge.evictions.count(EvictionReason::AuthTimeout, &caller.key());
             Err((WsEnd::Unauthenticated, None))
         }
     };
@@ -58,12 +58,12 @@ pub(super) async fn authenticate<T>(
         Ok((found, seat)) => {
             let small = sink.reunite(stream).ok()?;
             let (stream, ahead) = small.into_inner().into_parts();
-            let socket = Opened::new(stream, ahead).whole(app, caller).await;
+            let socket = Opened::new(stream, ahead).whole(edge, caller).await;
             Some(Authenticated { socket, seat, found })
         }
         Err((end, frame)) => {
             tracing::debug!(?end, "a connection ended before it authenticated");
-            let handshake = close_handshake(end, frame, sink, stream, app.closing.clone());
+            let handshake = close_handshake(end, frame, sink, stream, edge.closing.clone());
             if waiting_seat.must_hurry() {
                 // Only sent if that takes no waiting: closing connections must not pile up.
                 let _ = handshake.now_or_never();
@@ -77,32 +77,33 @@ pub(super) async fn authenticate<T>(
 
 /// Authenticates a connection of the bus: answers PING and AUTH, refuses everything else.
 pub(super) async fn introduce(
-    app: &App,
+    edge: &Edge,
     sink: &mut SmallSink,
     stream: &mut SmallStream,
     caller: &mut Caller,
     namespace: &str,
 ) -> Result<((), Seat), (WsEnd, Option<String>)> {
-    let bytes_max = app.settings.unauthenticated_frame_bytes_max;
+    let bytes_max = edge.settings.unauthenticated_frame_bytes_max;
     loop {
         let text = match stream.next().await {
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Binary(_))) => {
-                refuse(app, sink, caller, namespace, "a frame", &FrameError::binary()).await?;
+                refuse(edge, sink, caller, namespace, "a frame", &FrameError::binary()).await?;
                 continue;
             }
             Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
             Some(Ok(Message::Close(_))) => return Err((WsEnd::Goodbye, None)),
             Some(Err(error)) => {
                 let end = WsEnd::of_unauthenticated(&error, bytes_max);
-                return Err((end, end.frame()));
+                let frame = end.frame();
+                return Err((end, frame));
             }
             None => return Err((WsEnd::Gone, None)),
         };
         let ClientFrame { rid, request } = match ClientFrame::parse(&text) {
             Ok(frame) => frame,
             Err(error) => {
-                refuse(app, sink, caller, namespace, "a frame", &error).await?;
+                refuse(edge, sink, caller, namespace, "a frame", &error).await?;
                 continue;
             }
         };
@@ -110,7 +111,7 @@ pub(super) async fn introduce(
         let what = request.type_name();
         match &request {
             ClientRequest::Ping => write_pong(&mut answer, rid.as_ref()),
-            ClientRequest::Auth(token) => match enter(app, caller, token) {
+            ClientRequest::Auth(token) => match enter(edge, caller, token) {
                 Ok(seat) => {
                     write_ok(&mut answer, what, rid.as_ref());
                     send(sink, answer).await?;
@@ -118,7 +119,7 @@ pub(super) async fn introduce(
                 }
                 Err(error) => {
                     let is_full = error.code == ErrorCode::LimitReached;
-                    refuse(app, sink, caller, namespace, what, &error.rid(rid)).await?;
+                    refuse(edge, sink, caller, namespace, what, &error.rid(rid)).await?;
                     if is_full {
                         return Err((WsEnd::Crowded("all connections are taken"), None));
                     }
@@ -133,7 +134,7 @@ pub(super) async fn introduce(
                         "send a token first: {\"type\":\"AUTH\",\"token\":TOKEN}",
                     )
                 });
-                refuse(app, sink, caller, namespace, what, &error.rid(rid)).await?;
+                refuse(edge, sink, caller, namespace, what, &error.rid(rid)).await?;
                 continue;
             }
         }
@@ -146,13 +147,13 @@ fn charge(caller: &Caller) -> Result<(), FrameError> {
 }
 
 /// Sets the caller's grant by its token, and takes a seat for its agent.
-fn enter(app: &App, caller: &mut Caller, token: &AuthToken) -> Result<Seat, FrameError> {
+fn enter(edge: &Edge, caller: &mut Caller, token: &AuthToken) -> Result<Seat, FrameError> {
     charge(caller)?;
-    let grant = app.tokens.find(token.secret());
+    let grant = edge.tokens.find(token.secret());
     let grant = grant.map_err(|not| FrameError::new(ErrorCode::Unauthorized, not.as_str()))?;
     let known = Caller { grant: Some(grant), ..caller.clone() };
-    let seat = app.seats.claim(known.key()).ok_or_else(|| {
-        let max = app.settings.connections_max;
+    let seat = edge.seats.claim(known.key()).ok_or_else(|| {
+        let max = edge.settings.connections_max;
         FrameError::new(ErrorCode::LimitReached, format!("all {max} connections are taken: try again later"))
     })?;
     *caller = known;
@@ -160,7 +161,7 @@ fn enter(app: &App, caller: &mut Caller, token: &AuthToken) -> Result<Seat, Fram
 }
 
 async fn refuse(
-    app: &App,
+    edge: &Edge,
     sink: &mut SmallSink,
     caller: &Caller,
     namespace: &str,
@@ -169,7 +170,7 @@ async fn refuse(
 ) -> Result<(), (WsEnd, Option<String>)> {
     let (code, why) = (error.code, error.message.as_str());
     let (agent, peer, namespace) = (caller.agent(), Some(caller.peer.addr), Some(namespace));
-    app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic: None, trace: None });
+    edge.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic: None, trace: None });
     let mut text = String::new();
     error.write(&mut text);
     send(sink, text).await

@@ -1,10 +1,11 @@
 //! How a connection ends, and its close handshake: the frames that are sent before it is closed.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{FutureExt, SinkExt};
-use millrace_wire::FrameError;
+use millrace_wire::{FrameError, MOVED_CLOSE_CODE};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::watch;
 use tokio::time::timeout;
@@ -14,6 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::access::GrantEnd;
+use crate::moved::Moved;
 use crate::socket::Stream;
 
 /// How long the closing frame may take to be written.
@@ -29,13 +31,13 @@ const OVERSIZE_BYTES_MAX: usize = 256 << 20;
 const SCRATCH_BYTES: usize = 64 << 10;
 
 /// Reason for closing a connection of the caller that has most of them.
-pub(super) const ABOVE_SHARE: &str = "another caller needs a place, and none has more than this one";
+pub(crate) const ABOVE_SHARE: &str = "another caller needs a place, and none has more than this one";
 /// Reason for closing a connection that has sent a part of a large frame.
-pub(super) const INCOMPLETE_FRAME: &str =
+pub(crate) const INCOMPLETE_FRAME: &str =
     "too much memory is taken by incomplete frames, most of it by this caller";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WsEnd {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum WsEnd {
     /// The peer vanished: there is nobody to talk to.
     Gone,
     /// The peer sent a closing frame; the library has the reply ready.
@@ -62,11 +64,13 @@ pub(super) enum WsEnd {
     Ended(GrantEnd),
     /// The server is stopping.
     Stopping,
+    /// Another server leads.
+    Moved(Moved),
 }
 
 impl WsEnd {
     /// The end that an error of the socket leads to. `bytes_max` is the size of the largest allowed frame.
-    pub(super) fn of(error: &SocketError, bytes_max: usize) -> WsEnd {
+    pub(crate) fn of(error: &SocketError, bytes_max: usize) -> WsEnd {
         match error {
             SocketError::Utf8(_) => WsEnd::InvalidUtf8,
             SocketError::Capacity(_) => WsEnd::Oversize { bytes_max },
@@ -77,7 +81,7 @@ impl WsEnd {
     }
 
     /// The same for a connection that has not authenticated.
-    pub(super) fn of_unauthenticated(error: &SocketError, bytes_max: usize) -> WsEnd {
+    pub(crate) fn of_unauthenticated(error: &SocketError, bytes_max: usize) -> WsEnd {
         match WsEnd::of(error, bytes_max) {
             WsEnd::Oversize { bytes_max } => WsEnd::UnauthenticatedOversize { bytes_max },
             end => end,
@@ -85,41 +89,46 @@ impl WsEnd {
     }
 
     /// Whether the server closed the connection for reasons of its own, so that the peer has not failed.
-    pub(super) fn is_eviction(self) -> bool {
-        matches!(self, WsEnd::Crowded(_) | WsEnd::Ended(_) | WsEnd::Stopping)
+    pub(crate) fn is_eviction(&self) -> bool {
+        matches!(self, WsEnd::Crowded(_) | WsEnd::Ended(_) | WsEnd::Stopping | WsEnd::Moved(_))
     }
 
     /// The error frame of the bus that is sent before the closing frame.
-    pub(super) fn frame(self) -> Option<String> {
-        let (what, bytes_max) = match self {
-            WsEnd::Oversize { bytes_max } => ("frame", bytes_max),
-            WsEnd::UnauthenticatedOversize { bytes_max } => ("frame before AUTH", bytes_max),
+    pub(crate) fn frame(&self) -> Option<String> {
+        let error = match self {
+            WsEnd::Oversize { bytes_max } => FrameError::too_large("frame", *bytes_max),
+            WsEnd::UnauthenticatedOversize { bytes_max } => {
+                FrameError::too_large("frame before AUTH", *bytes_max)
+            }
+            WsEnd::Moved(moved) => moved.frame(),
             _ => return None,
         };
         let mut text = String::new();
-        FrameError::too_large(what, bytes_max).write(&mut text);
+        error.write(&mut text);
         Some(text)
     }
 
     /// Status and reason of the closing frame, by RFC 6455.
-    fn close_frame(self) -> Option<(u16, &'static str)> {
-        match self {
-            WsEnd::Gone | WsEnd::Goodbye | WsEnd::Dropped(_) => None,
-            WsEnd::InvalidUtf8 => Some((1007, "text frames must be UTF-8")),
-            WsEnd::Oversize { .. } | WsEnd::UnauthenticatedOversize { .. } => Some((1009, "frame too large")),
-            WsEnd::BrokenProtocol => Some((1002, "protocol error")),
-            WsEnd::Unauthenticated => Some((1008, "no token was sent in time")),
-            WsEnd::Crowded(why) => Some((1013, why)),
-            WsEnd::SentAway(why) => Some((1008, why)),
-            WsEnd::Ended(end) => Some((1008, end.as_str())),
-            WsEnd::Stopping => Some((1001, "the server is shutting down")),
-        }
+    fn close_frame(&self) -> Option<(u16, Cow<'static, str>)> {
+        let (code, reason) = match self {
+            WsEnd::Gone | WsEnd::Goodbye | WsEnd::Dropped(_) => return None,
+            WsEnd::InvalidUtf8 => (1007, "text frames must be UTF-8"),
+            WsEnd::Oversize { .. } | WsEnd::UnauthenticatedOversize { .. } => (1009, "frame too large"),
+            WsEnd::BrokenProtocol => (1002, "protocol error"),
+            WsEnd::Unauthenticated => (1008, "no token was sent in time"),
+            WsEnd::Crowded(why) => (1013, *why),
+            WsEnd::SentAway(why) => (1008, *why),
+            WsEnd::Ended(end) => (1008, end.as_str()),
+            WsEnd::Stopping => (1001, "the server is shutting down"),
+            WsEnd::Moved(moved) => return Some((MOVED_CLOSE_CODE, moved.close_reason().into())),
+        };
+        Some((code, reason.into()))
     }
 }
 
 /// Sends the closing frame and closes the socket. `frame` goes before the closing frame. `closing` (the server is
 /// stopping) cuts short the wait for the peer.
-pub(super) async fn close_handshake<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>(
+pub(crate) async fn close_handshake<S: AsyncRead + AsyncWrite + Unpin + Into<Stream>>(
     end: WsEnd,
     frame: Option<String>,
     mut sink: SplitSink<WebSocketStream<S>, Message>,
@@ -135,7 +144,8 @@ pub(super) async fn close_handshake<S: AsyncRead + AsyncWrite + Unpin + Into<Str
         }
         match end.close_frame() {
             Some((code, reason)) => {
-                sink.send(Message::Close(Some(CloseFrame { code: code.into(), reason: reason.into() }))).await
+                let reason = reason.into_owned().into();
+                sink.send(Message::Close(Some(CloseFrame { code: code.into(), reason }))).await
             }
             None => sink.flush().await,
         }

@@ -61,7 +61,8 @@ impl Connection<'_> {
             Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. } => {
                 let what = request.map_or("MESSAGE", |request| request.op);
                 let error = error.why();
-                self.refused(to_wire::code(error), what, &error.to_string(), about(error), trace);
+                let code = self.app.moved(error).map_or_else(|| to_wire::code(error), |_| ErrorCode::Moved);
+                self.refused(code, what, &error.to_string(), about(error), trace);
             }
             Item::Reply { reply, .. } => {
                 let peer = Some(self.caller.peer.addr);
@@ -81,7 +82,7 @@ impl Connection<'_> {
     ) {
         let (agent, peer) = (self.agent(), Some(self.caller.peer.addr));
         let namespace = Some(self.namespace.as_str());
-        self.app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
+        self.app.edge.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
     }
 }
 
@@ -108,7 +109,7 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
     let connection = Connection {
         app,
         bus,
-        unanswered: Unanswered::new(app.settings.unanswered_max.max(1)),
+        unanswered: Unanswered::new(app.edge.settings.unanswered_max.max(1)),
         keepalive: Keepalive::default(),
         frames: socket.get_ref().meter().clone(),
         grant: CurrentGrant::new(caller.grant.clone()),
@@ -125,21 +126,22 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
         biased;
         end = read::run(&connection, &mut stream, answers) => end,
         end = write::run(&connection, &mut sink, own_answers) => end,
-        end = connection.grant.ended(app) => end,
+        end = connection.grant.ended(&app.edge) => end,
         () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
         () = connection.frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
     let conn = connection.bus.conn().0;
-    match end {
+    match &end {
         WsEnd::Dropped(why) => {
             tracing::warn!(conn, why, "a connection was dropped");
         }
-        end => tracing::debug!(conn, ?end, "a connection ended"),
+        _ => tracing::debug!(conn, ?end, "a connection ended"),
     }
     if end.is_eviction() {
         connection.bus.evict();
     }
+    let frame = end.frame();
     // Before the close handshake: the connection's leases must not wait for a peer that takes its time.
     drop(connection);
-    close_handshake(end, end.frame(), sink, stream, app.closing.clone()).await;
+    close_handshake(end, frame, sink, stream, app.edge.closing.clone()).await;
 }

@@ -40,7 +40,7 @@ impl<'a> Gate<'a> {
     /// agent.
     fn authenticate(&mut self, token: &AuthToken) -> Result<(), FrameError> {
         self.charge(1)?;
-        let tokens = &self.connection.app.tokens;
+        let tokens = &self.connection.app.edge.tokens;
         if tokens.is_open() {
             return Ok(());
         }
@@ -58,7 +58,7 @@ impl<'a> Gate<'a> {
     }
 
     fn admit(&self, request: &ClientRequest) -> Result<(), FrameError> {
-        if self.connection.app.tokens.is_open() {
+        if self.connection.app.edge.tokens.is_open() {
             return self.charge(cost(request));
         }
         let Some(grant) = self.caller.grant.as_deref() else {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::access::{Grant, GrantEnd};
-use crate::app::App;
+use crate::edge::Edge;
 use crate::ws::close::WsEnd;
 
 /// While an expiry lies ahead the clock is read this often, so that a step of the wall clock is noticed.
@@ -39,8 +39,8 @@ impl CurrentGrant {
 
     /// Returns only when the connection's token or certificate is no longer accepted: then it must not receive any
     /// more.
-    pub(super) async fn ended(&self, app: &App) -> WsEnd {
-        let mut reloads = app.reloads.subscribe();
+    pub(super) async fn ended(&self, edge: &Edge) -> WsEnd {
+        let mut reloads = edge.reloads.subscribe();
         loop {
             let again = match self.check() {
                 (Some(end), _) => return WsEnd::Ended(end),

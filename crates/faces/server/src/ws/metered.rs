@@ -11,17 +11,17 @@ use crate::fairness::FrameMeter;
 use crate::socket::Stream;
 
 #[derive(Debug)]
-pub(super) struct Metered {
+pub(crate) struct Metered {
     stream: Stream,
     meter: Arc<FrameMeter>,
 }
 
 impl Metered {
-    pub(super) fn new(stream: Stream, meter: Arc<FrameMeter>) -> Metered {
+    pub(crate) fn new(stream: Stream, meter: Arc<FrameMeter>) -> Metered {
         Metered { stream, meter }
     }
 
-    pub(super) fn meter(&self) -> &Arc<FrameMeter> {
+    pub(crate) fn meter(&self) -> &Arc<FrameMeter> {
         &self.meter
     }
 }

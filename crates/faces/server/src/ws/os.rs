@@ -18,27 +18,20 @@ use millrace_wire::os::{Lenient, OsRefusal, encode, parse};
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
-use crate::access::{Caller, Refused, Scope};
+use crate::access::{Caller, Refused};
 use crate::app::{App, SharedApp};
+use crate::edge::Edge;
 use crate::fairness::{FrameMeter, Seat};
 use crate::refusal::Refusal;
-use crate::to_wire;
 use crate::ws::Entrance;
-use crate::ws::authenticate::{SmallSink, SmallStream, authenticate};
 use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, close_handshake};
 use crate::ws::grant::CurrentGrant;
 use crate::ws::keepalive::{Keepalive, KeepaliveStep};
+use crate::ws::os_entrance::{Stamp, check_scope, enter};
 use crate::ws::upgrade::{Socket, Upgrade};
 
 /// Messages written together before they are flushed.
 const SLICE_LINES: usize = 256;
-
-const WHO_ARE_YOU: &str =
-    "Authentication required: First message must be Syscall.Authenticate with a valid token";
-/// For the closing frame, which has room for a short sentence only.
-const NOT_INTRODUCED: &str = "the first message must be Syscall.Authenticate with a valid token";
-const NO_SCOPE: &str = "the token has no scope os";
-const EXPIRED: &str = "the token has expired";
 
 pub(crate) async fn upgrade(
     State(app): State<SharedApp>,
@@ -47,27 +40,15 @@ pub(crate) async fn upgrade(
 ) -> Result<Response, Refusal> {
     let upgrade = upgrade?;
     if app.broker.health().stopping() {
-        return Err(to_wire::problem(&BusError::ShuttingDown).into());
+        return Err(app.refusal(&BusError::ShuttingDown));
     }
-    if let Some(grant) = caller.grant.as_deref().filter(|grant| !grant.has(Scope::Os)) {
-        let why = format!("the token of agent {} has no scope {}", grant.principal.agent, Scope::Os);
-        return Err(Refusal::new(ErrorCode::Forbidden, why));
-    }
-    let entrance = Entrance::of(&app, &caller)?;
+    check_scope(&caller)?;
+    let entrance = Entrance::of(&app.edge, &caller)?;
     Ok(upgrade.accept(async move |opened| {
         let mut caller = caller;
-        let (socket, seat, first) = match entrance {
-            Entrance::Known(seat) => (opened.whole(&app, &caller).await, seat, None),
-            Entrance::Unauthenticated(seat) => {
-                let introduce = async |sink: &mut _, stream: &mut _, caller: &mut _| {
-                    introduce(&app, sink, stream, caller).await.map_err(|end| (end, None))
-                };
-                match authenticate(&app, opened, seat, &mut caller, introduce).await {
-                    Some(known) => (known.socket, known.seat, Some(known.found)),
-                    None => return,
-                }
-            }
-        };
+        let stamp = || app.kernel.sender().stamp();
+        let entered = enter(&app.edge, &stamp, opened, entrance, &mut caller).await;
+        let Some((socket, seat, first)) = entered else { return };
         run(&app, socket, caller, &seat, first).await;
     }))
 }
@@ -78,8 +59,12 @@ async fn run(app: &App, socket: Socket, caller: Caller, seat: &Seat, first: Opti
     let (mut sink, mut stream) = socket.split();
     let end = talk(app, &mut sink, &mut stream, caller, (seat, &frames), first).await;
     tracing::debug!(?end, "a connection of the loop ended");
-    // No frame here: everything has been said in messages of the loop.
-    close_handshake(end, None, sink, stream, app.closing.clone()).await;
+    // Everything else has been said in messages of the loop.
+    let last = match &end {
+        WsEnd::Moved(moved) => Some(text(&moved.os_message(app.kernel.sender().stamp()))),
+        _ => None,
+    };
+    close_handshake(end, last, sink, stream, app.edge.closing.clone()).await;
 }
 
 async fn talk(
@@ -90,7 +75,7 @@ async fn talk(
     (seat, frames): (&Seat, &FrameMeter),
     first: Option<OsMessage>,
 ) -> WsEnd {
-    let Ok((sender, receiver)) = app.kernel.open(caller.by()).await else { return WsEnd::Stopping };
+    let Ok((sender, receiver)) = app.kernel.open(caller.by()).await else { return app.stopping_end() };
     let keepalive = Keepalive::default();
     let grant = CurrentGrant::new(caller.grant.clone());
     let mut writing = pin!(write(app, sink, receiver, &keepalive));
@@ -98,7 +83,8 @@ async fn talk(
     let end = tokio::select! {
         end = reader.run(stream, first) => end,
         end = &mut writing => return end,
-        end = grant.ended(app) => end,
+        end = grant.ended(&app.edge) => end,
+        () = lost_lead(app) => return app.stopping_end(),
         () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
         () = frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
@@ -106,93 +92,31 @@ async fn talk(
     // first.
     match end {
         WsEnd::Oversize { .. } | WsEnd::Ended(_) => match writing.await {
-            WsEnd::Stopping => end,
+            WsEnd::Stopping | WsEnd::Moved(_) => end,
             worse => worse,
         },
         end => end,
     }
 }
 
-/// Reads the first message of a connection that brought no token.
-async fn introduce(
-    app: &App,
-    sink: &mut SmallSink,
-    stream: &mut SmallStream,
-    caller: &mut Caller,
-) -> Result<(OsMessage, Seat), WsEnd> {
-    let bytes_max = app.settings.unauthenticated_frame_bytes_max;
-    loop {
-        let text = match stream.next().await {
-            Some(Ok(Message::Text(text))) => text,
-            Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => continue,
-            Some(Ok(Message::Binary(_))) => {
-                return away(app, sink, caller, binary(), WsEnd::SentAway(NOT_INTRODUCED)).await;
-            }
-            Some(Ok(Message::Close(_))) => return Err(WsEnd::Goodbye),
-            Some(Err(error)) => match WsEnd::of_unauthenticated(&error, bytes_max) {
-                end @ WsEnd::UnauthenticatedOversize { .. } => {
-                    return away(app, sink, caller, OsRefusal::too_long(bytes_max), end).await;
-                }
-                end => return Err(end),
-            },
-            None => return Err(WsEnd::Gone),
-        };
-        if is_blank(&text) {
-            continue;
-        }
-        let (refusal, why) = match read(app, &text, &|| app.kernel.sender().stamp()) {
-            Ok(message) => match shown_token(&message).map(|token| app.os_grant(&token)) {
-                Some(Ok(grant)) => {
-                    caller.grant = Some(grant);
-                    let Some(seat) = app.seats.claim(caller.key()) else {
-                        let refusal = OsRefusal::new(503, "all connections are taken: try again later");
-                        let end = WsEnd::Crowded("all connections are taken");
-                        return away(app, sink, caller, refusal.about(&message), end).await;
-                    };
-                    return Ok((message, seat));
-                }
-                Some(Err(error @ TokenError::NoScope { .. })) => (about(&error, &message), NO_SCOPE),
-                Some(Err(error @ TokenError::Expired)) => (about(&error, &message), EXPIRED),
-                _ => (OsRefusal::new(401, WHO_ARE_YOU).about(&message), NOT_INTRODUCED),
-            },
-            Err(refusal) => (refusal, NOT_INTRODUCED),
-        };
-        return away(app, sink, caller, refusal, WsEnd::SentAway(why)).await;
-    }
-}
-
-/// Sends the refusal and ends the connection, whether or not the peer receives it.
-async fn away(
-    app: &App,
-    sink: &mut SmallSink,
-    caller: &Caller,
-    refusal: OsRefusal,
-    end: WsEnd,
-) -> Result<(OsMessage, Seat), WsEnd> {
-    audit(app, caller, &refusal);
-    let line = line(refusal, app.kernel.sender().stamp());
-    let _ = sink.send(Message::Text(line.into())).await;
-    Err(end)
-}
-
-fn binary() -> OsRefusal {
+pub(super) fn binary() -> OsRefusal {
     OsRefusal::invalid_json("a binary frame: send text frames")
 }
 
-fn too_long(app: &App) -> OsRefusal {
-    OsRefusal::too_long(app.settings.kernel.line_bytes_max)
+fn too_long(edge: &Edge) -> OsRefusal {
+    OsRefusal::too_long(edge.settings.kernel.line_bytes_max)
 }
 
-fn about(error: &TokenError, message: &OsMessage) -> OsRefusal {
+pub(super) fn about(error: &TokenError, message: &OsMessage) -> OsRefusal {
     OsRefusal::new(error.code(), error.to_string()).about(message)
 }
 
-fn is_blank(text: &str) -> bool {
+pub(super) fn is_blank(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_whitespace())
 }
 
 /// Audits refusals about access, as on every other way in; mistakes in messages are not audited.
-fn audit(app: &App, caller: &Caller, refusal: &OsRefusal) {
+pub(super) fn audit(edge: &Edge, caller: &Caller, refusal: &OsRefusal) {
     let code = match refusal.code {
         401 => ErrorCode::Unauthorized,
         403 => ErrorCode::Forbidden,
@@ -202,7 +126,17 @@ fn audit(app: &App, caller: &Caller, refusal: &OsRefusal) {
     let what = refusal.ty.as_ref().map_or("a message of /os", |ty| ty.as_str());
     let (agent, peer, why) = (caller.agent(), Some(caller.peer.addr), refusal.message.as_str());
     let (namespace, topic, trace) = (None, None, None);
-    app.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
+    edge.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
+}
+
+/// Returns only when the server closes its connections because another one leads. An orderly stop ends the loop first,
+/// and its last answers are still written.
+async fn lost_lead(app: &App) {
+    let mut closing = app.edge.closing.clone();
+    let is_closing = closing.wait_for(|closing| *closing).await.is_ok();
+    if !is_closing || app.moved(&BusError::ShuttingDown).is_none() {
+        std::future::pending::<()>().await;
+    }
 }
 
 struct OsReader<'a> {
@@ -236,9 +170,9 @@ impl OsReader<'_> {
                 Some(Ok(Message::Binary(_))) => self.refuse(binary()),
                 Some(Ok(Message::Ping(_) | Message::Pong(_) | Message::Frame(_))) => Ok(()),
                 Some(Ok(Message::Close(_))) => Err(WsEnd::Goodbye),
-                Some(Err(error)) => match WsEnd::of(&error, self.app.settings.frame_bytes_max) {
+                Some(Err(error)) => match WsEnd::of(&error, self.app.edge.settings.frame_bytes_max) {
                     // Sent through the queue, so that it is the last answer and overtakes none.
-                    end @ WsEnd::Oversize { .. } => self.refuse(too_long(self.app)).and(Err(end)),
+                    end @ WsEnd::Oversize { .. } => self.refuse(too_long(&self.app.edge)).and(Err(end)),
                     end => Err(end),
                 },
                 None => Err(WsEnd::Gone),
@@ -253,7 +187,7 @@ impl OsReader<'_> {
         if is_blank(text) {
             return Ok(());
         }
-        match read(self.app, text, &|| self.sender.stamp()) {
+        match read(&self.app.edge, text, &|| self.sender.stamp()) {
             Ok(message) => self.message(message).await,
             Err(refusal) => self.refuse(refusal),
         }
@@ -270,14 +204,16 @@ impl OsReader<'_> {
         if let Some(why) = grant.and_then(|grant| grant.rights.refuse(&message)) {
             return self.refuse(OsRefusal::new(403, why).about(&message));
         }
-        self.sender.send(message).await.map_err(|_| WsEnd::Stopping)
+        self.sender.send(message).await.map_err(|_| self.app.stopping_end())
     }
 
     /// Takes over the token that a message shows: from now on its rights and rates apply, and access lists see its
     /// agent.
     async fn identify(&mut self, message: &OsMessage) -> Result<(), TokenError> {
-        let Some(token) = shown_token(message).filter(|_| !self.app.tokens.is_open()) else { return Ok(()) };
-        let grant = self.app.os_grant(&token)?;
+        let Some(token) = shown_token(message).filter(|_| !self.app.edge.tokens.is_open()) else {
+            return Ok(());
+        };
+        let grant = self.app.edge.os_grant(&token)?;
         TokenError::check_change(self.caller.by().principal(), &grant.principal)?;
         self.grant.set(grant.clone());
         self.caller.grant = Some(grant);
@@ -287,15 +223,15 @@ impl OsReader<'_> {
     }
 
     fn refuse(&self, refusal: OsRefusal) -> Result<(), WsEnd> {
-        audit(self.app, &self.caller, &refusal);
-        self.sender.answer(line(refusal, self.sender.stamp())).map_err(|_| WsEnd::Stopping)
+        audit(&self.app.edge, &self.caller, &refusal);
+        self.sender.answer(line(refusal, self.sender.stamp())).map_err(|_| self.app.stopping_end())
     }
 }
 
-fn read(app: &App, text: &str, stamp: &dyn Fn() -> (OsId, Timestamp)) -> Result<OsMessage, OsRefusal> {
-    let kernel = &app.settings.kernel;
+pub(super) fn read(edge: &Edge, text: &str, stamp: Stamp<'_>) -> Result<OsMessage, OsRefusal> {
+    let kernel = &edge.settings.kernel;
     if text.len() > kernel.line_bytes_max {
-        return Err(too_long(app));
+        return Err(too_long(edge));
     }
     if !kernel.lenient_metadata {
         return parse(text.as_bytes(), None);
@@ -304,10 +240,14 @@ fn read(app: &App, text: &str, stamp: &dyn Fn() -> (OsId, Timestamp)) -> Result<
     parse(text.as_bytes(), Some(Lenient { id: &|| stamp().0, timestamp }))
 }
 
-/// The text of a refusal, without the final LF: a frame needs none.
-fn line(refusal: OsRefusal, (id, timestamp): (OsId, Timestamp)) -> String {
+pub(super) fn line(refusal: OsRefusal, (id, timestamp): (OsId, Timestamp)) -> String {
+    text(&refusal.into_message(id, timestamp))
+}
+
+/// The text of a message, without the final LF: a frame needs none.
+pub(crate) fn text(message: &OsMessage) -> String {
     let mut line = Vec::new();
-    encode(&refusal.into_message(id, timestamp), &mut line);
+    encode(message, &mut line);
     line.pop();
     String::from_utf8(line).unwrap_or_default()
 }
@@ -318,7 +258,7 @@ async fn write(
     mut receiver: OsReceiver,
     keepalive: &Keepalive,
 ) -> WsEnd {
-    let settings = &app.settings;
+    let settings = &app.edge.settings;
     let every = Duration::from_millis(settings.ping_ms.max(1));
     let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -327,7 +267,7 @@ async fn write(
         let written = tokio::select! {
             line = receiver.next() => match line {
                 Some(line) => within(app, answers(sink, &mut receiver, line)).await,
-                None => return WsEnd::Stopping,
+                None => return app.stopping_end(),
             },
             _ = ticks.tick() => match keepalive.check(&mut missed, settings.pings_missed_max) {
                 KeepaliveStep::Fine => Ok(()),
@@ -361,7 +301,7 @@ async fn answers(
 
 /// Ends the connection if a write takes longer than a slow reader is allowed.
 async fn within(app: &App, write: impl Future<Output = Result<(), SocketError>>) -> Result<(), WsEnd> {
-    match timeout(Duration::from_millis(app.settings.slow_reader_ms), write).await {
+    match timeout(Duration::from_millis(app.edge.settings.slow_reader_ms), write).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(WsEnd::Gone),
         Err(_) => {

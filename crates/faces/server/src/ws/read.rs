@@ -52,7 +52,8 @@ pub(super) async fn run(
                 Ok(frame_bytes) => bytes += frame_bytes,
                 Err(end) => break Some(end),
             }
-            let full = requests.len() >= connection.app.settings.slice_frames_max || bytes >= SLICE_BYTES;
+            let full =
+                requests.len() >= connection.app.edge.settings.slice_frames_max || bytes >= SLICE_BYTES;
             if full || connection.unanswered.is_full() {
                 break None;
             }
@@ -64,7 +65,7 @@ pub(super) async fn run(
         connection.keepalive.listen(false);
         // Also at the end: requests that were sent before a closing frame count.
         if connection.bus.send(&reader.gate.caller.by(), &mut requests).await.is_err() {
-            return WsEnd::Stopping;
+            return connection.app.stopping_end();
         }
         if let Some(end) = end {
             return end;
@@ -86,7 +87,7 @@ impl FrameReader<'_> {
         arrived: Option<Result<Message, SocketError>>,
         requests: &mut Vec<(u64, Request)>,
     ) -> Result<usize, WsEnd> {
-        let bytes_max = self.connection.app.settings.frame_bytes_max;
+        let bytes_max = self.connection.app.edge.settings.frame_bytes_max;
         let message = match arrived {
             Some(Ok(message)) => message,
             Some(Err(error)) => return Err(WsEnd::of(&error, bytes_max)),

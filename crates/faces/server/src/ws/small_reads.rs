@@ -17,7 +17,7 @@ use crate::socket::Stream;
 const AHEAD_BYTES: usize = 4096;
 
 #[derive(Debug)]
-pub(super) struct SmallReads {
+pub(crate) struct SmallReads {
     stream: Stream,
     ahead: Vec<u8>,
     /// How much of `ahead` was handed over.
@@ -26,12 +26,12 @@ pub(super) struct SmallReads {
 
 impl SmallReads {
     /// `ahead` was read before the WebSocket began.
-    pub(super) fn new(stream: Stream, ahead: Vec<u8>) -> SmallReads {
+    pub(crate) fn new(stream: Stream, ahead: Vec<u8>) -> SmallReads {
         SmallReads { stream, ahead, taken: 0 }
     }
 
     /// The stream, and the bytes that were read and not handed over.
-    pub(super) fn into_parts(mut self) -> (Stream, Vec<u8>) {
+    pub(crate) fn into_parts(mut self) -> (Stream, Vec<u8>) {
         let rest = self.ahead.split_off(self.taken.min(self.ahead.len()));
         (self.stream, rest)
     }

@@ -15,7 +15,7 @@ use tokio_tungstenite::tungstenite::protocol::{Role, WebSocketConfig};
 
 use crate::accept::Io;
 use crate::access::Caller;
-use crate::app::App;
+use crate::edge::Edge;
 use crate::refusal::Refusal;
 use crate::socket::Stream;
 use crate::ws::metered::Metered;
@@ -26,7 +26,7 @@ const WRITE_BUFFER_BYTES: usize = 64 << 10;
 /// Bytes that the library may hold unwritten, in frames of the largest size.
 const WRITE_BUFFERS_MAX: usize = 4;
 
-pub(super) type Socket = WebSocketStream<Metered>;
+pub(crate) type Socket = WebSocketStream<Metered>;
 
 /// A request that may become a WebSocket.
 pub(crate) struct Upgrade {
@@ -73,7 +73,7 @@ fn has_token(headers: &HeaderMap, name: &HeaderName, token: &str) -> bool {
 
 impl Upgrade {
     /// Agrees to the upgrade, and runs `serve` once the response is sent.
-    pub(super) fn accept<F>(self, serve: impl FnOnce(Opened) -> F + Send + 'static) -> Response
+    pub(crate) fn accept<F>(self, serve: impl FnOnce(Opened) -> F + Send + 'static) -> Response
     where
         F: Future<Output = ()> + Send,
     {
@@ -96,26 +96,26 @@ impl Upgrade {
 }
 
 /// The stream of a connection that became a WebSocket, and the bytes read from it after the request.
-pub(super) struct Opened {
+pub(crate) struct Opened {
     stream: Stream,
     ahead: Vec<u8>,
 }
 
 impl Opened {
-    pub(super) fn new(stream: Stream, ahead: Vec<u8>) -> Opened {
+    pub(crate) fn new(stream: Stream, ahead: Vec<u8>) -> Opened {
         Opened { stream, ahead }
     }
 
     /// Makes the socket of a known caller. Frames and messages above `frame_bytes_max` end the reading; incomplete ones
     /// are accounted to the caller.
-    pub(super) async fn whole(self, app: &App, caller: &Caller) -> Socket {
-        let config = config(READ_BUFFER_BYTES, WRITE_BUFFER_BYTES, app.settings.frame_bytes_max);
-        let stream = Metered::new(self.stream, app.frames.meter(caller.key()));
+    pub(crate) async fn whole(self, edge: &Edge, caller: &Caller) -> Socket {
+        let config = config(READ_BUFFER_BYTES, WRITE_BUFFER_BYTES, edge.settings.frame_bytes_max);
+        let stream = Metered::new(self.stream, edge.frames.meter(caller.key()));
         WebSocketStream::from_partially_read(stream, self.ahead, Role::Server, Some(config)).await
     }
 
     /// The same for a connection that has not authenticated: its buffers are no larger than its frames.
-    pub(super) async fn small(self, bytes_max: usize) -> WebSocketStream<SmallReads> {
+    pub(crate) async fn small(self, bytes_max: usize) -> WebSocketStream<SmallReads> {
         let stream = SmallReads::new(self.stream, self.ahead);
         WebSocketStream::from_raw_socket(stream, Role::Server, Some(config(bytes_max, 0, bytes_max))).await
     }

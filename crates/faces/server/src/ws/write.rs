@@ -5,6 +5,7 @@ use std::time::Duration;
 use futures_util::stream::SplitSink;
 use futures_util::{FutureExt, SinkExt};
 use millrace_broker::{Item, Received};
+use millrace_bus::Reply;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
@@ -43,12 +44,12 @@ enum Never {}
 
 impl FrameWriter<'_> {
     async fn run(&mut self, own_answers: &mut mpsc::Receiver<String>) -> Result<Never, WsEnd> {
-        let settings = &self.connection.app.settings;
+        let settings = &self.connection.app.edge.settings;
         let every = Duration::from_millis(settings.ping_ms.max(1));
         let mut ticks = interval_at(tokio::time::Instant::now() + every, every);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut missed = 0;
-        let mut closing = self.connection.app.closing.clone();
+        let mut closing = self.connection.app.edge.closing.clone();
         loop {
             let bus = &self.connection.bus;
             tokio::select! {
@@ -67,7 +68,7 @@ impl FrameWriter<'_> {
     async fn items(&mut self, taken: Received) -> Result<(), WsEnd> {
         let Received::Items { bytes } = taken else {
             return Err(match self.connection.app.broker.health().stopping() {
-                true => WsEnd::Stopping,
+                true => self.connection.app.stopping_end(),
                 false => WsEnd::Dropped("it did not read what it asked for"),
             });
         };
@@ -81,7 +82,15 @@ impl FrameWriter<'_> {
                     _ => None,
                 };
                 connection.note(&item, request.as_ref());
-                if let Some(text) = to_wire::frame(item, request.as_ref(), connection.payload_sha256) {
+                let moved = match &item {
+                    Item::Reply { reply: Reply::Refused(error), .. } => connection.app.moved(error),
+                    _ => None,
+                };
+                let text = match moved {
+                    Some(moved) => Some(to_wire::moved(&moved, request.as_ref())),
+                    None => to_wire::frame(item, request.as_ref(), connection.payload_sha256),
+                };
+                if let Some(text) = text {
                     sink.feed(Message::Text(text.into())).await?;
                 }
             }
@@ -113,7 +122,7 @@ impl FrameWriter<'_> {
         while let Some(taken) = self.connection.bus.try_receive(&mut self.items, SLICE_ITEMS, SLICE_BYTES) {
             self.items(taken).await?;
         }
-        Ok(WsEnd::Stopping)
+        Ok(self.connection.app.stopping_end())
     }
 }
 
@@ -122,7 +131,7 @@ async fn within(
     connection: &Connection<'_>,
     write: impl Future<Output = Result<(), SocketError>>,
 ) -> Result<(), WsEnd> {
-    match timeout(Duration::from_millis(connection.app.settings.slow_reader_ms), write).await {
+    match timeout(Duration::from_millis(connection.app.edge.settings.slow_reader_ms), write).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(_)) => Err(WsEnd::Gone),
         Err(_) => {

@@ -2,6 +2,8 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(dead_code, reason = "each test file uses its part")]
 
+pub(crate) mod tls_identity;
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,6 +41,11 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
+    /// The value of a header, by its name in lower case.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "))
+    }
+
     pub(crate) fn json(&self) -> Value {
         serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
@@ -131,6 +138,14 @@ impl Client {
     pub(crate) async fn ask(&mut self, text: &str) -> Value {
         self.send(text).await;
         self.recv().await
+    }
+
+    /// The code and reason of the closing frame, which must be the next message.
+    pub(crate) async fn closed(&mut self) -> (u16, String) {
+        match self.message().await {
+            Message::Close(Some(frame)) => (frame.code.into(), frame.reason.to_string()),
+            other => panic!("{other:?} is no close frame with a code"),
+        }
     }
 
     pub(crate) async fn close_code(&mut self) -> u16 {

@@ -100,18 +100,19 @@ impl KernelSender {
 
 /// Makes the ids of messages: UUIDs of version 7, unique by the process's random nonce and a counter.
 #[derive(Debug)]
-pub(crate) struct Mint {
+pub struct Mint {
     clock: SystemClock,
     nonce: u64,
     count: AtomicU32,
 }
 
 impl Mint {
-    pub(crate) fn new(nonce: u64, clock: SystemClock) -> Mint {
+    pub fn new(nonce: u64, clock: SystemClock) -> Mint {
         Mint { clock, nonce, count: AtomicU32::new(0) }
     }
 
-    pub(crate) fn stamp(&self) -> (OsId, Timestamp) {
+    /// A fresh id and the current time.
+    pub fn stamp(&self) -> (OsId, Timestamp) {
         let timestamp = self.now();
         (self.id_at(timestamp), timestamp)
     }

@@ -176,6 +176,13 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     bound!("page-events-max", server.page_events_max, usize, 1, "Events of one page of GET /topics/T/events"),
     bound!("page-bytes-max", server.page_bytes_max, usize, 1, "Bytes of one page of GET /topics/T/events"),
     bound!(
+        "position-wait-ms-max",
+        server.position_wait_ms_max,
+        u64,
+        0,
+        "How long a read waits for the position of a shared store that it asks for: limit_reached"
+    ),
+    bound!(
         "reads-max",
         server.reads_max,
         usize,

@@ -1,7 +1,7 @@
 //! Parts that several operations share: parameters, headers, refusals.
 
-use millrace_wire::ErrorCode;
 use millrace_wire::http::{PROBLEM_CONTENT_TYPE, Problem};
+use millrace_wire::{ErrorCode, LEADER_HEADER};
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value, json};
 
@@ -46,8 +46,20 @@ pub(super) const DAMAGED_HEADER: Param = param(
     text,
 );
 
+pub(super) const POSITION_HEADER: Param = param(
+    "x-millrace-position",
+    "Of a shared store: the record up to which this read saw everything.",
+    whole,
+);
+pub(super) const MIN_POSITION_HEADER: Param =
+    param("x-millrace-min-position", "Of a shared store: wait until this server has come this far.", whole);
+pub(super) const MIN_POSITION: Param =
+    param("min_position", "The same as x-millrace-min-position; the larger one counts.", whole);
+
 const ALLOW: Param = param("allow", "With 405: what is possible.", text);
-const RETRY_AFTER: Param = param("retry-after", "Seconds until the rate allows another request.", whole);
+const RETRY_AFTER: Param = param("retry-after", "Seconds after which to try again.", whole);
+const LEADER: Param =
+    param(LEADER_HEADER, "With code moved: the URL of the server that leads, if any does.", text);
 const CHALLENGE: Param = param("www-authenticate", "`Bearer`, and what was wrong with the token.", text);
 
 /// Status, name and meaning of every refusal an operation can give.
@@ -64,7 +76,12 @@ const REFUSALS: &[(u16, &str, &str, &[Param])] = &[
     (422, "Mismatch", "The payload does not match the schema of the topic; the detail says where.", &[]),
     (426, "UpgradeRequired", "This address speaks WebSocket.", &[ALLOW]),
     (429, "TooMany", "Too fast, or a limit is reached.", &[RETRY_AFTER]),
-    (503, "Unavailable", "The store has failed, the server is stopping, or too many are connected.", &[]),
+    (
+        503,
+        "Unavailable",
+        "The store has failed, the server is stopping, too many are connected, or another server leads.",
+        &[RETRY_AFTER, LEADER],
+    ),
     (507, "NoSpace", "The store's disk has too little room: nothing is added until there is more.", &[]),
 ];
 

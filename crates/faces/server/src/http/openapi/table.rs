@@ -10,8 +10,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::http::openapi::operation::{ApiAnswer, ApiOperation, Content, Param};
 use crate::http::openapi::parts::{
-    AFTER, DAMAGED_HEADER, FORCE, FROM, LETTERS_AFTER, LIMIT, NAMESPACE, NEXT_HEADER, PARTITION,
-    PAYLOAD_SHA256, TOPICS_LIMIT, TS, VERSION, param, text, topic_name,
+    AFTER, DAMAGED_HEADER, FORCE, FROM, LETTERS_AFTER, LIMIT, MIN_POSITION, MIN_POSITION_HEADER, NAMESPACE,
+    NEXT_HEADER, PARTITION, PAYLOAD_SHA256, POSITION_HEADER, TOPICS_LIMIT, TS, VERSION, param, text,
+    topic_name,
 };
 
 pub(super) const TAGS: &[(&str, &str)] = &[
@@ -45,6 +46,11 @@ const fn answer(status: u16, about: &'static str, contents: &'static [Content]) 
     ApiAnswer { status, about, contents, headers: &[] }
 }
 
+/// An answer that says how far its server's copy of a shared store was.
+const fn read(status: u16, about: &'static str, contents: &'static [Content]) -> ApiAnswer {
+    ApiAnswer { status, about, contents, headers: &[POSITION_HEADER] }
+}
+
 const PLAIN: Content = Content { kind: "text/plain", schema: text };
 const DOCUMENT: Content = Content { kind: JSON, schema: any_object };
 const STATUS: Content = Content { kind: JSON, schema: status };
@@ -65,7 +71,9 @@ const DLQ_TOPIC: Param = param("topic", "Only the letters of this topic, as a pa
 const DLQ_HANDLER: Param =
     param("handler", "Only the letters of this durable handler, the oldest first.", text);
 
-const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER];
+const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER, POSITION_HEADER];
+/// Of reads that a server which does not lead answers, too.
+const AT_POSITION: &[Param] = &[MIN_POSITION_HEADER];
 const SWITCHING: ApiAnswer = answer(101, "The connection is a WebSocket now.", &[]);
 
 pub(super) const OPERATIONS: &[ApiOperation] = &[
@@ -98,8 +106,9 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "listTopics",
         tag: "topics",
         summary: "The topics of a namespace, a page at a time.",
-        query: &[NAMESPACE, AFTER, TOPICS_LIMIT],
-        answers: &[answer(200, "The topics, by name.", &[json::<TopicList>()])],
+        query: &[NAMESPACE, AFTER, TOPICS_LIMIT, MIN_POSITION],
+        headers: AT_POSITION,
+        answers: &[read(200, "The topics, by name.", &[json::<TopicList>()])],
         ..NONE
     },
     ApiOperation {
@@ -122,7 +131,9 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "showTopic",
         tag: "topics",
         summary: "A topic: what was set for it, its partitions, its groups.",
-        answers: &[answer(200, "The topic.", &[json::<TopicDoc>()])],
+        query: &[NAMESPACE, MIN_POSITION],
+        headers: AT_POSITION,
+        answers: &[read(200, "The topic.", &[json::<TopicDoc>()])],
         refusals: &[404],
         ..NONE
     },
@@ -162,8 +173,9 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "topicSchemas",
         tag: "topics",
         summary: "The versions of the topic's schema that are kept, oldest first.",
-        query: &[NAMESPACE, VERSION],
-        answers: &[answer(200, "The versions.", &[json::<SchemaList>()])],
+        query: &[NAMESPACE, VERSION, MIN_POSITION],
+        headers: AT_POSITION,
+        answers: &[read(200, "The versions.", &[json::<SchemaList>()])],
         refusals: &[404],
         ..NONE
     },
@@ -172,7 +184,8 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "readEvents",
         tag: "events",
         summary: "A page of one partition. Nothing is leased and no group moves.",
-        query: &[NAMESPACE, PARTITION, FROM, TS, LIMIT, PAYLOAD_SHA256],
+        query: &[NAMESPACE, PARTITION, FROM, TS, LIMIT, PAYLOAD_SHA256, MIN_POSITION],
+        headers: AT_POSITION,
         answers: &[ApiAnswer {
             status: 200,
             about: "The events, as one document, one per line, or as CloudEvents.",
@@ -240,7 +253,9 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
             TS,
             LIMIT,
             PAYLOAD_SHA256,
+            MIN_POSITION,
         ],
+        headers: AT_POSITION,
         answers: &[ApiAnswer {
             status: 200,
             about: "The topics, or the letters.",
@@ -319,7 +334,18 @@ fn anything(_: &mut SchemaGenerator) -> Schema {
 }
 
 fn status(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object", "properties": {"status": {"enum": ["ok", "ready"]}}, "required": ["status"]})
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "status": {"enum": ["ok", "ready"]},
+            "role": {"enum": ["leader", "follower"]},
+            "phase": {"enum": ["opening", "following", "taking_over"]},
+            "position": {"type": "integer", "minimum": 0},
+            "head_seen": {"type": "integer", "minimum": 0},
+            "leader": {"type": ["string", "null"]},
+        },
+        "required": ["status"],
+    })
 }
 
 fn letters_or_page(generator: &mut SchemaGenerator) -> Schema {

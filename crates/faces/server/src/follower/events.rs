@@ -1,0 +1,23 @@
+//! `GET /topics/{topic}/events`: pages of history, from the copy.
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+
+use crate::access::Caller;
+use crate::follower::SharedFollower;
+use crate::http::page::{self, PageQuery};
+use crate::params::AtTopic;
+use crate::refusal::Refusal;
+
+pub(crate) async fn read(
+    State(app): State<SharedFollower>,
+    caller: Caller,
+    at: AtTopic,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let query = PageQuery::of(&app.edge, &at.params)?;
+    let fetched = page::fetch(&app.edge, &app.store()?, caller.by(), at.topic.clone(), query).await?;
+    app.count_damaged(fetched.page.damaged.len());
+    Ok(fetched.answer(&at.topic, &query, page::form(&headers)))
+}
