@@ -19,7 +19,8 @@ use millrace_conformance::journal::{FaultPlan, FaultyJournal, JournalCall};
 use millrace_journal::{Journal, MemoryJournal, PartName};
 use millrace_model::Space;
 use millrace_store::{Store, StoreError};
-use millrace_store_journal::{JournalStore, Manifest, OpenError};
+use millrace_store_journal::{JournalStore, Manifest, OpenError, import};
+use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 fn fill(store: &JournalStore, events: usize) {
     for n in 0..events {
@@ -433,6 +434,38 @@ fn a_snapshot_of_a_file_of_another_store_is_not_made() {
     leader.snapshot().unwrap_err();
     assert_eq!(manifest_of(&*journal).snapshot, None);
     assert!(leader.lost_names().is_some());
+}
+
+/// A store that was made of a file: its journal alone is not the whole store.
+#[test]
+fn a_store_that_was_imported_never_begins_without_its_snapshot() {
+    let (journal, folder) = (memory(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("file.db");
+    {
+        let file = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+        (0..50).for_each(|n| drop(file.commit(&[event(&format!("{n} {}", "x".repeat(300)))]).unwrap()));
+    }
+    let mut source = std::fs::File::open(&path).unwrap();
+    import(&*journal, &mut source, &harness::machine::settings(), 7).unwrap();
+    let again = import(&*journal, &mut std::fs::File::open(&path).unwrap(), &harness::machine::settings(), 7);
+    assert!(matches!(again, Err(StoreError::InUse(_))), "{again:?}");
+    let (one, other) = (Machine::new(&journal), Machine::new(&journal));
+    let leader = one.lead();
+    assert_eq!(publish(&leader, "behind").unwrap().0, 51);
+    assert_eq!(dump(&other.open()), dump(&leader));
+    for is_replaced in [false, true] {
+        if is_replaced {
+            leader.snapshot().unwrap();
+        }
+        let part = PartName(named(&journal)[1].clone());
+        let bytes = journal.get_part(&part).unwrap().unwrap();
+        journal.delete_part(&part).unwrap();
+        let refused = Machine::new(&journal).try_open().unwrap_err().to_string();
+        assert!(refused.contains("is missing") && refused.contains("begins at record 1"), "{refused}");
+        journal.put_part(&part, &bytes).unwrap();
+        assert_eq!(dump(&Machine::new(&journal).open()), dump(&leader));
+    }
+    assert!(manifest_of(&*journal).is_imported, "later snapshots keep this");
 }
 
 #[test]
