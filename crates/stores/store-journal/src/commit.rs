@@ -297,6 +297,7 @@ impl SharedHandle {
     /// Returns whether nobody has placed this number, so that the copy is at the journal's end.
     fn is_free(&self, n: u64) -> Result<bool, Stop> {
         let is_free = self.read_one(n)?.is_none();
+        self.reachable();
         self.refuse_trimmed(n)?;
         Ok(is_free)
     }
@@ -308,6 +309,8 @@ impl SharedHandle {
         Ok(found.into_iter().find(|(found, _)| *found == n).map(|(_, bytes)| bytes))
     }
 
+    /// Reads until the engine answers. Does not call [`SharedHandle::reachable`]: an engine that can be read but places
+    /// nothing is away for a leader.
     pub(crate) fn read_until_known(
         &self,
         from: u64,
@@ -321,7 +324,6 @@ impl SharedHandle {
                     if attempt > 0 {
                         self.was_unreadable(asked_ms.saturating_sub(began_ms));
                     }
-                    self.reachable();
                     return Ok(found);
                 }
                 Err(JournalError::Unknown(cause)) => {
