@@ -7,12 +7,10 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use crate::status::Role;
-use crate::store::SharedHandle;
+use crate::store::{JournalStore, SharedHandle};
 
 /// How often a leader looks whether it has to beat.
 const LEADER_ROUND_MS: u64 = 50;
-/// How often records and parts that are no longer needed are looked for.
-const CLEAN_UP_MS: u64 = 10 * 60 * 1000;
 
 #[derive(Debug)]
 pub(crate) struct Keeper {
@@ -53,18 +51,7 @@ impl Drop for Keeper {
 fn run(shared: &Arc<SharedHandle>) {
     let mut state = KeeperState::default();
     while !shared.is_closed.load(Relaxed) {
-        shared.keeper_round(
-            &mut state,
-            |shared| {
-                let shared = shared.clone();
-                thread::Builder::new().name("snapshot".into()).spawn(move || {
-                    if let Err(error) = shared.make_snapshot() {
-                        tracing::warn!("no snapshot was made, the next attempt follows: {error}");
-                    }
-                })
-            },
-            shared,
-        );
+        shared.keeper_round(&mut state, || snapshot_beside(shared));
         let is_leader = shared.status().role == Role::Leader;
         let pause_ms = if is_leader {
             LEADER_ROUND_MS.min(shared.settings.lead_timeout_ms / 6)
@@ -78,14 +65,43 @@ fn run(shared: &Arc<SharedHandle>) {
     }
 }
 
+/// Makes a snapshot on a thread of its own.
+fn snapshot_beside(shared: &Arc<SharedHandle>) -> Option<JoinHandle<()>> {
+    let shared = shared.clone();
+    match thread::Builder::new().name("snapshot".into()).spawn(move || shared.try_snapshot()) {
+        Ok(handle) => Some(handle),
+        Err(error) => {
+            tracing::warn!("no thread for a snapshot: {error}");
+            None
+        }
+    }
+}
+
+impl JournalStore {
+    /// Does what the thread of a handle does in one of its rounds: a follower folds what is new; a leader beats if it
+    /// was idle, and makes a snapshot and cleans up if that is due. For handles without a thread
+    /// ([`JournalStore::open_quiet`]), in tests and simulations.
+    pub fn keep(&self) {
+        let mut state = std::mem::take(&mut *self.quiet_rounds.lock());
+        let shared = self.shared();
+        shared.keeper_round(&mut state, || {
+            shared.try_snapshot();
+            None
+        });
+        *self.quiet_rounds.lock() = state;
+    }
+}
+
 impl SharedHandle {
-    /// Does what is due. Errors of the engine are noted in the status; errors that end the handle end it.
-    fn keeper_round(
-        &self,
-        state: &mut KeeperState,
-        spawn: impl FnOnce(&Arc<SharedHandle>) -> std::io::Result<JoinHandle<()>>,
-        shared: &Arc<SharedHandle>,
-    ) {
+    fn try_snapshot(&self) {
+        if let Err(error) = self.make_snapshot() {
+            tracing::warn!("no snapshot was made, the next attempt follows: {error}");
+        }
+    }
+
+    /// Does what is due. Errors of the engine are noted in the status; errors that end the handle end it. `snapshot`
+    /// makes a snapshot, and returns the thread that does if there is one.
+    fn keeper_round(&self, state: &mut KeeperState, snapshot: impl FnOnce() -> Option<JoinHandle<()>>) {
         let now_ms = self.clock.mono_ms();
         {
             let mut turn = self.turn();
@@ -117,12 +133,9 @@ impl SharedHandle {
             && now_ms.saturating_sub(state.snapshot_tried_ms) >= self.settings.lead_timeout_ms
         {
             state.snapshot_tried_ms = now_ms;
-            match spawn(shared) {
-                Ok(handle) => state.snapshot = Some(handle),
-                Err(error) => tracing::warn!("no thread for a snapshot: {error}"),
-            }
+            state.snapshot = snapshot();
         }
-        if now_ms.saturating_sub(state.cleaned_up_ms) >= CLEAN_UP_MS {
+        if now_ms.saturating_sub(state.cleaned_up_ms) >= self.settings.clean_up_ms {
             state.cleaned_up_ms = now_ms;
             self.clean_up();
         }

@@ -14,7 +14,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock::EngineClock;
 use crate::commit::Fence;
-use crate::keeper::Keeper;
+use crate::keeper::{Keeper, KeeperState};
 use crate::lead::{LeadRow, LeadState};
 use crate::manifest::ManifestState;
 use crate::outbox::PublishingRows;
@@ -28,6 +28,8 @@ pub struct JournalStore {
     shared: Arc<SharedHandle>,
     /// Ends with the handle.
     keeper: Option<Keeper>,
+    /// What [`JournalStore::keep`] remembers.
+    pub(crate) quiet_rounds: Mutex<KeeperState>,
 }
 
 /// The part of a handle that its keeper thread shares.
@@ -66,7 +68,7 @@ impl JournalStore {
     pub(crate) fn assemble(shared: SharedHandle, with_keeper: bool) -> JournalStore {
         let shared = Arc::new(shared);
         let keeper = with_keeper.then(|| Keeper::start(shared.clone()));
-        JournalStore { shared, keeper }
+        JournalStore { shared, keeper, quiet_rounds: Mutex::default() }
     }
 
     pub(crate) fn shared(&self) -> &Arc<SharedHandle> {
