@@ -49,6 +49,12 @@ pub trait Journal: Send + Sync + 'static {
     /// partitions deletes the rest later), never others.
     fn delete_below(&self, n: u64) -> Result<(), JournalError>;
 
+    /// Returns the latest time of the engine's own clock in any answer so far, in milliseconds since 1970; `None` if the
+    /// engine tells none. Shows a process that slept, whose own clocks stood still (see [`HeadGuard::Manifest`]).
+    fn engine_time_ms(&self) -> Option<u64> {
+        None
+    }
+
     /// Returns waiting rows of the outbox, oldest first, at most `rows_max`. An engine without an outbox has none.
     fn outbox(&self, _rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
         Ok(Vec::new())

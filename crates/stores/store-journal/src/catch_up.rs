@@ -1,28 +1,34 @@
 //! Folds the records of others into the copy, and notices a journal that is not the one the copy was made of.
 
-use bytes::Bytes;
-use millrace_journal::JournalReadLimit;
-use millrace_store::{CopyPosition, FailureCause, FoldError, FoldRecord, RecordedChange, StoreError};
+use std::sync::atomic::Ordering::Relaxed;
 
+use bytes::Bytes;
+use millrace_journal::{HeadGuard, JournalReadLimit};
+use millrace_store::{CopyPosition, FailureCause, FoldError, FoldRecord, RecordedChange, StoreError, Tip};
+
+use crate::commit::Stop;
+use crate::handle::{SharedHandle, Turn};
 use crate::record::{self, RecordError};
-use crate::store::{SharedHandle, Turn};
 
 /// How much is read from the journal at once.
-const READ: JournalReadLimit = JournalReadLimit { records_max: 1_000, bytes_max: 16 << 20 };
+pub(crate) const READ: JournalReadLimit = JournalReadLimit { records_max: 1_000, bytes_max: 16 << 20 };
 /// How much is applied to the copy in one transaction.
 const EVENTS_PER_TRANSACTION: usize = 4_096;
 const BYTES_PER_TRANSACTION: usize = 4 << 20;
+
+/// Reads one record.
+pub(crate) const ONE: JournalReadLimit = JournalReadLimit { records_max: 1, bytes_max: 1 };
 
 impl SharedHandle {
     /// Folds everything that is new. Returns how many records that was. Waits as long as the engine is away.
     pub(crate) fn catch_up(&self, turn: &mut Turn) -> Result<u64, StoreError> {
         let mut folded = 0;
         loop {
-            let found = match self.read_until_known(turn.position.n + 1, READ) {
-                Ok(found) => found,
-                Err(error @ StoreError::Closed(_)) => return Err(error),
-                Err(error) => return Err(self.end(turn, error)),
-            };
+            let next = turn.position.n + 1;
+            let read = self.read_until_known(next, READ).map_err(Stop::End);
+            let found = read
+                .and_then(|found| self.refuse_deleted(next).map(|()| found))
+                .map_err(|stop| self.stop(stop))?;
             if found.is_empty() {
                 return Ok(folded);
             }
@@ -35,48 +41,77 @@ impl SharedHandle {
         let mut group = Group::default();
         let mut position = turn.position;
         for (n, bytes) in found {
-            let record = self.decode(turn, position, *n, bytes)?;
+            let (record, term) = self.decode(position, *n, bytes)?;
             position = record.position;
             if !group.takes(&record, bytes.len()) {
                 self.apply(turn, &mut group)?;
             }
-            group.push(record, bytes.len());
+            group.push(record, term, bytes.len());
         }
         self.apply(turn, &mut group)?;
         self.publish(turn);
         Ok(found.len() as u64)
     }
 
-    fn decode(
-        &self,
-        turn: &mut Turn,
-        position: CopyPosition,
-        n: u64,
-        bytes: &Bytes,
-    ) -> Result<FoldRecord, StoreError> {
+    fn decode(&self, position: CopyPosition, n: u64, bytes: &Bytes) -> Result<(FoldRecord, u64), StoreError> {
         if n != position.n + 1 {
-            let why = format!("the journal begins at record {n} now, and the copy stands at {}", position.n);
-            return Err(self.condemn(turn, "stale", &why));
+            return Err(self.stop(self.gap(position, n)));
         }
-        let (record, tip) = match record::decode(bytes) {
-            Ok(decoded) => decoded,
-            Err(error @ RecordError::NewerFormat { .. }) => {
-                let text = format!("record {n} of the journal cannot be read: {error}");
-                return Err(self.end(turn, StoreError::Unusable(FailureCause::from(text))));
-            }
-            Err(error) => {
-                let text = format!(
-                    "record {n} of the journal cannot be read: {error}. Nothing behind it can be applied; restore the \
-                     engine's data"
-                );
-                return Err(self.end(turn, StoreError::Poisoned(FailureCause::from(text))));
-            }
-        };
+        let (record, tip) = record::decode(bytes).map_err(|error| self.end(unreadable_record(n, &error)))?;
         if record.head.n != n || record.head.prev != position.tip {
-            return Err(self.diverged(turn, position.n, &record.head.prev.to_string()));
+            return Err(self.stop(self.unchained(position, &record.head.prev)));
         }
         let position = CopyPosition { n, tip, ..position };
-        Ok(FoldRecord { position, changes: record.changes })
+        Ok((FoldRecord { position, changes: record.changes }, record.head.term))
+    }
+
+    /// Returns why record `n` follows the copy's position although there should be others between.
+    fn gap(&self, position: CopyPosition, n: u64) -> Stop {
+        // The manifest that this handle knows may be older than the trim.
+        if let Err(stop) = self.read_manifest_until_known() {
+            return stop;
+        }
+        let trimmed_to = self.manifest.lock().manifest.trimmed_to;
+        if position.n < trimmed_to {
+            return Stop::Stale(format!(
+                "the journal begins at record {n} now, and the copy stands at {}",
+                position.n
+            ));
+        }
+        let text = format!(
+            "records {} to {} are missing in the journal, and nobody has trimmed it so far: the engine has lost them. \
+             Restore the engine's data",
+            position.n + 1,
+            n - 1
+        );
+        Stop::End(StoreError::Unusable(FailureCause::from(text)))
+    }
+
+    /// Returns why the next record does not follow the record at the copy's position: the copy has another history than
+    /// the journal, or the journal itself is broken.
+    fn unchained(&self, position: CopyPosition, prev: &Tip) -> Stop {
+        if let Err(stop) = self.read_manifest_until_known() {
+            return stop;
+        }
+        let n = position.n;
+        if n <= self.manifest.lock().manifest.trimmed_to && n > 0 {
+            return Stop::Stale(format!(
+                "the journal is trimmed, and its record {} does not follow the copy",
+                n + 1
+            ));
+        }
+        match self.verify_record(n, position.tip) {
+            Err(stop) => stop,
+            Ok(()) => {
+                let text = format!(
+                    "record {} of the journal follows a record with tip {prev}, and record {n} has tip {}: the journal is \
+                     broken there. Restore the engine's data",
+                    n + 1,
+                    position.tip
+                );
+                Stop::End(StoreError::Unusable(FailureCause::from(text)))
+            }
+        }
     }
 
     fn apply(&self, turn: &mut Turn, group: &mut Group) -> Result<(), StoreError> {
@@ -85,70 +120,92 @@ impl SharedHandle {
             Ok(()) => {}
             Err(FoldError::Mismatch(text)) => {
                 let why = format!("records {} to {}: {text}", turn.position.n + 1, last.n);
-                return Err(self.condemn(turn, "mismatched", &why));
+                return Err(self.condemn("mismatched", &why));
             }
             Err(FoldError::Store(StoreError::Unreadable(cause))) => {
-                return Err(self.condemn(turn, "damaged", &cause.to_string()));
+                return Err(self.condemn_damaged(&cause.to_string()));
             }
             Err(FoldError::Store(error)) if error.may_be_retried() => return Err(error),
-            Err(FoldError::Store(error)) => return Err(self.end(turn, error)),
+            Err(FoldError::Store(error)) => return Err(self.end_without_copy(error)),
         }
         for record in &group.records {
             turn.lead.observe(&record.changes);
         }
         turn.position = last;
-        turn.news_at_ms = self.clock.mono_ms();
-        turn.bytes_since_snapshot += group.bytes as u64;
+        turn.term_seen = turn.term_seen.max(group.term);
+        turn.records_seen += group.records.len() as u64;
+        turn.bytes_seen += group.bytes as u64;
+        self.heard(turn);
         *group = Group::default();
         Ok(())
     }
 
-    /// Checks that the record at the copy's position is the journal's: after a placing that failed although nobody has
-    /// the number, the engine may have lost its newest records.
-    pub(crate) fn verify_position(&self, turn: &mut Turn) -> Result<(), StoreError> {
-        let position = turn.position;
-        if position.n == 0 {
+    /// Verifies the position if a request has failed since the last time. Not needed where the engine compares the record
+    /// before a new one itself.
+    pub(crate) fn verify_after_absence(&self, turn: &Turn) -> Result<(), StoreError> {
+        if self.fitness.head_guard == HeadGuard::Manifest && self.was_away.load(Relaxed) {
+            self.verify_position(turn)?;
+            self.was_away.store(false, Relaxed);
+        }
+        Ok(())
+    }
+
+    /// Checks that the record at the copy's position is the journal's: an engine that failed over, or was set back, may
+    /// have lost its newest records.
+    pub(crate) fn verify_position(&self, turn: &Turn) -> Result<(), StoreError> {
+        self.verify_record(turn.position.n, turn.position.tip).map_err(|stop| self.stop(stop))
+    }
+
+    /// Checks that the journal has record `n` with this tip, or had it before it was trimmed.
+    pub(crate) fn verify_record(&self, n: u64, tip: Tip) -> Result<(), Stop> {
+        if n == 0 {
             return Ok(());
         }
-        let limit = JournalReadLimit { records_max: 1, bytes_max: 1 };
-        let found = match self.read_until_known(position.n, limit) {
-            Ok(found) => found,
-            Err(error) => return Err(self.end(turn, error)),
-        };
-        match found.first() {
-            Some((n, bytes)) if *n == position.n => match record::decode_head(bytes) {
-                Ok((_, tip)) if tip == position.tip => Ok(()),
-                Ok((_, tip)) => Err(self.diverged(turn, position.n, &tip.to_string())),
-                Err(error) => {
-                    let text = format!("record {n} of the journal cannot be read: {error}");
-                    Err(self.end(turn, StoreError::Poisoned(FailureCause::from(text))))
-                }
+        let found = self.read_until_known(n, ONE).map_err(Stop::End)?;
+        let found = match found.first().filter(|(at, _)| *at == n) {
+            Some((_, bytes)) => match record::decode_head(bytes) {
+                Ok((_, found)) if found == tip => return Ok(()),
+                Ok((_, found)) => found.to_string(),
+                Err(error) => return Err(Stop::End(unreadable_record(n, &error))),
             },
-            Some((n, _)) => {
-                let why =
-                    format!("the journal begins at record {n} now, and the copy stands at {}", position.n);
-                Err(self.condemn(turn, "stale", &why))
-            }
-            // Records up to a snapshot may be deleted, also the one at the copy's position.
-            None if position.n <= self.manifest.lock().manifest.trimmed_to => Ok(()),
-            None => Err(self.diverged(turn, position.n, "missing")),
+            None => "missing".to_owned(),
+        };
+        // Records up to a snapshot may be deleted, and a record under such a number may be one that a sleeping writer
+        // placed for nobody.
+        self.read_manifest_until_known()?;
+        let known = self.manifest.lock();
+        let is_in_snapshot = known.manifest.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_at(n, tip));
+        if n <= known.manifest.trimmed_to || is_in_snapshot {
+            Ok(())
+        } else {
+            Err(Stop::Diverged { n, found })
         }
     }
 
     /// The engine came back shorter or different: it failed over without its newest records, or was set back.
-    fn diverged(&self, turn: &mut Turn, n: u64, found: &str) -> StoreError {
+    pub(crate) fn diverged(&self, n: u64, found: &str) -> StoreError {
         self.with_status(|status| status.lost_records += 1);
-        tracing::error!(
-            n,
-            ours = %turn.position.tip,
-            found,
-            "the engine has lost records that were placed: the copy has record {n}, the journal has another or none"
-        );
         let why = format!(
-            "the engine has lost records: the copy stands at {n} with tip {}, the journal's is {found}",
-            turn.position.tip
+            "the engine has lost records that were placed: the copy has record {n}, and that of the journal is {found}"
         );
-        self.condemn(turn, "diverged", &why)
+        self.condemn("diverged", &why)
+    }
+}
+
+/// Returns the error of a record that no server of this version can fold.
+fn unreadable_record(n: u64, error: &RecordError) -> StoreError {
+    match error {
+        RecordError::NewerFormat { .. } => {
+            let text = format!("record {n} of the journal cannot be read: {error}");
+            StoreError::Unusable(FailureCause::from(text))
+        }
+        RecordError::Damaged(_) => {
+            let text = format!(
+                "record {n} of the journal cannot be read: {error}. Nothing behind it can be applied; restore the engine's \
+                 data"
+            );
+            StoreError::Poisoned(FailureCause::from(text))
+        }
     }
 }
 
@@ -158,6 +215,7 @@ struct Group {
     records: Vec<FoldRecord>,
     events: usize,
     bytes: usize,
+    term: u64,
     is_closed: bool,
 }
 
@@ -170,7 +228,8 @@ impl Group {
                 && self.bytes + bytes <= BYTES_PER_TRANSACTION
     }
 
-    fn push(&mut self, record: FoldRecord, bytes: usize) {
+    fn push(&mut self, record: FoldRecord, term: u64, bytes: usize) {
+        self.term = self.term.max(term);
         self.events += events_of(&record);
         self.bytes += bytes;
         self.is_closed = !record.changes.iter().all(RecordedChange::is_mergeable);

@@ -1,14 +1,12 @@
 //! A commit: resolves the batches on the copy, places their record, and keeps at it until the outcome is known.
 
-use std::sync::atomic::Ordering::Relaxed;
-
 use millrace_journal::{HeadGuard, JournalError, JournalReadLimit, Placed, Placing};
 use millrace_model::{Batch, Outcome, Timestamp};
 use millrace_store::{CommitVia, CopyPosition, FailureCause, Placement, RecordedChange, StoreError};
 
+use crate::handle::{SharedHandle, Turn, closed};
 use crate::lead::LeadState;
 use crate::record::{self, RECORD_BYTES_MAX, RecordHead};
-use crate::store::{SharedHandle, Turn};
 
 /// The most bytes of batches that are put into one record, by their estimate.
 const BATCHES_BYTES_MAX: usize = millrace_model::BATCH_BYTES_MAX;
@@ -20,7 +18,7 @@ pub(crate) enum Fence {
     Leader,
     /// If this handle has taken the lead, it still has it.
     Own,
-    /// Nothing: the commit takes the lead.
+    /// Nothing: the commit takes the lead, and is given up if somebody else places a record first.
     Open,
 }
 
@@ -44,8 +42,10 @@ pub(crate) enum Stop {
     End(StoreError),
     /// This commit fails, the handle goes on.
     Refuse(StoreError),
-    /// The copy must be made anew: the reason in a word, and in a sentence.
-    Condemn(&'static str, String),
+    /// The journal is trimmed beyond the copy: the reason in a sentence.
+    Stale(String),
+    /// The engine has lost record `n`, or has another one in its place.
+    Diverged { n: u64, found: String },
 }
 
 impl SharedHandle {
@@ -93,7 +93,8 @@ impl SharedHandle {
         empty: EmptyRecord,
     ) -> Result<Vec<Outcome>, StoreError> {
         for attempt in 0u32.. {
-            self.refuse_ended(turn)?;
+            self.refuse_ended()?;
+            self.verify_after_absence(turn)?;
             self.refuse_unfenced(turn, fence)?;
             let (position, lead) = (turn.position, turn.lead.clone());
             let mut state = PlacingState::default();
@@ -107,26 +108,35 @@ impl SharedHandle {
                 }
                 Ok(CommitVia::NotPlaced) => {}
                 Err(StoreError::Unreadable(cause)) => {
-                    return Err(self.condemn(turn, "damaged", &cause.to_string()));
+                    return Err(self.condemn_damaged(&cause.to_string()));
                 }
                 Err(error @ (StoreError::Poisoned(_) | StoreError::Outdated { .. })) => {
-                    return Err(self.end(turn, error));
+                    return Err(self.end_without_copy(error));
                 }
                 Err(error) => return Err(error),
             }
-            match state.stopped {
-                Some(Stop::End(error)) => return Err(self.end(turn, error)),
-                Some(Stop::Refuse(error)) => return Err(error),
-                Some(Stop::Condemn(reason, why)) => return Err(self.condemn(turn, reason, &why)),
-                None => {}
+            if let Some(stop) = state.stopped {
+                return Err(self.stop(stop));
             }
             // Somebody else has placed this number.
             if self.catch_up(turn)? == 0 {
                 self.verify_position(turn)?;
                 self.back_off(attempt)?;
+            } else if fence == Fence::Open {
+                return Ok(Vec::new());
             }
         }
-        Err(crate::store::closed())
+        Err(closed())
+    }
+
+    /// Does what a request that was stopped means for the handle, and returns the error of the caller.
+    pub(crate) fn stop(&self, stop: Stop) -> StoreError {
+        match stop {
+            Stop::End(error @ StoreError::Closed(_)) | Stop::Refuse(error) => error,
+            Stop::End(error) => self.end(error),
+            Stop::Diverged { n, found } => self.diverged(n, &found),
+            Stop::Stale(why) => self.condemn("stale", &why),
+        }
     }
 
     fn refuse_unfenced(&self, turn: &mut Turn, fence: Fence) -> Result<(), StoreError> {
@@ -140,29 +150,55 @@ impl SharedHandle {
         }
         let error = SharedHandle::deposed_by(turn);
         // A handle that never led may take the lead later; one that lost it starts over.
-        Err(if turn.lead.own.is_some() { self.end(turn, error) } else { error })
+        Err(if turn.lead.own.is_some() { self.end(error) } else { error })
     }
 
     fn committed(&self, turn: &mut Turn, state: PlacingState, copied: Result<(), StoreError>) {
         if let Some((position, lead, bytes)) = state.placed {
             (turn.position, turn.lead) = (position, lead);
-            turn.news_at_ms = self.clock.mono_ms();
-            turn.bytes_since_snapshot += bytes as u64;
+            turn.term_seen = turn.term_seen.max(turn.lead.row().map_or(0, |row| row.term));
+            turn.records_seen += 1;
+            turn.bytes_seen += bytes as u64;
+            self.heard(turn);
             self.with_status(|status| {
                 status.placed_records += 1;
                 status.placed_bytes += bytes as u64;
             });
         }
         match copied {
-            Ok(()) => self.publish(turn),
+            Ok(()) => {}
             // The record is placed and its outcomes hold, but the copy could not follow.
             Err(StoreError::Unreadable(cause)) => {
-                self.condemn(turn, "damaged", &cause.to_string());
+                self.condemn_damaged(&cause.to_string());
             }
             Err(error) => {
                 let text = format!("the local copy cannot follow the journal: {error}");
-                self.end(turn, StoreError::Poisoned(FailureCause::from(text)));
+                self.end_without_copy(StoreError::Poisoned(FailureCause::from(text)));
             }
+        }
+        self.publish(turn);
+    }
+
+    /// Places changes that need nothing from the copy, which has failed, directly behind the known end of the journal.
+    pub(crate) fn place_without_copy(
+        &self,
+        turn: &mut Turn,
+        changes: &[RecordedChange],
+    ) -> Result<(), StoreError> {
+        let mut state = PlacingState::default();
+        match self.place_changes(turn.position, &turn.lead, EmptyRecord::Place, changes, &mut state) {
+            Placement::Placed(_) => {
+                self.committed(turn, state, Ok(()));
+                Ok(())
+            }
+            Placement::NothingToPlace | Placement::NotPlaced => match state.stopped {
+                Some(stop) => Err(self.stop(stop)),
+                None => {
+                    let text =
+                        "another server has placed a record first, and this one has no copy to follow it";
+                    Err(StoreError::Busy(FailureCause::from(text)))
+                }
+            },
         }
     }
 
@@ -217,7 +253,7 @@ impl SharedHandle {
     /// as the engine is away, unless the handle is closed.
     fn place_until_known(&self, placing: &Placing<'_>) -> Result<bool, Stop> {
         for attempt in 0u32.. {
-            self.refresh_manifest(placing.n)?;
+            self.refuse_trimmed(placing.n)?;
             let is_ours = match self.journal.place(placing) {
                 Ok(Placed::Yes) => true,
                 // The answer to an earlier attempt may have been lost.
@@ -228,6 +264,10 @@ impl SharedHandle {
                         Some(found) => found == placing.record,
                         None => {
                             self.back_off(attempt).map_err(Stop::End)?;
+                            if self.fitness.head_guard == HeadGuard::Manifest {
+                                // An engine that failed over may have lost the record before this one.
+                                self.verify_record(placing.n - 1, placing.prev)?;
+                            }
                             continue;
                         }
                     }
@@ -237,45 +277,17 @@ impl SharedHandle {
             };
             self.reachable();
             // A process that slept may have used a number that was deleted meanwhile: nobody would ever read it.
-            self.refresh_manifest(placing.n)?;
+            self.refuse_trimmed(placing.n)?;
             return Ok(is_ours);
         }
-        Err(Stop::End(crate::store::closed()))
+        Err(Stop::End(closed()))
     }
 
     /// Returns whether nobody has placed this number, so that the copy is at the journal's end.
     fn is_free(&self, n: u64) -> Result<bool, Stop> {
-        self.refresh_manifest(n)?;
         let is_free = self.read_one(n)?.is_none();
-        self.refresh_manifest(n)?;
+        self.refuse_trimmed(n)?;
         Ok(is_free)
-    }
-
-    /// Reads the manifest again if the last reading is too old to rely on, and refuses numbers that were trimmed. Not
-    /// needed where the engine compares with the newest number itself.
-    fn refresh_manifest(&self, n: u64) -> Result<(), Stop> {
-        if self.fitness.head_guard == HeadGuard::Engine {
-            return Ok(());
-        }
-        for attempt in 0u32.. {
-            if !self.manifest.lock().is_stale(self.clock.as_ref(), self.settings.manifest_age_ms_max) {
-                break;
-            }
-            match self.read_manifest() {
-                Ok(()) => break,
-                Err(JournalError::Unknown(cause)) => {
-                    self.unreachable(&cause.to_string());
-                    self.back_off(attempt).map_err(Stop::End)?;
-                }
-                Err(error) => return Err(Stop::End(refused(&error.to_string()))),
-            }
-        }
-        let trimmed_to = self.manifest.lock().manifest.trimmed_to;
-        if n <= trimmed_to {
-            let why = format!("it stands before record {n}, and the journal is trimmed to {trimmed_to}");
-            return Err(Stop::Condemn("stale", why));
-        }
-        Ok(())
     }
 
     /// Returns the record with this number, if there is one. Waits as long as the engine is away.
@@ -290,9 +302,14 @@ impl SharedHandle {
         from: u64,
         limit: JournalReadLimit,
     ) -> Result<Vec<(u64, bytes::Bytes)>, StoreError> {
+        let began_ms = self.clock.mono_ms();
         for attempt in 0u32.. {
+            let asked_ms = self.clock.mono_ms();
             match self.journal.read(from, limit) {
                 Ok(found) => {
+                    if attempt > 0 {
+                        self.was_unreadable(asked_ms.saturating_sub(began_ms));
+                    }
                     self.reachable();
                     return Ok(found);
                 }
@@ -303,11 +320,8 @@ impl SharedHandle {
                 Err(JournalError::Refused(cause)) => return Err(refused(&cause.to_string())),
                 Err(JournalError::Unfit(text)) => return Err(refused(&text)),
             }
-            if self.is_closed.load(Relaxed) {
-                break;
-            }
         }
-        Err(crate::store::closed())
+        Err(closed())
     }
 
     pub(crate) fn deposed_by(turn: &Turn) -> StoreError {

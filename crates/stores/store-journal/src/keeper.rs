@@ -2,12 +2,14 @@
 //! and trimming.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
+use millrace_store::StoreError;
+
+use crate::commit::Stop;
+use crate::handle::SharedHandle;
 use crate::status::Role;
-use crate::store::{JournalStore, SharedHandle};
 
 /// How often a leader looks whether it has to beat.
 const LEADER_ROUND_MS: u64 = 50;
@@ -20,10 +22,12 @@ pub(crate) struct Keeper {
 /// What a keeper remembers between two rounds.
 #[derive(Debug, Default)]
 pub(crate) struct KeeperState {
-    manifest_read_ms: u64,
-    cleaned_up_ms: u64,
+    manifest_read_ms: Option<u64>,
+    cleaned_up_ms: Option<u64>,
     snapshot: Option<JoinHandle<()>>,
-    snapshot_tried_ms: u64,
+    snapshot_tried_ms: Option<u64>,
+    /// The error of the last round, logged when it changes.
+    failed: Option<String>,
 }
 
 impl Keeper {
@@ -49,9 +53,19 @@ impl Drop for Keeper {
 }
 
 fn run(shared: &Arc<SharedHandle>) {
-    let mut state = KeeperState::default();
-    while !shared.is_closed.load(Relaxed) {
-        shared.keeper_round(&mut state, || snapshot_beside(shared));
+    let snapshot = || {
+        let shared = shared.clone();
+        let spawned = thread::Builder::new().name("snapshot".into()).spawn(move || shared.snapshot_or_warn());
+        match spawned {
+            Ok(handle) => Some(handle),
+            Err(error) => {
+                tracing::warn!("no thread for a snapshot: {error}");
+                None
+            }
+        }
+    };
+    while !shared.is_closed() {
+        shared.keep_with(&snapshot);
         let is_leader = shared.status().role == Role::Leader;
         let pause_ms = if is_leader {
             LEADER_ROUND_MS.min(shared.settings.lead_timeout_ms / 6)
@@ -60,99 +74,78 @@ fn run(shared: &Arc<SharedHandle>) {
         };
         shared.clock.pause(Duration::from_millis(pause_ms.max(1)));
     }
-    if let Some(snapshot) = state.snapshot.take() {
+    let snapshot = shared.keeping.lock().snapshot.take();
+    if let Some(snapshot) = snapshot {
         let _ = snapshot.join();
     }
 }
 
-/// Makes a snapshot on a thread of its own.
-fn snapshot_beside(shared: &Arc<SharedHandle>) -> Option<JoinHandle<()>> {
-    let shared = shared.clone();
-    match thread::Builder::new().name("snapshot".into()).spawn(move || shared.try_snapshot()) {
-        Ok(handle) => Some(handle),
-        Err(error) => {
-            tracing::warn!("no thread for a snapshot: {error}");
-            None
-        }
-    }
-}
-
-impl JournalStore {
-    /// Does what the thread of a handle does in one of its rounds: a follower folds what is new; a leader beats if it
-    /// was idle, and makes a snapshot and cleans up if that is due. For handles without a thread
-    /// ([`JournalStore::open_quiet`]), in tests and simulations.
-    pub fn keep(&self) {
-        let mut state = std::mem::take(&mut *self.quiet_rounds.lock());
-        let shared = self.shared();
-        shared.keeper_round(&mut state, || {
-            shared.try_snapshot();
+impl SharedHandle {
+    /// Does what is due, and makes a snapshot on the caller's thread.
+    pub(crate) fn keep(&self) {
+        self.keep_with(&|| {
+            self.snapshot_or_warn();
             None
         });
-        *self.quiet_rounds.lock() = state;
-    }
-}
-
-impl SharedHandle {
-    fn try_snapshot(&self) {
-        if let Err(error) = self.make_snapshot() {
-            tracing::warn!("no snapshot was made, the next attempt follows: {error}");
-        }
     }
 
-    /// Does what is due. Errors of the engine are noted in the status; errors that end the handle end it. `snapshot`
-    /// makes a snapshot, and returns the thread that does if there is one.
-    fn keeper_round(&self, state: &mut KeeperState, snapshot: impl FnOnce() -> Option<JoinHandle<()>>) {
+    /// Does what is due. Errors of the engine are noted in the status; errors that end the handle end it.
+    fn keep_with(&self, snapshot: &dyn Fn() -> Option<JoinHandle<()>>) {
+        let mut state = self.keeping.lock();
         let now_ms = self.clock.mono_ms();
-        {
-            let mut turn = self.turn();
-            if turn.ended.is_some() {
-                return;
-            }
-            let is_silent = now_ms.saturating_sub(turn.news_at_ms) >= self.settings.lead_timeout_ms / 3;
-            // The errors are in the status already, and the next round tries again.
-            let _ = match turn.lead.own.is_some() {
-                true if is_silent => self.beat(&mut turn),
-                true => Ok(()),
-                false => self.catch_up(&mut turn).map(drop),
-            };
+        let is_due = |last_ms: Option<u64>, every_ms: u64| {
+            last_ms.is_none_or(|last_ms| now_ms.saturating_sub(last_ms) >= every_ms)
+        };
+        if self.ended().is_some() {
+            return;
         }
-        if now_ms.saturating_sub(state.manifest_read_ms) >= self.settings.manifest_refresh_ms {
-            state.manifest_read_ms = now_ms;
-            if let Err(error) = self.read_manifest() {
-                tracing::warn!("the manifest of the shared store could not be read: {error}");
-            }
+        let followed = self.follow_or_beat(now_ms);
+        state.tell(followed.err());
+        if is_due(state.manifest_read_ms, self.settings.manifest_refresh_ms) {
+            state.manifest_read_ms = Some(now_ms);
+            let _ = self.look_around().map_err(|stop| self.stop(stop));
         }
-        if self.status().role != Role::Leader {
+        if self.ended().is_some() || self.status().role != Role::Leader {
             return;
         }
         if state.snapshot.as_ref().is_some_and(JoinHandle::is_finished) {
             state.snapshot = None;
         }
         if state.snapshot.is_none()
+            && is_due(state.snapshot_tried_ms, self.settings.lead_timeout_ms)
             && self.is_snapshot_due()
-            && now_ms.saturating_sub(state.snapshot_tried_ms) >= self.settings.lead_timeout_ms
         {
-            state.snapshot_tried_ms = now_ms;
+            state.snapshot_tried_ms = Some(now_ms);
             state.snapshot = snapshot();
         }
-        if now_ms.saturating_sub(state.cleaned_up_ms) >= self.settings.clean_up_ms {
-            state.cleaned_up_ms = now_ms;
+        if is_due(state.cleaned_up_ms, self.settings.clean_up_ms) {
+            state.cleaned_up_ms = Some(now_ms);
             self.clean_up();
         }
     }
 
-    pub(crate) fn is_snapshot_due(&self) -> bool {
-        let (bytes, n) = {
-            let turn = self.turn();
-            (turn.bytes_since_snapshot, turn.position.n)
-        };
-        let (last_bytes, last_n) = {
-            let known = self.manifest.lock();
-            let snapshot = known.manifest.snapshot.as_ref();
-            snapshot.map_or((0, 0), |snapshot| (snapshot.bytes, snapshot.n))
-        };
-        bytes > self.settings.snapshot_bytes.max(last_bytes)
-            || n.saturating_sub(last_n) > self.settings.snapshot_records
+    fn follow_or_beat(&self, now_ms: u64) -> Result<(), StoreError> {
+        let mut turn = self.turn();
+        self.refuse_ended()?;
+        if turn.lead.own.is_none() {
+            return self.catch_up(&mut turn).map(drop);
+        }
+        let is_silent = now_ms.saturating_sub(turn.news_at_ms) >= self.settings.lead_timeout_ms / 3;
+        if is_silent { self.beat(&mut turn) } else { Ok(()) }
+    }
+
+    /// Reads the manifest again, and compares the copy's position with the journal: an engine that was set back to an
+    /// older state tells nobody.
+    fn look_around(&self) -> Result<(), Stop> {
+        self.read_manifest_until_known()?;
+        let position = self.turn().position;
+        self.verify_record(position.n, position.tip)
+    }
+
+    fn snapshot_or_warn(&self) {
+        if let Err(error) = self.make_snapshot() {
+            tracing::warn!("no snapshot was made, the next attempt follows: {error}");
+        }
     }
 
     fn clean_up(&self) {
@@ -165,6 +158,19 @@ impl SharedHandle {
             Ok(0) => {}
             Ok(parts) => tracing::info!(parts, "parts of older snapshots were deleted"),
             Err(error) => tracing::warn!("parts of older snapshots could not be deleted: {error}"),
+        }
+    }
+}
+
+impl KeeperState {
+    /// Logs an error that the status does not show, such as a full disk, once.
+    fn tell(&mut self, error: Option<StoreError>) {
+        let text = error.map(|error| error.to_string());
+        if self.failed != text {
+            if let Some(text) = &text {
+                tracing::warn!("the shared store cannot be followed now: {text}");
+            }
+            self.failed = text;
         }
     }
 }

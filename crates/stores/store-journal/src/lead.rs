@@ -8,7 +8,8 @@ use millrace_model::{Batch, Check, Durability, Op, Outcome, Space, Timestamp};
 use millrace_store::{Foldable, KeyRange, RecordedChange, StoreError};
 use serde::{Deserialize, Serialize};
 
-use crate::store::{SharedHandle, Turn};
+use crate::commit::Fence;
+use crate::handle::{SharedHandle, Turn};
 
 /// The key of the row in [`Space::Kv`].
 pub const LEAD_KEY: &str = "cluster/lead";
@@ -89,14 +90,14 @@ impl SharedHandle {
     /// See `JournalStore::try_lead`.
     pub(crate) fn try_lead(&self) -> Result<bool, StoreError> {
         let mut turn = self.turn();
-        self.refuse_ended(&turn)?;
+        self.refuse_ended()?;
         // The decision is made on the journal itself, not on what the last poll saw.
         self.catch_up(&mut turn)?;
         if turn.lead.leads() {
             return Ok(true);
         }
         let standing = turn.lead.row().filter(LeadRow::is_held);
-        let silent_ms = self.clock.mono_ms().saturating_sub(turn.news_at_ms);
+        let silent_ms = self.silent_ms(&turn);
         if standing.is_some() && silent_ms < self.settings.lead_timeout_ms {
             return Ok(false);
         }
@@ -110,19 +111,27 @@ impl SharedHandle {
     /// Takes the lead if nobody holds it, without waiting for a silent holder.
     pub(crate) fn lead_if_free(&self) -> Result<bool, StoreError> {
         let mut turn = self.turn();
-        self.refuse_ended(&turn)?;
-        self.catch_up(&mut turn)?;
-        if turn.lead.leads() {
-            return Ok(true);
-        }
-        match turn.lead.row().filter(LeadRow::is_held) {
-            Some(_) => Ok(false),
-            None => self.take_lead(&mut turn),
+        // Another round only if somebody has placed a record meanwhile.
+        loop {
+            self.refuse_ended()?;
+            self.catch_up(&mut turn)?;
+            if turn.lead.leads() {
+                return Ok(true);
+            }
+            if turn.lead.row().is_some_and(|row| row.is_held()) {
+                return Ok(false);
+            }
+            if self.take_lead(&mut turn)? {
+                return Ok(true);
+            }
         }
     }
 
+    /// Writes the lead row, unless somebody else places a record first: that may be a sign of life of the leader.
     fn take_lead(&self, turn: &mut Turn) -> Result<bool, StoreError> {
-        let term = turn.lead.row().map_or(0, |row| row.term) + 1;
+        // A copy that has records which the engine lost must not lead.
+        self.verify_position(turn)?;
+        let term = turn.lead.row().map_or(0, |row| row.term).max(turn.term_seen) + 1;
         let own = LeadRow {
             term,
             server: format!("{:032x}", self.writer_id),
@@ -134,13 +143,15 @@ impl SharedHandle {
             None => Check::Absent { space: Space::Kv, key: LEAD_KEY.to_owned() },
         };
         let batch = self.lead_batch(check, &own);
-        let outcomes = self.commit_in_turn(turn, &[batch], crate::commit::Fence::Open)?;
+        let outcomes = self.commit_in_turn(turn, &[batch], Fence::Open)?;
         if !matches!(outcomes.as_slice(), [Outcome::Done(_)]) {
             return Ok(false);
         }
         tracing::info!(term, url = own.url, n = turn.position.n, "this server leads the store");
         turn.lead.own = Some(own);
         self.publish(turn);
+        // The copy may have failed after the record was placed.
+        self.refuse_ended()?;
         Ok(true)
     }
 
@@ -148,14 +159,27 @@ impl SharedHandle {
     pub(crate) fn step_down(&self) -> Result<(), StoreError> {
         let mut turn = self.turn();
         let Some(own) = turn.lead.own.clone().filter(|_| turn.lead.leads()) else { return Ok(()) };
-        let check = Check::Equals { space: Space::Kv, key: LEAD_KEY.to_owned(), value: own.encode() };
         let free = LeadRow { term: own.term, ..LeadRow::default() };
-        let batch = self.lead_batch(check, &free);
-        self.commit_in_turn(&mut turn, &[batch], crate::commit::Fence::Leader)?;
+        match self.ended() {
+            Some(end) if end.is_copy_lost => self.step_down_without_copy(&mut turn, &free)?,
+            Some(end) => return Err(end.error),
+            None => {
+                let check = Check::Equals { space: Space::Kv, key: LEAD_KEY.to_owned(), value: own.encode() };
+                let batch = self.lead_batch(check, &free);
+                self.commit_in_turn(&mut turn, &[batch], Fence::Leader)?;
+            }
+        }
         turn.lead.own = None;
         self.publish(&turn);
         tracing::info!(term = own.term, "this server has given the lead back");
         Ok(())
+    }
+
+    /// Gives the lead back although the copy cannot be used: the record needs nothing from it, because the lead row and
+    /// the position in the journal are in memory.
+    fn step_down_without_copy(&self, turn: &mut Turn, free: &LeadRow) -> Result<(), StoreError> {
+        let change = RecordedChange::Put { space: Space::Kv, key: LEAD_KEY.to_owned(), value: free.encode() };
+        self.place_without_copy(turn, &[change])
     }
 
     fn lead_batch(&self, check: Check, row: &LeadRow) -> Batch {

@@ -6,9 +6,11 @@
 //! - `record`: the bytes of a record.
 //! - `commit`: resolves batches on the copy and places the record.
 //! - `catch_up`: folds the records of others into the copy.
+//! - `handle`: the state that a handle and its thread share.
 //! - `lead`: the row that says who may write, and the fence in every commit.
 //! - `open`: finds or makes the copy, from a snapshot and the journal.
-//! - `manifest`, `snapshot`, `trim`: what lets a new machine start without the whole journal.
+//! - `lost`: lists the events that an engine has lost.
+//! - `manifest`, `snapshot`, `fetch`, `trim`: what lets a new machine start without the whole journal.
 //! - `outbox`: events that applications publish inside their own transactions.
 //! - `keeper`: the thread that follows, beats, and looks after snapshots.
 //! - `status`: what a server tells about all this.
@@ -18,8 +20,11 @@
 mod catch_up;
 mod clock;
 mod commit;
+mod fetch;
+mod handle;
 mod keeper;
 mod lead;
+mod lost;
 mod manifest;
 mod open;
 mod outbox;

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use crate::clock::EngineClock;
-use crate::store::SharedHandle;
+use crate::handle::SharedHandle;
 
 /// The version of the document.
 const FORMAT: u32 = 1;
@@ -106,6 +106,11 @@ impl Manifest {
 }
 
 impl SnapshotEntry {
+    /// Returns whether this is a snapshot of exactly this position.
+    pub(crate) fn is_at(&self, n: u64, tip: Tip) -> bool {
+        self.n == n && self.tip() == Ok(tip)
+    }
+
     pub fn tip(&self) -> Result<Tip, ManifestError> {
         let bits = u128::from_str_radix(&self.tip, 16);
         bits.map(|bits| Tip(bits.to_be_bytes())).map_err(|error| ManifestError::Damaged(error.to_string()))
@@ -128,8 +133,20 @@ pub(crate) struct ManifestState {
     /// When that reading began, by both clocks of this machine.
     pub(crate) read_mono_ms: u64,
     pub(crate) read_wall_ms: u64,
+    /// When the engine answered, by its own clock, if it tells.
+    read_engine_ms: Option<u64>,
+    /// An earlier reading, with a lower `trimmed_to`.
+    before: Option<EarlierTrim>,
     /// Since when this handle knows the present `trimmed_to`, by the clock that never steps.
     pub(crate) trimmed_seen_ms: u64,
+}
+
+/// A reading of the manifest that is not the newest one.
+#[derive(Clone, Copy, Debug)]
+struct EarlierTrim {
+    trimmed_to: u64,
+    mono_ms: u64,
+    wall_ms: u64,
 }
 
 impl ManifestState {
@@ -144,6 +161,8 @@ impl ManifestState {
             version: read.version.clone(),
             read_mono_ms: began.0,
             read_wall_ms: began.1,
+            read_engine_ms: read.engine_time_ms,
+            before: None,
             trimmed_seen_ms: clock.mono_ms(),
         })
     }
@@ -152,12 +171,39 @@ impl ManifestState {
         self.manifest.snapshot.as_ref().map_or(0, |snapshot| snapshot.n)
     }
 
-    /// Returns whether the reading is older than `age_ms_max`, by the larger of both clocks. A wall clock that was set
-    /// back says nothing; one that was set ahead only costs a reading.
-    pub(crate) fn is_stale(&self, clock: &dyn EngineClock, age_ms_max: u64) -> bool {
+    /// Returns whether the reading is older than `age_ms_max`, by the largest of both clocks of this machine and the
+    /// engine's. A wall clock that was set back says nothing; one that was set ahead only costs a reading.
+    pub(crate) fn is_stale(&self, clock: &dyn EngineClock, engine_ms: Option<u64>, age_ms_max: u64) -> bool {
         let by_mono = clock.mono_ms().saturating_sub(self.read_mono_ms);
         let by_wall = clock.wall_ms().saturating_sub(self.read_wall_ms);
-        by_mono.max(by_wall) >= age_ms_max
+        let by_engine = engine_ms.zip(self.read_engine_ms).map_or(0, |(now, then)| now.saturating_sub(then));
+        by_mono.max(by_wall).max(by_engine) >= age_ms_max
+    }
+
+    /// Returns up to where the journal was trimmed at an earlier reading that is younger than `age_ms_max`: what was not
+    /// trimmed then is not deleted yet.
+    pub(crate) fn trimmed_before(&self, clock: &dyn EngineClock, age_ms_max: u64) -> Option<u64> {
+        let is_young = |before: &&EarlierTrim| {
+            let by_mono = clock.mono_ms().saturating_sub(before.mono_ms);
+            by_mono.max(clock.wall_ms().saturating_sub(before.wall_ms)) < age_ms_max
+        };
+        self.before.as_ref().filter(is_young).map(|before| before.trimmed_to)
+    }
+
+    /// Takes over what this handle knew before it read this manifest.
+    fn follow(&mut self, known: &ManifestState, age_ms_max: u64) {
+        if known.manifest.trimmed_to == self.manifest.trimmed_to {
+            self.trimmed_seen_ms = known.trimmed_seen_ms;
+            self.before = known.before;
+            return;
+        }
+        // The older one is worth more, as long as it lasts for a while.
+        let lasts = |before: &EarlierTrim| self.read_mono_ms.saturating_sub(before.mono_ms) < age_ms_max / 2;
+        self.before = known.before.filter(lasts).or(Some(EarlierTrim {
+            trimmed_to: known.manifest.trimmed_to,
+            mono_ms: known.read_mono_ms,
+            wall_ms: known.read_wall_ms,
+        }));
     }
 }
 
@@ -177,22 +223,22 @@ impl SharedHandle {
         if known.manifest.store_id != fresh.manifest.store_id {
             return Err(refused("the engine holds another store now: its id has changed".into()));
         }
-        if known.manifest.trimmed_to == fresh.manifest.trimmed_to {
-            fresh.trimmed_seen_ms = known.trimmed_seen_ms;
-        }
+        fresh.follow(&known, self.settings.manifest_age_ms_max);
         *known = fresh;
         Ok(())
     }
 
-    /// Changes the manifest, unless another server has changed it meanwhile: then it is read again and nothing is
-    /// changed. Returns whether it was changed.
-    pub(crate) fn change_manifest(&self, change: impl FnOnce(&mut Manifest)) -> Result<bool, JournalError> {
+    /// Changes the manifest, unless another server has changed it meanwhile or `change` wants nothing any more: then it
+    /// is read again and nothing is changed. Returns whether it was changed.
+    pub(crate) fn change_manifest(
+        &self,
+        change: impl FnOnce(&mut Manifest) -> bool,
+    ) -> Result<bool, JournalError> {
         let (mut new, version) = {
             let known = self.manifest.lock();
             (known.manifest.clone(), known.version.clone())
         };
-        change(&mut new);
-        let is_set = self.journal.set_manifest(&new.encode(), Some(&version))?;
+        let is_set = change(&mut new) && self.journal.set_manifest(&new.encode(), Some(&version))?;
         self.read_manifest()?;
         Ok(is_set)
     }

@@ -4,15 +4,20 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_journal::{Fitness, Journal, JournalError, JournalReadLimit};
+use millrace_journal::{Fitness, Journal, JournalError};
 use millrace_store::{Copies, CopyPosition, FailureCause, Foldable, StoreError};
 
+use crate::catch_up::{ONE, READ};
 use crate::clock::EngineClock;
-use crate::manifest::{Manifest, ManifestError, ManifestState};
+use crate::fetch::{FetchFailure, SnapshotReader};
+use crate::handle::{HandleParts, SharedHandle};
+use crate::manifest::{Manifest, ManifestError, ManifestState, SnapshotEntry};
 use crate::record;
 use crate::settings::JournalSettings;
-use crate::snapshot::{self, SnapshotReader};
-use crate::store::{JournalStore, SharedHandle};
+use crate::store::JournalStore;
+
+/// How often opening begins again with a copy that turned out to be bad, or with a newer snapshot.
+const ATTEMPTS_MAX: usize = 4;
 
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
@@ -44,12 +49,14 @@ impl<F: FnMut(&str) -> bool> OpenProgress for F {
 type OpenCopy = (Arc<dyn Foldable>, CopyPosition);
 
 /// The parts that a handle is made of.
-struct Opening<'a> {
-    journal: Arc<dyn Journal>,
+pub(crate) struct Opening<'a> {
+    pub(crate) journal: Arc<dyn Journal>,
     copies: Arc<dyn Copies>,
     settings: JournalSettings,
     clock: Arc<dyn EngineClock>,
     progress: &'a mut dyn OpenProgress,
+    /// Where a copy lies that has records which the engine lost.
+    diverged: Option<String>,
 }
 
 impl JournalStore {
@@ -62,7 +69,7 @@ impl JournalStore {
         clock: Arc<dyn EngineClock>,
         progress: &mut dyn OpenProgress,
     ) -> Result<JournalStore, OpenError> {
-        let shared = Opening { journal, copies, settings, clock, progress }.open()?;
+        let shared = Opening { journal, copies, settings, clock, progress, diverged: None }.open()?;
         Ok(JournalStore::assemble(shared, true))
     }
 
@@ -74,7 +81,8 @@ impl JournalStore {
         clock: Arc<dyn EngineClock>,
     ) -> Result<JournalStore, OpenError> {
         let mut progress = |_: &str| true;
-        let shared = Opening { journal, copies, settings, clock, progress: &mut progress }.open()?;
+        let progress = &mut progress;
+        let shared = Opening { journal, copies, settings, clock, progress, diverged: None }.open()?;
         Ok(JournalStore::assemble(shared, false))
     }
 }
@@ -83,32 +91,86 @@ impl Opening<'_> {
     fn open(mut self) -> Result<SharedHandle, OpenError> {
         let journal = self.journal.clone();
         let fitness = self.until_reached("looking at the engine", || journal.check())?;
-        let manifest = self.manifest(&fitness)?;
+        for _ in 0..ATTEMPTS_MAX {
+            let Some(shared) = self.attempt(&fitness)? else { continue };
+            if let Some(aside) = self.diverged.take() {
+                shared.report_lost(&aside);
+            }
+            return Ok(shared);
+        }
+        let text =
+            format!("the local copy was made anew {ATTEMPTS_MAX} times and could not be used: see the log");
+        Err(StoreError::Unusable(FailureCause::from(text)).into())
+    }
+
+    /// Returns `None` if the copy has turned out to be bad while it was opened, and is marked so.
+    fn attempt(&mut self, fitness: &Fitness) -> Result<Option<SharedHandle>, OpenError> {
+        let manifest = self.manifest(fitness)?;
         let store_id = manifest.manifest.store_id()?;
-        let (copy, position) = self.copy(store_id, &manifest.manifest)?;
-        let Opening { journal, copies, settings, clock, progress } = self;
-        let shared = SharedHandle::new(journal, copies, copy, settings, fitness, clock, position, manifest)?;
-        if !progress.at("folding the journal into the local copy") {
-            return Err(OpenError::Stopped);
+        let Some((copy, position)) = self.copy(store_id, &manifest.manifest)? else { return Ok(None) };
+        let shared = SharedHandle::new(HandleParts {
+            journal: self.journal.clone(),
+            copies: self.copies.clone(),
+            copy,
+            settings: self.settings.clone(),
+            fitness: fitness.clone(),
+            clock: self.clock.clone(),
+            position,
+            manifest,
+        });
+        let opened = match shared {
+            Ok(shared) => self.fold_journal(&shared).map(|()| shared),
+            Err(StoreError::Unreadable(cause)) => {
+                self.copies.condemn("damaged")?;
+                Err(StoreError::Unreadable(cause).into())
+            }
+            Err(error) => Err(error.into()),
+        };
+        match opened {
+            Ok(shared) => Ok(Some(shared)),
+            Err(error @ OpenError::Stopped) => Err(error),
+            Err(error) => match self.copies.condemned()? {
+                Some(reason) => {
+                    tracing::warn!("the local copy is {reason}, opening begins again: {error}");
+                    Ok(None)
+                }
+                None => Err(error),
+            },
         }
-        {
-            let mut turn = shared.turn();
-            shared.catch_up(&mut turn)?;
-            // The age of the newest record is not known: its writer gets the whole timeout from now on.
-            turn.news_at_ms = shared.clock.mono_ms();
-            shared.publish(&turn);
+    }
+
+    /// Folds everything that is new. Nobody reads the copy yet, so records that may be deleted by now are folded too: the
+    /// chain of their tips is checked up to records that are not trimmed.
+    fn fold_journal(&mut self, shared: &SharedHandle) -> Result<(), OpenError> {
+        let journal = self.journal.clone();
+        let mut turn = shared.turn();
+        loop {
+            let from = turn.position.n + 1;
+            if !self.progress.at(&format!("folding the journal into the local copy, from record {from} on")) {
+                return Err(OpenError::Stopped);
+            }
+            let found = self.until_reached("folding the journal", || journal.read(from, READ))?;
+            if found.is_empty() {
+                break;
+            }
+            shared.fold(&mut turn, &found)?;
         }
-        Ok(shared)
+        shared.refuse_trimmed(turn.position.n + 1).map_err(|stop| shared.stop(stop))?;
+        // The age of the newest record is not known: its writer gets the whole timeout from now on.
+        shared.heard(&mut turn);
+        shared.publish(&turn);
+        Ok(())
     }
 
     /// Repeats a request while the engine cannot be reached.
-    fn until_reached<T>(
+    pub(crate) fn until_reached<T>(
         &mut self,
         what: &str,
         mut request: impl FnMut() -> Result<T, JournalError>,
     ) -> Result<T, OpenError> {
         let began_ms = self.clock.mono_ms();
-        let mut pause_ms = 100;
+        let pause_ms_max = self.settings.backoff_ms_max.max(1);
+        let mut pause_ms = pause_ms_max.min(100);
         loop {
             let cause = match request() {
                 Ok(done) => return Ok(done),
@@ -123,33 +185,25 @@ impl Opening<'_> {
                 return Err(OpenError::Stopped);
             }
             self.clock.pause(Duration::from_millis(pause_ms));
-            pause_ms = (pause_ms * 2).min(self.settings.backoff_ms_max.max(1));
+            pause_ms = (pause_ms * 2).min(pause_ms_max);
         }
     }
 
     /// Returns the manifest, and makes one if the engine holds no store yet.
     fn manifest(&mut self, fitness: &Fitness) -> Result<ManifestState, OpenError> {
-        let (journal, clock) = (self.journal.clone(), self.clock.clone());
+        let journal = self.journal.clone();
         loop {
-            let began = (clock.mono_ms(), clock.wall_ms());
-            if let Some(read) = self.until_reached("reading the manifest", || journal.manifest())? {
-                let state = ManifestState::new(&read, clock.as_ref(), began)?;
-                let found = state.manifest.record_format;
-                if found > record::FORMAT {
-                    let text = format!(
-                        "the store has records of format {found}, this build reads up to {}: upgrade this server",
-                        record::FORMAT
-                    );
-                    return Err(StoreError::Unusable(FailureCause::from(text)).into());
-                }
+            if let Some(state) = self.standing_manifest()? {
                 return Ok(state);
             }
-            let limit = JournalReadLimit { records_max: 1, bytes_max: 1 };
-            let records = self.until_reached("reading the journal", || journal.read(1, limit))?;
+            let records = self.until_reached("reading the journal", || journal.read(1, ONE))?;
             if !records.is_empty() {
-                let text =
-                    "the engine holds records of a store whose manifest is gone: restore it from a backup";
-                return Err(StoreError::Unusable(FailureCause::from(text)).into());
+                // Another server may have made the store since the manifest was looked for.
+                return self.standing_manifest()?.ok_or_else(|| {
+                    let text =
+                        "the engine holds records of a store whose manifest is gone: restore it from a backup";
+                    StoreError::Unusable(FailureCause::from(text)).into()
+                });
             }
             let new = Manifest::new(rand::random()).encode();
             // Two servers may do this at once: the loop reads whichever manifest came first.
@@ -159,13 +213,33 @@ impl Opening<'_> {
         }
     }
 
-    fn copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<OpenCopy, OpenError> {
+    fn standing_manifest(&mut self) -> Result<Option<ManifestState>, OpenError> {
+        let (journal, clock) = (self.journal.clone(), self.clock.clone());
+        let mut began = (0, 0);
+        let read = self.until_reached("reading the manifest", || {
+            began = (clock.mono_ms(), clock.wall_ms());
+            journal.manifest()
+        })?;
+        let Some(read) = read else { return Ok(None) };
+        let state = ManifestState::new(&read, clock.as_ref(), began)?;
+        let found = state.manifest.record_format;
+        if found > record::FORMAT {
+            let text = format!(
+                "the store has records of format {found}, this build reads up to {}: upgrade this server",
+                record::FORMAT
+            );
+            return Err(StoreError::Unusable(FailureCause::from(text)).into());
+        }
+        Ok(Some(state))
+    }
+
+    /// Returns a copy to begin with. `None`: the manifest must be read again first.
+    fn copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<Option<OpenCopy>, OpenError> {
         if let Some(reason) = self.copies.condemned()? {
-            let to = self.copies.set_aside(&reason)?;
-            tracing::warn!("the local copy was {reason}: it lies at {to}, and a new one is made");
+            self.set_aside(&reason, "it was marked when it was last open")?;
         }
         match self.usable_copy(store_id, manifest)? {
-            Some(found) => Ok(found),
+            Some(found) => Ok(Some(found)),
             None => self.new_copy(store_id, manifest),
         }
     }
@@ -181,10 +255,12 @@ impl Opening<'_> {
             Ok((copy, Some(position))) => (copy, position),
             Ok((copy, None)) => {
                 drop(copy);
-                return self.set_aside("unfinished", "it was never finished");
+                self.set_aside("unfinished", "it was never finished")?;
+                return Ok(None);
             }
             Err(error @ (StoreError::Unusable(_) | StoreError::Unreadable(_) | StoreError::Poisoned(_))) => {
-                return self.set_aside("damaged", &error.to_string());
+                self.set_aside("damaged", &error.to_string())?;
+                return Ok(None);
             }
             Err(error) => return Err(error.into()),
         };
@@ -196,56 +272,116 @@ impl Opening<'_> {
             );
             return Err(StoreError::Unusable(FailureCause::from(text)).into());
         }
-        let journal = self.journal.clone();
-        let limit = JournalReadLimit { records_max: 1, bytes_max: 1 };
-        if position.n > 0 {
-            let found = self.until_reached("comparing the local copy", || journal.read(position.n, limit))?;
-            let tip =
-                found.first().filter(|(n, _)| *n == position.n).map(|(_, bytes)| record::decode_head(bytes));
-            match tip {
-                Some(Ok((_, tip))) if tip == position.tip => {}
-                Some(Ok(_)) | None if position.n > manifest.trimmed_to => {
-                    drop(copy);
-                    let why = format!("the journal has lost or replaced its record {}", position.n);
-                    return self.set_aside("diverged", &why);
-                }
-                // The record may be deleted, or be a leftover of one: a copy before the trim is useless.
-                _ if position.n < manifest.trimmed_to => {
-                    drop(copy);
-                    return self.set_aside("stale", "the journal is trimmed beyond it");
-                }
-                Some(Err(error)) => {
-                    let text = format!("record {} of the journal cannot be read: {error}", position.n);
-                    return Err(StoreError::Unusable(FailureCause::from(text)).into());
-                }
-                _ => {}
+        match self.why_unusable(&position, manifest)? {
+            None => Ok(Some((copy, position))),
+            Some((reason, why)) => {
+                drop(copy);
+                self.set_aside(reason, &why)?;
+                Ok(None)
             }
-        } else if manifest.trimmed_to > 0 {
-            drop(copy);
-            return self.set_aside("stale", "the journal is trimmed beyond it");
         }
-        Ok(Some((copy, position)))
     }
 
-    fn set_aside<T>(&self, reason: &str, why: &str) -> Result<Option<T>, OpenError> {
+    /// Compares the copy's position with the journal. Returns why the copy must be made anew, if so.
+    fn why_unusable(
+        &mut self,
+        position: &CopyPosition,
+        manifest: &Manifest,
+    ) -> Result<Option<(&'static str, String)>, OpenError> {
+        let stale = || Some(("stale", "the journal is trimmed beyond it".to_owned()));
+        let n = position.n;
+        if n == 0 {
+            return Ok(if manifest.trimmed_to > 0 { stale() } else { None });
+        }
+        let journal = self.journal.clone();
+        let found = self.until_reached("comparing the local copy", || journal.read(n, ONE))?;
+        let found = found.first().filter(|(at, _)| *at == n).map(|(_, bytes)| record::decode_head(bytes));
+        match found {
+            Some(Ok((_, tip))) if tip == position.tip => Ok(None),
+            Some(Err(error)) if n > manifest.trimmed_to => {
+                let text = format!("record {n} of the journal cannot be read: {error}");
+                Err(StoreError::Unusable(FailureCause::from(text)).into())
+            }
+            _ if manifest.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_at(n, position.tip)) => {
+                Ok(None)
+            }
+            _ if n > manifest.trimmed_to => {
+                Ok(Some(("diverged", format!("the journal has lost or replaced its record {n}"))))
+            }
+            // The record may be deleted, or be one that a sleeping writer placed for nobody.
+            _ if n < manifest.trimmed_to => Ok(stale()),
+            _ => Ok(None),
+        }
+    }
+
+    fn set_aside(&mut self, reason: &str, why: &str) -> Result<(), OpenError> {
         let to = self.copies.set_aside(reason)?;
         tracing::warn!("the local copy cannot be used ({why}): it lies at {to}, and a new one is made");
-        Ok(None)
+        if reason == "diverged" {
+            self.diverged = Some(to);
+        }
+        Ok(())
     }
 
-    fn new_copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<OpenCopy, OpenError> {
-        let (copy, position) = match &manifest.snapshot {
-            Some(entry) => {
-                let text = format!("fetching a snapshot of {} bytes", entry.bytes);
-                if !self.progress.at(&text) {
-                    return Err(OpenError::Stopped);
-                }
-                let mut reader = SnapshotReader::new(self.journal.as_ref(), entry);
-                let copy = self.copies.create(Some(&mut reader))?;
-                (copy, snapshot::position_of(store_id, entry)?)
+    fn new_copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<Option<OpenCopy>, OpenError> {
+        let Some(entry) = &manifest.snapshot else { return self.empty_copy(store_id).map(Some) };
+        if !self.progress.at(&format!("fetching a snapshot of {} bytes", entry.bytes)) {
+            return Err(OpenError::Stopped);
+        }
+        let copies = self.copies.clone();
+        let mut reader = SnapshotReader::new(self, entry);
+        let created = copies.create(Some(&mut reader));
+        let what = match (created, reader.failure) {
+            (_, Some(FetchFailure::Open(error))) => return Err(error),
+            (_, Some(FetchFailure::Part(what))) => what,
+            (Err(error @ (StoreError::Unusable(_) | StoreError::Unreadable(_))), None) => {
+                self.set_aside("unfinished", &error.to_string())?;
+                format!("the snapshot cannot be opened: {error}")
             }
-            None => (self.copies.create(None)?, CopyPosition::start(store_id)),
+            (Err(error), None) => return Err(error.into()),
+            (Ok(copy), None) => {
+                let expected = CopyPosition { store_id, n: entry.n, tip: entry.tip()? };
+                let found = copy.position()?;
+                if found == Some(expected) {
+                    return Ok(Some((copy, expected)));
+                }
+                drop(copy);
+                self.set_aside("unfinished", "the snapshot is not of the position that the manifest tells")?;
+                format!("the snapshot stands at {found:?}, and the manifest says {expected:?}")
+            }
         };
+        self.without_snapshot(store_id, entry, &what)
+    }
+
+    /// Goes on without a snapshot that cannot be used: with a newer one, or with the whole journal if it is still there.
+    fn without_snapshot(
+        &mut self,
+        store_id: u128,
+        entry: &SnapshotEntry,
+        what: &str,
+    ) -> Result<Option<OpenCopy>, OpenError> {
+        let standing = self.standing_manifest()?;
+        if standing.as_ref().is_none_or(|standing| standing.manifest.snapshot.as_ref() != Some(entry)) {
+            tracing::warn!("{what}: there is a newer snapshot, which is fetched instead");
+            return Ok(None);
+        }
+        let journal = self.journal.clone();
+        let first =
+            self.until_reached("reading the journal", || journal.read(1, ONE))?.first().map(|(n, _)| *n);
+        if first == Some(1) {
+            tracing::error!("{what}: the whole journal is folded instead. Make a new snapshot soon");
+            return self.empty_copy(store_id).map(Some);
+        }
+        let begins = first.map_or("is empty".to_owned(), |n| format!("begins at record {n}"));
+        let text = format!(
+            "{what}, and the journal {begins}: restore the engine's data, or start a server that still has a copy and \
+             let it make a snapshot"
+        );
+        Err(StoreError::Unusable(FailureCause::from(text)).into())
+    }
+
+    fn empty_copy(&mut self, store_id: u128) -> Result<OpenCopy, OpenError> {
+        let (copy, position) = (self.copies.create(None)?, CopyPosition::start(store_id));
         copy.set_position(&position)?;
         Ok((copy, position))
     }

@@ -1,23 +1,33 @@
 //! Snapshots: the copy of a server at one position, in parts, so that a new machine does not fold the whole journal.
+//!
+//! A part's name begins with the position at which its snapshot was begun. A snapshot that was begun before the one in
+//! the manifest is never named any more (`make_snapshot`), so its parts can be deleted without comparing clocks.
 
-use std::io::{self, Read};
+use std::collections::{HashMap, HashSet};
 
-use bytes::{Buf, Bytes};
-use millrace_journal::{Journal, JournalError, PartName};
-use millrace_store::{CopyPosition, FailureCause, StoreError};
+use millrace_journal::{JournalError, PartName};
+use millrace_store::{FailureCause, StoreError};
 use sha2::{Digest, Sha256};
 
+use crate::handle::SharedHandle;
 use crate::manifest::{SnapshotEntry, SnapshotPart, hex};
-use crate::store::SharedHandle;
 
-/// Parts of snapshots that no manifest names are deleted after this time.
+/// Parts of snapshots that no manifest names are deleted after this time: a server that starts may still be fetching them.
 const ORPHANS_KEPT_MS: u64 = 24 * 3600 * 1000;
+/// How often a part is sent again after a lost answer.
+const PART_ATTEMPTS: u32 = 5;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SnapshotMade {
     pub n: u64,
     pub bytes: u64,
     pub parts: usize,
+}
+
+/// Parts that no manifest names, and since when this handle knows, by the clock that never steps.
+#[derive(Debug, Default)]
+pub(crate) struct OrphanParts {
+    seen_ms: HashMap<PartName, u64>,
 }
 
 impl crate::JournalStore {
@@ -29,69 +39,109 @@ impl crate::JournalStore {
 
 impl SharedHandle {
     pub(crate) fn make_snapshot(&self) -> Result<SnapshotMade, StoreError> {
-        let at_ms = self.clock.wall_ms();
-        let name = format!("{:020}-{at_ms}-{:016x}", self.status().position.n, rand::random::<u64>());
-        let mut upload = Upload {
-            journal: self.journal.as_ref(),
-            name: &name,
-            part_bytes: self.settings.part_bytes.max(1),
-            buffer: Vec::new(),
-            parts: Vec::new(),
-            bytes: 0,
+        let busy = |text: &str| StoreError::Busy(FailureCause::from(text));
+        let Some(_only) = self.snapshotting.try_lock() else {
+            return Err(busy("a snapshot is being made already"));
         };
-        let position = self.copies.snapshot(&mut |bytes| upload.write(bytes))?;
+        self.refuse_ended()?;
+        let at_ms = self.clock.wall_ms();
+        let began_n = self.status().position.n;
+        let name = format!("{began_n:020}-{at_ms}-{:016x}", rand::random::<u64>());
+        let mut upload =
+            Upload { handle: self, name: &name, buffer: Vec::new(), parts: Vec::new(), bytes: 0 };
+        let position = match self.copies.snapshot(&mut |bytes| upload.write(bytes)) {
+            Err(StoreError::Unreadable(cause)) => return Err(self.condemn_damaged(&cause.to_string())),
+            written => written?,
+        };
         upload.end_part()?;
         let (parts, bytes) = (upload.parts, upload.bytes);
+        if format!("{:032x}", position.store_id) != self.manifest.lock().manifest.store_id {
+            let text =
+                "the file of the local copy is of another store now: was it replaced while this server ran?";
+            return Err(self.condemn_damaged(text));
+        }
+        // Everybody would begin with records that the engine has lost.
+        self.verify_record(position.n, position.tip).map_err(|stop| self.stop(stop))?;
         let made = SnapshotMade { n: position.n, bytes, parts: parts.len() };
         let entry = SnapshotEntry { n: position.n, tip: position.tip.to_string(), bytes, parts };
         let kept = self.settings.records_kept;
-        let is_set = self
-            .change_manifest(|manifest| {
-                if manifest.snapshot.as_ref().is_some_and(|standing| standing.n > entry.n) {
-                    return;
-                }
-                let trimmed_to = entry.n.saturating_sub(kept).max(manifest.trimmed_to);
-                if trimmed_to > manifest.trimmed_to {
-                    (manifest.trimmed_to, manifest.trimmed_at_ms) = (trimmed_to, at_ms);
-                }
-                manifest.snapshot = Some(entry);
-            })
-            .map_err(failed)?;
-        if !is_set {
-            let text = "another server has changed the manifest meanwhile: this snapshot is not used";
-            return Err(StoreError::Busy(FailureCause::from(text)));
+        let changed = self.change_manifest(|manifest| {
+            if manifest.snapshot.as_ref().is_some_and(|standing| standing.n > began_n) {
+                return false;
+            }
+            let trimmed_to = entry.n.saturating_sub(kept);
+            if trimmed_to > manifest.trimmed_to {
+                (manifest.trimmed_to, manifest.trimmed_at_ms) = (trimmed_to, at_ms);
+            }
+            manifest.snapshot = Some(entry);
+            true
+        });
+        if !changed.map_err(failed)? {
+            return Err(busy("another server has made a snapshot meanwhile: this one is not used"));
         }
-        let mut turn = self.turn();
-        turn.bytes_since_snapshot = 0;
-        self.publish(&turn);
+        self.publish(&self.turn());
         tracing::info!(n = made.n, bytes = made.bytes, parts = made.parts, "a snapshot was made");
         Ok(made)
     }
 
+    /// Returns whether the journal behind the last snapshot is so long that the next one is worth its cost.
+    pub(crate) fn is_snapshot_due(&self) -> bool {
+        let (last_bytes, last_n) = {
+            let known = self.manifest.lock();
+            known.manifest.snapshot.as_ref().map_or((0, 0), |snapshot| (snapshot.bytes, snapshot.n))
+        };
+        let turn = self.turn();
+        let records = turn.position.n.saturating_sub(last_n);
+        // An estimate: records that were placed before this handle was opened were not seen by it.
+        let bytes = u128::from(turn.bytes_seen) * u128::from(records) / u128::from(turn.records_seen.max(1));
+        bytes > u128::from(self.settings.snapshot_bytes.max(last_bytes))
+            || records > self.settings.snapshot_records
+    }
+
     /// Deletes parts of older snapshots, and parts of uploads that were never finished.
     pub(crate) fn delete_orphans(&self) -> Result<usize, JournalError> {
-        let named: Vec<String> = {
-            let known = self.manifest.lock();
-            let parts = known.manifest.snapshot.iter().flat_map(|snapshot| &snapshot.parts);
-            parts.map(|part| part.name.clone()).collect()
+        let listed = self.journal.parts()?;
+        // Read after the listing: a part that was named in between must stay.
+        self.read_manifest()?;
+        let snapshot = self.manifest.lock().manifest.snapshot.clone();
+        let parts = snapshot.iter().flat_map(|snapshot| &snapshot.parts);
+        let named: HashSet<&str> = parts.map(|part| part.name.as_str()).collect();
+        let standing_n = snapshot.as_ref().map_or(0, |snapshot| snapshot.n);
+        let stands_ms = named.iter().next().and_then(|name| number_in(name, 1)).unwrap_or(u64::MAX);
+        let (now_ms, stood_ms) = (self.clock.mono_ms(), self.clock.wall_ms().saturating_sub(stands_ms));
+        let is_given_up = |part: &PartName| {
+            !named.contains(part.0.as_str()) && number_in(&part.0, 0).is_none_or(|n| n < standing_n)
         };
-        let now_ms = self.clock.wall_ms();
-        let mut deleted = 0;
-        for part in self.journal.parts()? {
-            let made_ms = made_ms(&part.0).unwrap_or(0);
-            if named.contains(&part.0) || now_ms.saturating_sub(made_ms) < ORPHANS_KEPT_MS {
-                continue;
-            }
-            self.journal.delete_part(&part)?;
-            deleted += 1;
+        let dead: Vec<PartName> = listed.into_iter().filter(is_given_up).collect();
+        let due: Vec<PartName> = {
+            let mut orphans = self.orphans.lock();
+            let seen: HashMap<PartName, u64> = dead
+                .into_iter()
+                .map(|part| {
+                    let since_ms = orphans.seen_ms.get(&part).copied().unwrap_or(now_ms);
+                    (part, since_ms)
+                })
+                .collect();
+            orphans.seen_ms = seen;
+            // After a restart nobody has seen a whole day pass: then wall clocks are believed after twice the time.
+            let is_due = |since_ms: u64| {
+                let seen_ms = now_ms.saturating_sub(since_ms);
+                seen_ms >= ORPHANS_KEPT_MS
+                    || stood_ms >= 2 * ORPHANS_KEPT_MS && seen_ms >= ORPHANS_KEPT_MS / 24
+            };
+            let due = orphans.seen_ms.iter().filter(|(_, since_ms)| is_due(**since_ms));
+            due.map(|(part, _)| part.clone()).collect()
+        };
+        for part in &due {
+            self.journal.delete_part(part)?;
         }
-        Ok(deleted)
+        Ok(due.len())
     }
 }
 
-/// Returns when a part was uploaded, which is in its name.
-fn made_ms(name: &str) -> Option<u64> {
-    name.split(['-', '/']).nth(1)?.parse().ok()
+/// Returns a number in the name of a part: 0 = the position at which the snapshot was begun, 1 = the time.
+fn number_in(name: &str, at: usize) -> Option<u64> {
+    name.split(['-', '/']).nth(at)?.parse().ok()
 }
 
 fn failed(error: JournalError) -> StoreError {
@@ -100,9 +150,8 @@ fn failed(error: JournalError) -> StoreError {
 }
 
 struct Upload<'a> {
-    journal: &'a dyn Journal,
+    handle: &'a SharedHandle,
     name: &'a str,
-    part_bytes: usize,
     buffer: Vec<u8>,
     parts: Vec<SnapshotPart>,
     bytes: u64,
@@ -110,12 +159,13 @@ struct Upload<'a> {
 
 impl Upload<'_> {
     fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
+        let part_bytes = self.handle.settings.part_bytes.max(1);
         while !bytes.is_empty() {
-            let room = self.part_bytes - self.buffer.len();
+            let room = part_bytes - self.buffer.len();
             let (now, later) = bytes.split_at(bytes.len().min(room));
             self.buffer.extend_from_slice(now);
             bytes = later;
-            if self.buffer.len() == self.part_bytes {
+            if self.buffer.len() == part_bytes {
                 self.end_part()?;
             }
         }
@@ -126,15 +176,18 @@ impl Upload<'_> {
         if self.buffer.is_empty() {
             return Ok(());
         }
+        // A snapshot of many parts must not hold up the end of the process.
+        self.handle.refuse_ended()?;
         let name = format!("{}/{}", self.name, self.parts.len());
         let part = PartName(name.clone());
         // Storing the same part again is allowed, so a lost answer costs a repetition.
-        let mut stored = self.journal.put_part(&part, &self.buffer);
-        for _ in 0..PART_ATTEMPTS {
+        let mut stored = self.handle.journal.put_part(&part, &self.buffer);
+        for attempt in 0..PART_ATTEMPTS {
             if !matches!(stored, Err(JournalError::Unknown(_))) {
                 break;
             }
-            stored = self.journal.put_part(&part, &self.buffer);
+            self.handle.back_off(attempt)?;
+            stored = self.handle.journal.put_part(&part, &self.buffer);
         }
         stored.map_err(failed)?;
         self.bytes += self.buffer.len() as u64;
@@ -143,57 +196,4 @@ impl Upload<'_> {
         self.buffer.clear();
         Ok(())
     }
-}
-
-/// How often a part is sent or fetched again after a lost answer.
-const PART_ATTEMPTS: u32 = 5;
-
-/// Reads a snapshot part by part, each checked against the manifest.
-pub(crate) struct SnapshotReader<'a> {
-    journal: &'a dyn Journal,
-    parts: std::slice::Iter<'a, SnapshotPart>,
-    part: Bytes,
-}
-
-impl<'a> SnapshotReader<'a> {
-    pub(crate) fn new(journal: &'a dyn Journal, snapshot: &'a SnapshotEntry) -> SnapshotReader<'a> {
-        SnapshotReader { journal, parts: snapshot.parts.iter(), part: Bytes::new() }
-    }
-
-    fn fetch(&self, part: &SnapshotPart) -> io::Result<Bytes> {
-        let name = PartName(part.name.clone());
-        let mut found = self.journal.get_part(&name);
-        for _ in 0..PART_ATTEMPTS {
-            if !matches!(found, Err(JournalError::Unknown(_))) {
-                break;
-            }
-            found = self.journal.get_part(&name);
-        }
-        let invalid = |text: String| io::Error::new(io::ErrorKind::InvalidData, text);
-        match found.map_err(io::Error::other)? {
-            None => Err(invalid(format!("part {name} of the snapshot is missing"))),
-            Some(bytes) if hex(&Sha256::digest(&bytes)) == part.sha256 => Ok(bytes),
-            Some(_) => Err(invalid(format!("part {name} of the snapshot is damaged"))),
-        }
-    }
-}
-
-impl Read for SnapshotReader<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        while self.part.is_empty() {
-            let Some(next) = self.parts.next() else { return Ok(0) };
-            self.part = self.fetch(next)?;
-        }
-        let count = buffer.len().min(self.part.len());
-        self.part.copy_to_slice(&mut buffer[..count]);
-        Ok(count)
-    }
-}
-
-/// Returns the position that a snapshot has.
-pub(crate) fn position_of(
-    store_id: u128,
-    snapshot: &SnapshotEntry,
-) -> Result<CopyPosition, crate::manifest::ManifestError> {
-    Ok(CopyPosition { store_id, n: snapshot.n, tip: snapshot.tip()? })
 }

@@ -25,8 +25,33 @@ pub struct JournalStatus {
     pub engine_failures: u64,
     /// How many records an engine has lost that were placed before, as far as this handle noticed.
     pub lost_records: u64,
+    /// How many events were lost with such records, found when the copy was made anew.
+    pub lost_events: u64,
     /// Records between the last snapshot and the position.
     pub records_since_snapshot: u64,
+}
+
+impl JournalStatus {
+    /// The status of a handle that has just been opened.
+    pub(crate) fn at(position: CopyPosition) -> JournalStatus {
+        JournalStatus {
+            role: Role::Follower,
+            unreachable: None,
+            position,
+            head_seen: position.n,
+            is_led: false,
+            leader_url: None,
+            term: 0,
+            silent_ms: 0,
+            ended: None,
+            placed_records: 0,
+            placed_bytes: 0,
+            engine_failures: 0,
+            lost_records: 0,
+            lost_events: 0,
+            records_since_snapshot: 0,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

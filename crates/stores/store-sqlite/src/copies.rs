@@ -12,17 +12,20 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use millrace_store::{Copies, CopyPosition, FailureCause, Foldable, StoreError};
 use rusqlite::{Connection, OpenFlags};
 
+use crate::doctor::Doctor;
 use crate::error::SqliteFault;
 use crate::files::{folder, private};
 use crate::locks::lock_folder::{self, beside};
 use crate::locks::serve_lock::ServeLock;
-use crate::offline::backup::{self, Existing};
+use crate::offline::backup::{self, BackupError, COMPANIONS, Existing};
 use crate::options::SqliteOptions;
 use crate::store::SqliteStore;
 use crate::writing::copy;
 
 /// Why a copy was set aside when the engine has lost records: that file may hold the only trace of them, so it is kept.
 const DIVERGED: &str = "diverged";
+/// How many of those are kept. The events that were lost are listed in a file of their own (`write_beside`).
+const DIVERGED_KEPT: usize = 3;
 /// Damaged copies that are kept for examination; older ones are deleted.
 const DAMAGED_KEPT: usize = 1;
 /// How much of a snapshot is read at once.
@@ -50,8 +53,8 @@ impl SqliteCopies {
         beside(&self.path, ".condemned")
     }
 
-    fn open_file(&self) -> Result<Arc<dyn Foldable>, StoreError> {
-        let store = SqliteStore::open_served(ServeLock::acquire(&self.path)?, self.options.clone())?;
+    fn open_file(&self, lock: ServeLock) -> Result<Arc<dyn Foldable>, StoreError> {
+        let store = SqliteStore::open_served(lock, self.options.clone())?;
         match store.poisoned() {
             // A failed write of a cache: whatever the disk holds, the journal has it too.
             Some(reason) => Err(StoreError::Poisoned(reason.into())),
@@ -103,6 +106,7 @@ impl SqliteCopies {
         for path in &found[..many] {
             fs::remove_file(path)?;
             remove_if_there(&beside(path, "-wal"))?;
+            remove_folder_if_there(&lock_folder::folder(path))?;
         }
         Ok(())
     }
@@ -111,23 +115,29 @@ impl SqliteCopies {
 impl Copies for SqliteCopies {
     fn open(&self) -> Result<Option<Arc<dyn Foldable>>, StoreError> {
         let is_there = self.path.try_exists().map_err(self.failed("it cannot be looked at"))?;
-        if is_there { self.open_file().map(Some) } else { Ok(None) }
+        if is_there { self.open_file(ServeLock::acquire(&self.path)?).map(Some) } else { Ok(None) }
     }
 
     fn create(&self, snapshot: Option<&mut dyn Read>) -> Result<Arc<dyn Foldable>, StoreError> {
         let parent = folder::parent_of(&self.path);
         folder::create(parent).map_err(self.failed("its folder cannot be made"))?;
+        let lock = ServeLock::acquire(&self.path)?;
+        self.remove_leftovers().map_err(self.failed("what is left of an older copy cannot be removed"))?;
         if let Some(snapshot) = snapshot {
             self.fill(snapshot)?;
         }
-        self.open_file()
+        self.open_file(lock)
     }
 
     fn set_aside(&self, reason: &str) -> Result<String, StoreError> {
         let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
         let to = beside(&self.path, &format!(".{reason}-{now_ms}"));
+        // A process that still has the copy open would delete the log of the new one when it closes its own.
+        let _lock = ServeLock::acquire(&self.path)?;
+        // A crash between the two renames leaves a database without its log, which must not be taken for whole: the mark
+        // is removed last.
+        self.condemn(reason)?;
         let rename = || -> io::Result<()> {
-            // The log first: a database that lost its log is older than it was, and must not be taken for whole.
             let log = beside(&self.path, "-wal");
             if log.try_exists()? {
                 fs::rename(&log, beside(&to, "-wal"))?;
@@ -136,14 +146,12 @@ impl Copies for SqliteCopies {
                 fs::rename(&self.path, &to)?;
             }
             remove_if_there(&beside(&self.path, "-shm"))?;
-            match fs::remove_dir_all(lock_folder::folder(&self.path)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
-            }
+            remove_folder_if_there(&lock_folder::folder(&self.path))?;
+            folder::sync(folder::parent_of(&self.path))?;
             remove_if_there(&self.mark())?;
             folder::sync(folder::parent_of(&self.path))?;
             match reason {
-                DIVERGED => Ok(()),
+                DIVERGED => self.forget_aside(reason, DIVERGED_KEPT),
                 "damaged" | "mismatched" => self.forget_aside(reason, DAMAGED_KEPT),
                 _ => self.forget_aside(reason, 0),
             }
@@ -175,14 +183,30 @@ impl Copies for SqliteCopies {
         }
     }
 
+    fn open_aside(&self, aside: &str) -> Result<Arc<dyn Foldable>, StoreError> {
+        Ok(Arc::new(SqliteStore::open(Path::new(aside), self.options.clone())?))
+    }
+
+    fn write_beside(&self, suffix: &str, bytes: &[u8]) -> Result<String, StoreError> {
+        let path = beside(&self.path, suffix);
+        let write = || -> io::Result<()> {
+            let mut file = private::options().create(true).truncate(true).open(&path)?;
+            private::make_private(&file)?;
+            file.write_all(bytes)?;
+            file.sync_all()?;
+            folder::sync(folder::parent_of(&path))
+        };
+        write().map_err(self.failed("a file beside it cannot be written"))?;
+        Ok(path.display().to_string())
+    }
+
     fn snapshot(
         &self,
         write: &mut dyn FnMut(&[u8]) -> Result<(), StoreError>,
     ) -> Result<CopyPosition, StoreError> {
         let target = beside(&self.path, ".snapshot");
-        backup::backup(&self.path, &target, Existing::Replace)
-            .map_err(|error| StoreError::Busy(FailureCause::new(error.to_string(), error)))?;
-        let written = self.send_file(&target, write);
+        backup::backup(&self.path, &target, Existing::Replace).map_err(not_copied)?;
+        let written = refuse_damaged(&target).and_then(|()| self.send_file(&target, write));
         // The next snapshot replaces a file that could not be removed.
         let _ = fs::remove_file(&target);
         written
@@ -190,6 +214,18 @@ impl Copies for SqliteCopies {
 }
 
 impl SqliteCopies {
+    /// Removes what an older copy has left under names that a new one uses. Its file is gone, so all of it is useless: a
+    /// log without its database, and the flag of a failed write.
+    fn remove_leftovers(&self) -> io::Result<()> {
+        if self.path.try_exists()? {
+            return Ok(());
+        }
+        for suffix in COMPANIONS {
+            remove_if_there(&beside(&self.path, suffix))?;
+        }
+        remove_if_there(&lock_folder::folder(&self.path).join("poison"))
+    }
+
     fn send_file(
         &self,
         file: &Path,
@@ -214,8 +250,32 @@ impl SqliteCopies {
     }
 }
 
+/// Refuses a snapshot with any row that fails its checksum. SQLite copies such a row as it is; in a snapshot it would be
+/// lost for everybody as soon as the journal is trimmed.
+fn refuse_damaged(snapshot: &Path) -> Result<(), StoreError> {
+    let doctor = Doctor::open(snapshot)
+        .map_err(|error| StoreError::Busy(FailureCause::new(error.to_string(), error)))?;
+    match doctor.first_problem() {
+        Some(problem) => Err(StoreError::Unreadable(format!("a snapshot was not made: {problem}").into())),
+        None => Ok(()),
+    }
+}
+
+fn not_copied(error: BackupError) -> StoreError {
+    let is_damaged = matches!(&error, BackupError::Sqlite { source, .. } if SqliteFault::is_damage(source));
+    let cause = FailureCause::new(error.to_string(), error);
+    if is_damaged { StoreError::Unreadable(cause) } else { StoreError::Busy(cause) }
+}
+
 fn remove_if_there(path: &Path) -> io::Result<()> {
     match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn remove_folder_if_there(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
     }

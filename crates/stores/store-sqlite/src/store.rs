@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 
 use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
 use millrace_store::{
@@ -15,7 +15,7 @@ use millrace_store::{
 use parking_lot::{Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rusqlite::Connection;
 
-use crate::error::{Attempt, SqliteFault};
+use crate::error::Attempt;
 use crate::files::names::FileNames;
 use crate::files::real_path;
 use crate::locks::lock_folder::Locks;
@@ -50,6 +50,8 @@ pub struct SqliteStore {
     pub(crate) names: FileNames,
     /// The last checkpoint with the write lock left frames in the log that a reader still needs.
     pub(crate) wal_held: AtomicBool,
+    /// The first damage that a copy of a journal has met (`writing/copy.rs`).
+    pub(crate) damage: OnceLock<String>,
     /// The store is being retired, and its content is not saved yet.
     pub(crate) suspended: AtomicBool,
     pub(crate) locks: Arc<Locks>,
@@ -94,6 +96,7 @@ impl SqliteStore {
             path: path.to_owned(),
             names: FileNames::note(path, &locks),
             wal_held: AtomicBool::new(false),
+            damage: OnceLock::new(),
             suspended: AtomicBool::new(false),
             locks,
             serve_lock: Mutex::new(serve_lock),
@@ -131,7 +134,10 @@ impl SqliteStore {
     }
 
     fn reading<T>(&self, work: impl FnOnce(&Connection) -> Attempt<T>) -> Result<T, StoreError> {
-        self.readers.lend(work).map_err(SqliteFault::unreadable)
+        self.readers.lend(work).map_err(|fault| {
+            self.note_damage(&fault);
+            fault.unreadable()
+        })
     }
 
     /// Reads after the index has caught up with all commits of any process.

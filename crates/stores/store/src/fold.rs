@@ -43,6 +43,12 @@ pub trait Foldable: Store {
         place: &mut dyn FnMut(&[RecordedChange]) -> Placement,
     ) -> Result<CommitVia, StoreError>;
 
+    /// Returns which damage a read, a commit or the housekeeping of this handle has met, if any. The copy has to be made
+    /// anew then: an error that is not of damage, such as a full disk, is not told here.
+    fn damage(&self) -> Option<String> {
+        None
+    }
+
     /// Applies records of the journal in one transaction. They must follow the copy's position without a gap.
     fn apply(&self, records: &[FoldRecord]) -> Result<(), FoldError>;
 }

@@ -201,6 +201,10 @@ impl<J: Journal + ?Sized> Journal for FaultyJournal<J> {
         self.plain(JournalCall::DeleteBelow { n }, |journal| journal.delete_below(n))
     }
 
+    fn engine_time_ms(&self) -> Option<u64> {
+        self.inner.engine_time_ms()
+    }
+
     fn outbox(&self, rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
         self.plain(JournalCall::Outbox, |journal| journal.outbox(rows_max))
     }

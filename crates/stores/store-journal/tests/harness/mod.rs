@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, dead_code)]
 
+pub(crate) mod clock;
+pub(crate) mod machine;
+pub(crate) mod wire;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

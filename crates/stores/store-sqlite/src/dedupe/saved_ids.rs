@@ -128,6 +128,9 @@ fn read_ids(
     is_copy: bool,
     ids: &mut Vec<(u64, u64)>,
 ) -> Attempt<()> {
+    if is_copy {
+        row::check(conn, first, last)?;
+    }
     let mut at = first;
     while at <= last {
         match read_ids_from(conn, index, dedupe, &mut at, last, ids) {

@@ -9,7 +9,7 @@ use millrace_model::EventId;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, OptionalExtension, Row, ToSql, params};
 
-use crate::error::Attempt;
+use crate::error::{Attempt, SqliteFault};
 use crate::reading::index::Piece;
 use crate::rows::row;
 
@@ -88,6 +88,16 @@ pub(crate) fn find(conn: &Connection, seq: u64) -> Attempt<Option<Tombstone>> {
     let mut select =
         conn.prepare_cached("SELECT seq, stream, offset, ts, id, crc FROM gone_ids WHERE seq = ?1")?;
     Ok(select.query_row([seq as i64], Tombstone::read_checked).optional()?.flatten())
+}
+
+/// Fails if the row of this `seq` fails its checksum. For copies of a journal.
+pub(crate) fn check(conn: &Connection, seq: u64) -> Attempt<()> {
+    let mut select =
+        conn.prepare_cached("SELECT seq, stream, offset, ts, id, crc FROM gone_ids WHERE seq = ?1")?;
+    match select.query_row([seq as i64], Tombstone::read_checked).optional()? {
+        Some(None) => Err(SqliteFault::DamagedRow("gone_ids", seq.to_string())),
+        _ => Ok(()),
+    }
 }
 
 /// Returns what is kept of deleted events with these seqs, in order.

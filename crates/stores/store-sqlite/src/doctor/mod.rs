@@ -12,7 +12,7 @@ mod wal;
 
 use std::path::{Path, PathBuf};
 
-use millrace_model::{Findings, Space};
+use millrace_model::{Findings, Space, Weight};
 use millrace_store::StreamBounds;
 use rusqlite::Connection;
 
@@ -81,6 +81,30 @@ impl Doctor {
         examined.events = walked.whole;
         examined.streams = walked.bounds;
         examined
+    }
+
+    /// Returns the first row that is missing or fails its checksum. For a file whose pages SQLite has just written: only
+    /// the tables are looked at.
+    pub(crate) fn first_problem(&self) -> Option<String> {
+        let mut found = Findings::default();
+        let findings = &mut found;
+        let read = streams::read(&self.conn, findings);
+        let rows = survive(findings, "table streams", read);
+        let read = commits::read(&self.conn, &rows, findings);
+        let logged = survive(findings, "table commits", read);
+        let walked = events::walk(&self.conn, &rows, &logged, findings);
+        survive(findings, "table events", walked);
+        let checked = streams::ids(&self.conn, findings);
+        survive(findings, "table ids", checked);
+        let checked = streams::gone_ids(&self.conn, findings);
+        survive(findings, "table gone_ids", checked);
+        let checked = file::hash_key(&self.conn, findings);
+        survive(findings, "table meta", checked);
+        for space in Space::ALL {
+            self.each_row(space, findings, |_, _| {});
+        }
+        let problem = found.list().iter().find(|finding| finding.weight == Weight::Problem);
+        problem.map(|finding| format!("{}: {}", finding.place, finding.what))
     }
 
     /// Calls `visit` with every row of a small table, in key order. Reports a row whose key is no text or whose value

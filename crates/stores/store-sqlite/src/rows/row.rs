@@ -7,7 +7,9 @@ use millrace_model::{
     Event, EventBody, EventId, Headers, JsonText, Lineage, Offset, Priority, Stream, Timestamp,
 };
 use rusqlite::types::{Null, ValueRef};
-use rusqlite::{Row, Statement};
+use rusqlite::{Connection, Row, Statement, params};
+
+use crate::error::{Attempt, SqliteFault};
 
 pub(crate) const INSERT: &str = "INSERT INTO events (seq, stream, offset, ts, id, brought, priority, key, headers, \
      root_event_id, chain_depth, causation, correlation, crc, payload) \
@@ -113,19 +115,22 @@ pub(crate) fn read_id(value: ValueRef<'_>) -> Option<Option<EventId>> {
     }
 }
 
-/// Returns the event in a row of [`SELECT`], if it is the one expected there and its checksum is right.
-pub(crate) fn read(
-    row: &Row<'_>,
-    stream: &Stream,
-    id: i64,
+/// The fields of a row whose checksum is right.
+struct WholeRow {
+    stream: i64,
     offset: u64,
-    scratch: &mut Vec<u8>,
-) -> Option<Event> {
+    ts: u64,
+    id: EventId,
+    body: EventBody,
+}
+
+/// Reads a row of [`SELECT`]. `None` if its checksum is wrong.
+fn read_whole(row: &Row<'_>, scratch: &mut Vec<u8>) -> Option<WholeRow> {
     let integer = |at: usize| row.get_ref(at).ok()?.as_i64().ok();
     let blob = |at: usize| row.get_ref(at).ok()?.as_blob_or_null().ok();
     let text = |at: usize| row.get_ref(at).ok()?.as_str_or_null().ok();
     let event_id = |at: usize| read_id(row.get_ref(at).ok()?);
-    let own_id = event_id(4)??;
+    let id = event_id(4)??;
     let body = EventBody {
         priority: Priority(i32::try_from(integer(6)?).ok()?),
         key: text(7)?.map(Into::into),
@@ -143,14 +148,41 @@ pub(crate) fn read(
         stream: integer(1)?,
         offset: integer(2)? as u64,
         ts: integer(3)? as u64,
-        id: &own_id,
+        id: &id,
         brought: integer(5)? != 0,
         body: &body,
     };
-    let expected = fields.stream == id && fields.offset == offset;
-    if !expected || integer(13)? != i64::from(fields.crc(scratch)) {
+    if integer(13)? != i64::from(fields.crc(scratch)) {
         return None;
     }
-    let ts = Timestamp(fields.ts);
-    Some(Event { stream: stream.clone(), offset: Offset(offset), ts, id: own_id, body: Arc::new(body) })
+    let (stream, offset, ts) = (fields.stream, fields.offset, fields.ts);
+    Some(WholeRow { stream, offset, ts, id, body })
+}
+
+/// Returns the event in a row of [`SELECT`], if it is the one expected there and its checksum is right.
+pub(crate) fn read(
+    row: &Row<'_>,
+    stream: &Stream,
+    id: i64,
+    offset: u64,
+    scratch: &mut Vec<u8>,
+) -> Option<Event> {
+    let found = read_whole(row, scratch).filter(|found| found.stream == id && found.offset == offset)?;
+    let (offset, ts) = (Offset(offset), Timestamp(found.ts));
+    Some(Event { stream: stream.clone(), offset, ts, id: found.id, body: Arc::new(found.body) })
+}
+
+/// Fails if a row from `first` to `last` is there and fails its checksum. For copies of a journal, in which no damaged
+/// row may decide anything.
+pub(crate) fn check(conn: &Connection, first: u64, last: u64) -> Attempt<()> {
+    let mut scratch = Vec::new();
+    let mut select = conn.prepare_cached(SELECT)?;
+    let mut rows = select.query(params![first as i64, last as i64])?;
+    while let Some(row) = rows.next()? {
+        if read_whole(row, &mut scratch).is_none() {
+            let seq = row.get::<_, i64>(0).unwrap_or_default();
+            return Err(SqliteFault::DamagedRow("events", seq.to_string()));
+        }
+    }
+    Ok(())
 }

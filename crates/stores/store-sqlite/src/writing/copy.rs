@@ -69,6 +69,10 @@ impl Foldable for SqliteStore {
         }
     }
 
+    fn damage(&self) -> Option<String> {
+        self.damage.get().cloned()
+    }
+
     fn apply(&self, records: &[FoldRecord]) -> Result<(), FoldError> {
         let Some(last) = records.last() else { return Ok(()) };
         let mut writer = self.writer();
@@ -86,6 +90,13 @@ impl Foldable for SqliteStore {
 }
 
 impl SqliteStore {
+    /// Remembers that a copy is damaged: it is made anew. A store that is no copy goes on with what is left.
+    pub(crate) fn note_damage(&self, fault: &SqliteFault) {
+        if self.options.is_copy && fault.is_damage_of_copy() {
+            let _ = self.damage.set(fault.to_string());
+        }
+    }
+
     fn fold_records(&self, writer: &mut Writer, records: &[FoldRecord]) -> Attempt<(Inserted, Change)> {
         self.dedupe_catch_up(writer)?;
         let changes = || records.iter().flat_map(|record| &record.changes);

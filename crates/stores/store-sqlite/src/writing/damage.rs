@@ -76,10 +76,12 @@ impl SqliteFault {
     /// Returns whether the transaction of a copy ends here, rolled back and without harm to the store's other handles:
     /// the copy is damaged or is not of the journal's history, or its changes were not placed.
     pub(crate) fn ends_copying(&self) -> bool {
-        match self {
-            SqliteFault::NotPlaced | SqliteFault::Mismatch(_) | SqliteFault::DamagedRow(..) => true,
-            fault => fault.is_damaged_bookkeeping(),
-        }
+        matches!(self, SqliteFault::NotPlaced | SqliteFault::Mismatch(_)) || self.is_damage_of_copy()
+    }
+
+    /// Returns whether a row or page of a copy is damaged, so that the copy has to be made anew.
+    pub(crate) fn is_damage_of_copy(&self) -> bool {
+        matches!(self, SqliteFault::DamagedRow(..)) || self.is_damaged_bookkeeping()
     }
 
     pub(crate) fn is_damaged_bookkeeping(&self) -> bool {

@@ -29,6 +29,16 @@ pub trait Copies: Send + Sync + 'static {
     /// Returns the reason that [`Copies::condemn`] has noted.
     fn condemned(&self) -> Result<Option<String>, StoreError>;
 
+    /// Opens a copy that [`Copies::set_aside`] has moved, to read it.
+    fn open_aside(&self, aside: &str) -> Result<Arc<dyn Foldable>, StoreError> {
+        Err(StoreError::Unusable(format!("{aside} cannot be opened here").into()))
+    }
+
+    /// Writes a small file beside the copy, under its name and `suffix`. Returns where it is.
+    fn write_beside(&self, suffix: &str, _bytes: &[u8]) -> Result<String, StoreError> {
+        Err(StoreError::Unusable(format!("there is no place for {suffix}").into()))
+    }
+
     /// Writes a snapshot of the open copy, of one moment, piece by piece. Returns the position it has. Commits go on
     /// meanwhile.
     fn snapshot(
