@@ -65,12 +65,16 @@ pub(crate) struct ClusterWorld {
 }
 
 impl ClusterWorld {
-    pub(crate) fn new(seed: u64, sabotage: Option<Sabotage>, print: bool) -> ClusterWorld {
-        ClusterWorld { hub: Hub::new(seed, sabotage, print) }
+    pub(crate) fn new(seed: u64, steps: u64, sabotage: Option<Sabotage>, print: bool) -> ClusterWorld {
+        ClusterWorld { hub: Hub::new(seed, steps.max(1), sabotage, print) }
     }
 
-    pub(crate) fn run(&mut self, steps: u64) -> Result<(), Violation> {
-        while self.steps() < steps && self.hub.step(u64::MAX) {}
+    pub(crate) fn run(&mut self) -> Result<(), Violation> {
+        while !self.hub.lock().calm {
+            if !self.hub.step(u64::MAX) {
+                break;
+            }
+        }
         self.verdict()?;
         self.hub.settle();
         self.verdict()

@@ -139,8 +139,8 @@ pub struct ClusterOptions {
 }
 
 pub fn run_cluster(options: &ClusterOptions) -> Report {
-    let mut world = ClusterWorld::new(options.seed, options.sabotage, options.print_trace);
-    let verdict = caught(|| world.run(options.steps));
+    let mut world = ClusterWorld::new(options.seed, options.steps, options.sabotage, options.print_trace);
+    let verdict = caught(|| world.run());
     let (steps, simulated_ms) = (world.steps(), world.simulated_ms());
     let (trace, faults) = world.take_records();
     Report::of(options.seed, steps, simulated_ms, &trace, &faults, verdict)

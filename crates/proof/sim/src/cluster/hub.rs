@@ -46,6 +46,8 @@ pub(super) struct State {
     pub(super) trace: Trace,
     pub(super) faults: FaultCounts,
     pub(super) steps: u64,
+    /// The step at which all faults end.
+    pub(super) steps_max: u64,
     /// Commits that were confirmed.
     pub(super) commits: u64,
     pub(super) calm: bool,
@@ -57,7 +59,7 @@ pub(super) struct State {
 }
 
 impl Hub {
-    pub(super) fn new(seed: u64, sabotage: Option<Sabotage>, print: bool) -> Arc<Hub> {
+    pub(super) fn new(seed: u64, steps_max: u64, sabotage: Option<Sabotage>, print: bool) -> Arc<Hub> {
         let plan = Plan::draw(seed);
         let mut dice = Dice::new(seed, "cluster world");
         let world_ms = Arc::new(AtomicU64::new(0));
@@ -78,6 +80,7 @@ impl Hub {
             trace: Trace::new(print),
             faults: FaultCounts::default(),
             steps: 0,
+            steps_max,
             commits: 0,
             calm: false,
             depth: 0,
@@ -114,18 +117,21 @@ impl Hub {
 
     /// Lets a process wait, and everybody else go on. A stopped process waits longer, a killed one not at all.
     pub(super) fn wait(self: &Arc<Hub>, server: usize, life: u64, ms: u64) {
-        let mut until_ms = self.now_ms() + ms;
+        let until_ms = self.now_ms() + ms;
         loop {
-            let state = self.lock();
-            if !state.is_alive(Writer { server, life }) || state.violation.is_some() {
-                return;
-            }
-            until_ms = until_ms.max(state.servers[server].stopped_until_ms);
-            drop(state);
+            let until_ms = {
+                let state = self.lock();
+                if !state.is_alive(Writer { server, life }) || state.violation.is_some() {
+                    return;
+                }
+                until_ms.max(state.servers[server].stopped_until_ms)
+            };
             if self.now_ms() >= until_ms {
                 return;
             }
-            self.run_until(until_ms);
+            if !self.step(until_ms) {
+                self.world_ms.fetch_max(until_ms, Relaxed);
+            }
         }
     }
 
@@ -141,6 +147,10 @@ impl Hub {
             // Later than planned if a call inside another one took longer.
             self.world_ms.fetch_max(at_ms, Relaxed);
             state.steps += 1;
+            if state.steps == state.steps_max {
+                // A call that has been under way for long must not keep all the others going.
+                state.calm_down();
+            }
             state.depth += 1;
             happening
         };
@@ -155,7 +165,6 @@ impl Hub {
     }
 
     fn happen(self: &Arc<Hub>, happening: Happening) {
-        if std::env::var_os("SIMDBG").is_some() { eprintln!("{} {}", self.now_ms(), match &happening { Happening::Start{..}=>"start", Happening::Keep{..}=>"keep", Happening::Supervise{..}=>"sup", Happening::Stop{..}=>"stop", Happening::Request{..}=>"req", Happening::Arrive{..}=>"arr", Happening::Fate=>"fate", Happening::Compare=>"cmp" }); }
         match happening {
             Happening::Start { server } => self.start(server),
             Happening::Keep { server, life } => self.keep(Writer { server, life }),

@@ -165,14 +165,11 @@ impl Truth {
             }
             _ => None,
         });
-        let expected_term = match &new {
-            Some(new) if new.is_held() => term + 1,
-            _ => term,
-        };
         let row_term = new.as_ref().map_or(term, |row| row.term);
-        if (head.term, row_term) != (expected_term, expected_term) {
+        let rises = new.as_ref().is_some_and(LeadRow::is_held);
+        if head.term != row_term || rises && row_term <= term || !rises && row_term != term {
             let detail = format!(
-                "record {n} of {by} has term {}, its lead row {row_term}: {expected_term} would be right",
+                "record {n} of {by} has term {}, its lead row {row_term}, after term {term}",
                 head.term
             );
             return Err(violation("one_term_after_the_other", detail));

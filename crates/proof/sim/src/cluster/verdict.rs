@@ -18,7 +18,6 @@ impl Hub {
     pub(super) fn settle(self: &Arc<Hub>) {
         let (began_ms, began_steps, commits) = {
             let mut state = self.lock();
-            state.calm_down();
             state.clients[0].wish_for_events();
             for client in 0..state.clients.len() {
                 state.ask_another(client, None);
