@@ -75,6 +75,8 @@ pub enum Fault {
     /// The engine came back without its newest records.
     TailLost,
     RecordsDeleted,
+    /// A record was placed under a number that was free again.
+    NumberReused,
     ManifestSet,
     LeadTaken,
     /// A shared store ended for its process, which starts over.
@@ -132,6 +134,7 @@ impl Fault {
             Fault::CopyShortened => "copy_shortened",
             Fault::TailLost => "tail_lost",
             Fault::RecordsDeleted => "records_deleted",
+            Fault::NumberReused => "number_reused",
             Fault::ManifestSet => "manifest_set",
             Fault::LeadTaken => "lead_taken",
             Fault::StoreEnded => "store_ended",

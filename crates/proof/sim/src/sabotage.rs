@@ -186,7 +186,7 @@ pub const CLUSTER: [ClusterSabotage; 12] = [
     ClusterSabotage::ReadReplica,
     ClusterSabotage::TrustEveryPlacing,
     ClusterSabotage::IgnoreDeposed,
-    ClusterSabotage::ForgetLeadCheck,
+    ClusterSabotage::ForgetLead,
     ClusterSabotage::SkipRecords,
     ClusterSabotage::CopyAhead,
     ClusterSabotage::SnapshotAhead,
@@ -196,16 +196,16 @@ pub const CLUSTER: [ClusterSabotage; 12] = [
 
 pub fn expected_of_cluster(sabotage: ClusterSabotage) -> &'static [&'static str] {
     match sabotage {
-        ClusterSabotage::TwoWriters => &["acked_is_in_the_journal", "copies_equal"],
+        ClusterSabotage::TwoWriters => &["acked_is_in_the_journal", "one_record_after_the_other"],
         ClusterSabotage::UnknownIsYes => &["acked_is_in_the_journal"],
         ClusterSabotage::UnknownIsTaken => &["stored_once"],
-        ClusterSabotage::ReadReplica => &["answers_of_the_present"],
+        ClusterSabotage::ReadReplica => &["answers_of_the_present", "no_false_alarm"],
         ClusterSabotage::TrustEveryPlacing => &["one_record_after_the_other"],
         ClusterSabotage::IgnoreDeposed => &["only_the_leader_writes"],
-        ClusterSabotage::ForgetLeadCheck => &["one_term_after_the_other"],
+        ClusterSabotage::ForgetLead => &["one_term_after_the_other"],
         ClusterSabotage::SkipRecords => &["copies_equal"],
         ClusterSabotage::CopyAhead => &["copies_equal"],
-        ClusterSabotage::SnapshotAhead => &["copies_equal", "restores"],
+        ClusterSabotage::SnapshotAhead => &["copies_equal", "no_false_alarm", "restores"],
         ClusterSabotage::TrimAtOnce => &["acked_is_in_the_journal"],
         ClusterSabotage::NobodyTakesOver => &["somebody_leads"],
     }

@@ -163,7 +163,8 @@ impl State {
             ("diverged", Some(_)) => !is_ours,
             _ => false,
         };
-        if reason == "diverged" {
+        // A copy from before the trim cannot be compared any more: whether it held lost records is not known.
+        if reason == "diverged" || reason == "stale" {
             self.truth.noticed(server);
         }
         if !is_true {

@@ -8,6 +8,8 @@ use super::wire::Cut;
 use super::{Happening, Writer};
 use crate::fault::Fault;
 
+/// Many times as long as any call takes when nothing goes wrong.
+const CALM_MS_MAX: u64 = 1_000_000;
 const FATE_EVERY_MS: u64 = 2_000;
 /// How many records an engine loses at most.
 const LOST_RECORDS_MAX: u64 = 8;
@@ -54,9 +56,11 @@ impl State {
             let ms = self.draw_absence_ms();
             self.freeze(at, ms);
         }
-        if self.dice.chance(rates.sleep) {
+        // A leader that sleeps is more interesting than a follower.
+        let sleep = if self.servers[at].bus.is_some() { 5 * rates.sleep } else { rates.sleep };
+        if self.dice.chance(sleep) {
             let grace_ms = self.plan.settings.trim_grace_ms;
-            let ms = self.dice.between(grace_ms, 2 * grace_ms);
+            let ms = self.dice.between(grace_ms, 3 * grace_ms);
             self.freeze(at, ms);
         }
         if self.dice.chance(rates.cut) {
@@ -138,6 +142,7 @@ impl State {
     pub(super) fn calm_down(&mut self) {
         let now_ms = self.now_ms();
         self.calm = true;
+        self.over_ms = now_ms + CALM_MS_MAX;
         self.note("calm");
         for at in 0..self.servers.len() {
             let server = &mut self.servers[at];

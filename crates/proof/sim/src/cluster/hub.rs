@@ -51,6 +51,8 @@ pub(super) struct State {
     /// Commits that were confirmed.
     pub(super) commits: u64,
     pub(super) calm: bool,
+    /// No call may be under way any more at this time.
+    pub(super) over_ms: u64,
     depth: usize,
     /// Handles of processes that have ended, to be dropped without the lock.
     pub(super) buried: Vec<Arc<JournalStore>>,
@@ -83,6 +85,7 @@ impl Hub {
             steps_max,
             commits: 0,
             calm: false,
+            over_ms: u64::MAX,
             depth: 0,
             buried: Vec::new(),
             violation: None,
@@ -206,8 +209,13 @@ impl State {
         let now_ms = self.now_ms();
         let placed = self.engine.place(sent, now_ms)?;
         if placed == Placed::Yes {
+            let is_again = sent.n <= self.truth.head().0;
             let verdict = self.truth.placed(by, sent);
-            self.note(&format!("{by} places {}", sent.n));
+            if is_again {
+                self.faults.add(Fault::NumberReused);
+            }
+            let again = if is_again { " again, where a record was deleted" } else { "" };
+            self.note(&format!("{by} places {}{again}", sent.n));
             self.require(verdict);
         }
         Ok(placed)

@@ -54,17 +54,17 @@ impl Plan {
         let head_guard = if dice.chance(600) { HeadGuard::Manifest } else { HeadGuard::Engine };
         // Only engines that replicate without waiting lose records, and those compare with their head.
         let loses_tail = head_guard == HeadGuard::Engine && dice.chance(500);
-        let skew_ms_max = [0, 5 * MINUTE_MS, 5 * MINUTE_MS, 60 * MINUTE_MS][dice.below(4) as usize];
-        let lead_timeout_ms = dice.between(3_000, 12_000);
+        let skew_ms_max = [0, MINUTE_MS / 2, 2 * MINUTE_MS, 60 * MINUTE_MS][dice.below(4) as usize];
+        let lead_timeout_ms = dice.between(4_000, 16_000);
         Plan {
             servers: dice.between(2, 5) as usize,
             clients: dice.between(1, 4) as usize,
-            client_pause_ms_max: dice.between(500, 4_000),
+            client_pause_ms_max: dice.between(300, 3_000),
             head_guard,
             loses_tail,
             skew_ms_max,
             deadline_ms: dice.between(500, 2 * lead_timeout_ms),
-            keep_ms: dice.between(300, lead_timeout_ms / 6),
+            keep_ms: dice.between(lead_timeout_ms / 12, lead_timeout_ms / 4),
             supervise_ms: dice.between(lead_timeout_ms / 6, lead_timeout_ms / 2),
             settings: settings(&mut dice, lead_timeout_ms, skew_ms_max),
             rates: rates(&mut dice),
@@ -75,18 +75,18 @@ impl Plan {
 /// The times keep the proportions of the defaults: the grace time is longer than any difference of clocks, and many
 /// times the age at which a manifest is too old to rely on.
 fn settings(dice: &mut Dice, lead_timeout_ms: u64, skew_ms_max: u64) -> JournalSettings {
-    let trim_grace_ms = (2 * skew_ms_max).max(5 * MINUTE_MS);
+    let trim_grace_ms = (2 * skew_ms_max).max(MINUTE_MS);
     let manifest_age_ms_max = trim_grace_ms / 12;
     JournalSettings {
         lead_timeout_ms,
         // The size of a record differs from run to run by some bytes, because keys and nonces are random: nothing
         // may depend on bytes.
         snapshot_bytes: u64::MAX,
-        snapshot_records: dice.between(10, 150),
+        snapshot_records: if dice.chance(500) { dice.between(3, 20) } else { dice.between(20, 100) },
         part_bytes: dice.between(8, 64) as usize,
         trim_grace_ms,
-        records_kept: dice.between(3, 40),
-        clean_up_ms: dice.between(10_000, MINUTE_MS),
+        records_kept: dice.between(1, 15),
+        clean_up_ms: dice.between(5_000, MINUTE_MS),
         manifest_refresh_ms: dice.between(manifest_age_ms_max / 8, manifest_age_ms_max / 2),
         manifest_age_ms_max,
         backoff_ms_max: dice.between(100, 2_000),
@@ -107,7 +107,7 @@ fn rates(dice: &mut Dice) -> Rates {
         power_loss: rate(20),
         stop: rate(12),
         freeze: rate(30),
-        sleep: rate(8),
+        sleep: rate(6),
         cut: rate(30),
         engine_away: rate(12),
         wall_step: rate(60),

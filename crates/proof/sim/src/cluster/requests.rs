@@ -82,7 +82,7 @@ impl State {
     /// The client asks again soon, this server if one is named.
     pub(super) fn ask_another(&mut self, client: usize, server: Option<usize>) {
         self.clients[client].server = server;
-        let at_ms = self.now_ms() + self.dice.between(50, 1_000);
+        let at_ms = self.now_ms() + self.dice.between(100, 2_000);
         self.schedule.at(at_ms, Happening::Request { client });
     }
 
@@ -150,7 +150,7 @@ impl State {
             let is_served = fared == Fared::Done;
             self.clients[client].fared(fared, &done);
             let server = is_served.then_some(writer.server);
-            let pause_ms = if is_served { self.plan.client_pause_ms_max } else { 500 };
+            let pause_ms = if is_served { self.plan.client_pause_ms_max } else { 1_500 };
             self.clients[client].server = server;
             let at_ms = self.now_ms() + self.clients[client].dice.between(10, pause_ms);
             self.schedule.at(at_ms, Happening::Request { client });

@@ -4,10 +4,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use millrace_model::{Batch, Check, Outcome};
+use millrace_model::{Batch, Check, Offset, Outcome, Space, Stream, Timestamp};
 use millrace_store::{
-    CommitVia, CopyPosition, FoldError, FoldRecord, Foldable, Maintained, MemoryStore, Placement,
-    RecordedChange, Store, StoreError,
+    Changes, CommitNumber, CommitVia, CopyPosition, FoldError, FoldRecord, Foldable, KeyRange, Maintained,
+    MemoryStore, Page, Placement, ReadLimit, RecordedChange, Retention, Row, Store, StoreError, StreamBounds,
 };
 use millrace_store_journal::{JournalSettings, LEAD_KEY, Leadership};
 
@@ -29,8 +29,8 @@ pub enum Sabotage {
     TrustEveryPlacing,
     /// A server that was deposed commits on.
     IgnoreDeposed,
-    /// Taking the lead does not check the row that stands there.
-    ForgetLeadCheck,
+    /// A server that starts does not see who leads, and takes the lead unchecked.
+    ForgetLead,
     /// Folding leaves out what some records did.
     SkipRecords,
     /// A copy that lost its end claims to be as new as before.
@@ -71,7 +71,7 @@ pub(super) fn may_lead(state: &State) -> bool {
 /// Returns the copy as a handle gets it.
 pub(super) fn copy(sabotage: Option<Sabotage>, copy: Arc<MemoryStore>) -> Arc<dyn Foldable> {
     match sabotage {
-        Some(sabotage @ (Sabotage::SkipRecords | Sabotage::ForgetLeadCheck)) => {
+        Some(sabotage @ (Sabotage::SkipRecords | Sabotage::ForgetLead)) => {
             Arc::new(BrokenCopy { copy, sabotage, records: AtomicU64::new(0) })
         }
         _ => copy,
@@ -111,7 +111,7 @@ impl Foldable for BrokenCopy {
         batches: &[Batch],
         place: &mut dyn FnMut(&[RecordedChange]) -> Placement,
     ) -> Result<CommitVia, StoreError> {
-        if self.sabotage != Sabotage::ForgetLeadCheck {
+        if self.sabotage != Sabotage::ForgetLead {
             return self.copy.commit_via(batches, place);
         }
         let mut batches = batches.to_vec();
@@ -150,5 +150,40 @@ impl Store for BrokenCopy {
         self.copy.maintain(rows_max)
     }
 
-    millrace_conformance::forward_reads_to!(copy);
+    fn scan(&self, space: Space, range: &KeyRange, rows_max: usize) -> Result<Vec<Row>, StoreError> {
+        let mut rows = self.copy.scan(space, range, rows_max)?;
+        // Comparisons read whole tables: they see what is there.
+        if self.sabotage == Sabotage::ForgetLead && rows_max == 1 {
+            rows.retain(|row| row.key != LEAD_KEY);
+        }
+        Ok(rows)
+    }
+
+    fn read(&self, stream: &Stream, from: Offset, limit: ReadLimit) -> Result<Page, StoreError> {
+        self.copy.read(stream, from, limit)
+    }
+
+    fn seek(&self, stream: &Stream, ts: Timestamp) -> Result<Offset, StoreError> {
+        self.copy.seek(stream, ts)
+    }
+
+    fn retention_start(&self, stream: &Stream, rule: Retention) -> Result<Offset, StoreError> {
+        self.copy.retention_start(stream, rule)
+    }
+
+    fn streams(&self) -> Result<Vec<StreamBounds>, StoreError> {
+        self.copy.streams()
+    }
+
+    fn watch(&self, after: CommitNumber, commits_max: usize) -> Result<Changes, StoreError> {
+        self.copy.watch(after, commits_max)
+    }
+
+    fn claim_serving(&self) -> Result<(), StoreError> {
+        self.copy.claim_serving()
+    }
+
+    fn is_served_elsewhere(&self) -> bool {
+        self.copy.is_served_elsewhere()
+    }
 }

@@ -23,7 +23,7 @@ use crate::fault::Fault;
 pub(super) const CURSORS: &str = "sim/";
 
 /// A server that is busy is asked again after this time.
-const BUSY_MS: u64 = 400;
+const BUSY_MS: u64 = 700;
 
 pub(super) struct Server {
     /// Rises when a process ends.

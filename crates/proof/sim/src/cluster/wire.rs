@@ -11,6 +11,7 @@ use millrace_journal::{
 use super::engine::SentRecord;
 use super::hub::{Hub, State};
 use super::sabotage::Sabotage;
+use super::truth::violation;
 use super::{Happening, Writer};
 use crate::dice::Dice;
 use crate::fault::Fault;
@@ -94,6 +95,10 @@ impl Wire {
     ) -> Result<T, JournalError> {
         let (passage, was_in_turn) = {
             let mut state = self.hub.lock();
+            if state.now_ms() > state.over_ms {
+                let detail = format!("a call of {} does not end although nothing is wrong", self.writer());
+                state.fail(violation("somebody_leads", detail));
+            }
             state.ensure_alive(self.writer())?;
             let passage = state.passage(self.server, call);
             if let Some(late_ms) = passage.late_ms {
