@@ -1,5 +1,6 @@
 //! The project's own build and check commands ("verbs"), run as `cargo xtask <verb>`. Each verb has its own file.
 
+mod engines;
 mod fixtures;
 mod fuzz;
 mod guests;
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         ["test", filter] => test::run(Some(filter)),
         ["tidy"] => tidy::run(),
         ["peers", options @ ..] => peers::run(options),
+        ["engines", options @ ..] => engines::run(options),
         ["powercut", options @ ..] => powercut::run(options),
         ["fixtures", versions @ ..] => fixtures::run(versions),
         ["guests"] => guests::run(),

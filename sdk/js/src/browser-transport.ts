@@ -4,6 +4,7 @@ import {
   CLOSE_ABNORMAL,
   CLOSE_NORMAL,
   CLOSE_TOO_LARGE,
+  movedBy,
   type Transport,
   type TransportEnd,
   type TransportEvents,
@@ -19,7 +20,7 @@ export function openBrowserTransport(url: string, _token: string | undefined, ev
   socket.onmessage = (event: MessageEvent<unknown>) => events.received(String(event.data));
   // An error says nothing and is always followed by a close.
   socket.onclose = ({ code, reason }: CloseEvent) =>
-    end({ reason: reason || unsaid(code), oversize: code === CLOSE_TOO_LARGE });
+    end({ reason: reason || unsaid(code), oversize: code === CLOSE_TOO_LARGE, ...movedBy(code, reason) });
   return {
     tokenSent: false,
     get unsentBytes() {

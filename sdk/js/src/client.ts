@@ -1,12 +1,13 @@
 // The handle on the bus.
 
 import { Deferred, refusal } from './deferred.js';
-import { defaultUrl, Endpoint } from './endpoint.js';
+import { defaultUrl } from './endpoint.js';
 import { BadPayload, BusError, Closed, type Disconnected, Refused } from './errors.js';
 import type {
   AckFrame,
   AuthFrame,
   DeliveryPlace,
+  ErrorFrame,
   Headers,
   MessageFrame,
   NackFrame,
@@ -25,6 +26,7 @@ import { consoleReport } from './report.js';
 import { Requests } from './requests.js';
 import { Room } from './room.js';
 import { type PayloadSchema, Schemas } from './schema.js';
+import { ServerList } from './servers.js';
 import type { Ack } from './source-names.js';
 import { Subscription } from './subscription.js';
 import { Subscriptions } from './subscriptions.js';
@@ -52,7 +54,7 @@ export class BusClient {
   readonly #onError: OnError;
   readonly #schemas: Schemas;
   readonly #publishes: ObservedPublishes;
-  readonly #endpoint: Endpoint;
+  readonly #servers: ServerList;
   readonly #link: Link;
   readonly #room: Room;
   readonly #requests: Requests;
@@ -66,13 +68,14 @@ export class BusClient {
   readonly #ending = new AbortController();
   #whenConnected: Deferred<void>[] = [];
 
-  constructor(url: string = defaultUrl(), options: BusClientOptions = {}) {
+  /** Takes the URL of a server, or of several that share a store: in an array, or with commas between them. */
+  constructor(url: string | readonly string[] = defaultUrl(), options: BusClientOptions = {}) {
     const settings = { ...DEFAULTS, ...options };
     this.#options = options;
     this.#onError = options.onError ?? consoleReport();
     this.#schemas = new Schemas(options.schemas);
     this.#publishes = new ObservedPublishes((error) => outside(() => this.#onError(error)));
-    this.#endpoint = new Endpoint(url, options.namespace, options.payloadSha256);
+    this.#servers = new ServerList(url, { ...options, hasToken: options.token !== undefined });
     // No text has more characters than bytes.
     const { publishesInflightMax, publishCharsInflightMax, frameBytesMax } = settings;
     this.#room = new Room(publishesInflightMax, publishCharsInflightMax, frameBytesMax);
@@ -80,7 +83,7 @@ export class BusClient {
     this.#subscriptions = new Subscriptions(this.#requests, options.backoff ?? {});
     this.#link = new Link(
       {
-        url: this.#endpoint.ws,
+        servers: this.#servers,
         token: options.token,
         tls: options.tls,
         backoff: options.backoff ?? {},
@@ -103,6 +106,11 @@ export class BusClient {
 
   get state(): LinkState {
     return this.#link.state;
+  }
+
+  /** The server that there is a connection to. Right after connecting, it may still answer that another one leads. */
+  get url(): string | undefined {
+    return this.#link.endpoint?.ws;
   }
 
   /** Aborted when there will be nothing more, closed or failed, with the `BusError` as its reason. */
@@ -222,7 +230,7 @@ export class BusClient {
    * keeps the settings that are not given.
    */
   registerTopic(topic: string, config: TopicConfig = {}): Promise<TopicConfig & { topic: string }> {
-    return putTopic(this.#endpoint.http('/topics'), this.#options.token, this.#options.tls, topic, config);
+    return putTopic(this.#servers, this.#options, topic, config, this.#link.endpoint);
   }
 
   /** Sends what was asked before, then ends the connection. Publishes that are not confirmed by then fail with
@@ -286,22 +294,35 @@ export class BusClient {
     for (const waiter of this.#whenConnected.splice(0)) waiter.resolve();
   }
 
-  #received(text: string): void {
+  /** Returns whether the frame came from a server that leads. Another one answers AUTH before it says `moved`. */
+  #received(text: string): boolean {
     const frame = parse(text);
-    if (!frame) return;
+    if (!frame) return true;
+    if (frame.type === 'ERROR' && frame.code === 'moved') {
+      this.#moved(frame);
+      return false;
+    }
     if (frame.type === 'MESSAGE') {
       // A closed client wants no more events; the server gives this one to another member.
-      if (this.#ended) return;
+      if (this.#ended) return true;
       if (this.#credits !== undefined) this.#credits = Math.max(0, this.#credits - 1);
       this.#subscriptions.deliver(frame, this.#schemas);
     } else if (typeof frame.rid === 'number') {
       this.#requests.answered(frame.rid, frame);
     } else if (frame.rid === AUTH_RID) {
       this.#authenticated(frame);
+      return false;
     } else if (frame.type === 'ERROR') {
       this.#oversize ||= frame.code === 'too_large';
       if (!this.#subscriptions.notice(frame)) outside(() => this.#onError(new Refused(frame)));
     }
+    return true;
+  }
+
+  /** The server does not lead, carries out nothing more, and closes the connection next. */
+  #moved({ rid, leader, ...frame }: ErrorFrame): void {
+    if (typeof rid === 'number') this.#requests.answered(rid, { ...frame, rid });
+    this.#link.moved(frame.message, typeof leader === 'string' ? leader : undefined);
   }
 
   #disconnected(error: Disconnected): void {

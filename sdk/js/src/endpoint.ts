@@ -1,4 +1,4 @@
-// Where the server is: one URL for the WebSocket, from which the HTTP address follows.
+// Where a server is: one URL for the WebSocket, from which the HTTP address follows.
 
 import { BadUrl } from './errors.js';
 
@@ -6,7 +6,7 @@ const URL_DEFAULT = 'ws://127.0.0.1:7070';
 /** Of a broker itself. Behind `wss://` and `https://` there is a proxy as a rule, on the port of the scheme. */
 const PORT_DEFAULT = '7070';
 
-/** `BUS_URL`, or a broker on this machine. Browsers have no environment. */
+/** `BUS_URL`, which may list several servers, or a broker on this machine. Browsers have no environment. */
 export function defaultUrl(): string {
   return globalThis.process?.env?.['BUS_URL'] || URL_DEFAULT;
 }
@@ -33,6 +33,15 @@ export class Endpoint {
     if (!portGiven && !match[2]) this.#url.port = PORT_DEFAULT;
     if (namespace !== undefined) this.#url.searchParams.set('namespace', namespace);
     this.#payloadSha256 = payloadSha256;
+  }
+
+  get tls(): boolean {
+    return this.#url.protocol === 'wss:';
+  }
+
+  /** Host and port, for comparing two addresses. */
+  get place(): string {
+    return `${this.#url.hostname}:${this.#url.port || (this.tls ? '443' : '80')}`;
   }
 
   get ws(): string {

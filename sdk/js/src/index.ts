@@ -17,6 +17,7 @@ export { MemoryOutbox } from './memory-outbox.js';
 export type { Published, PublishedBatch, Scheduled } from './receipts.js';
 export type { PayloadSchema, SchemaFunction, StandardIssue, StandardResult, StandardSchema } from './schema.js';
 export * from './source-names.js';
+export type { FollowLeader } from './servers.js';
 export type { Subscription } from './subscription.js';
 export { type StartOptions, type Task, type TaskHandler, TaskQueue } from './task-queue.js';
 export type { TopicConfig } from './topics.js';

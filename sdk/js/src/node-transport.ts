@@ -7,6 +7,7 @@ import WebSocket from 'ws';
 import {
   CLOSE_NORMAL,
   CLOSE_TOO_LARGE,
+  movedBy,
   reasonOf,
   type TlsOptions,
   type Transport,
@@ -62,6 +63,7 @@ export function openNodeTransport(
     events.ended({
       reason: failure ?? (reason.toString() || `closed with code ${code}`),
       oversize: code === CLOSE_TOO_LARGE,
+      ...movedBy(code, reason.toString()),
       ...(status === undefined ? {} : { status }),
       ...(detail ? { detail } : {}),
     });

@@ -4,17 +4,21 @@ import type { BackoffOptions } from './backoff.js';
 import type { LinkState } from './link.js';
 import type { OnError } from './membership.js';
 import type { PayloadSchema } from './schema.js';
+import type { FollowLeader } from './servers.js';
 import type { OpenTransport, TlsOptions } from './transport.js';
 
 export interface BusClientOptions {
   /** Sent with the upgrade, or by an AUTH frame where there is no way to do so (browsers). */
   token?: string;
+  /** Whether to follow a server that says that another one leads, if that one is not in the list of URLs. Default
+   * `auto`: with a token only over TLS. */
+  followLeader?: FollowLeader;
   /** Node only: a client certificate instead of a token, and authorities to trust. */
   tls?: TlsOptions;
   namespace?: string;
   /** Every delivery carries the SHA-256 of its payload: `payload_sha256` in its envelope. */
   payloadSha256?: boolean;
-  /** Delays between attempts to connect, and to subscribe again where the server does not say how long to wait. */
+  /** Delays between attempts to connect (of several servers all are tried before each delay), and to subscribe again where the server does not say how long to wait. */
   backoff?: BackoffOptions;
   /** After trying to connect for this long everything ends with `Unreachable`; absent = never. */
   giveUpAfterMs?: number;

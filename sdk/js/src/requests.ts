@@ -6,6 +6,8 @@ import { type BusError, ConnectionLost, Refused, TooLarge } from './errors.js';
 import type { ClientFrame, PublishBatchFrame, PublishFrame, ServerFrame } from './frames.js';
 import type { Room } from './room.js';
 
+/** Refusals of a server that is about to close the connection. */
+export const GOING_CODES: readonly string[] = ['shutting_down', 'moved'];
 /** UTF-8 needs at most this many bytes for a UTF-16 unit. */
 const BYTES_PER_UNIT_MAX = 3;
 
@@ -104,8 +106,9 @@ export class Requests {
   }
 
   answered(rid: number, answer: ServerFrame): void {
-    // A server that is about to go answers like one that is gone: the next connection gets the publish again.
-    const stopping = answer.type === 'ERROR' && answer.code === 'shutting_down';
+    // A server that is about to go or does not lead answers like one that is gone: the next connection gets the publish
+    // again.
+    const stopping = answer.type === 'ERROR' && GOING_CODES.includes(answer.code);
     if (stopping && this.#pending.get(rid)?.publish !== undefined) return;
     const pending = this.#take(rid);
     if (answer.type === 'ERROR') pending?.fail(new Refused(answer));

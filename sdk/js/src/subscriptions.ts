@@ -5,7 +5,7 @@ import type { BackoffOptions } from './backoff.js';
 import { AlreadySubscribed, type BusError, Closed, Refused, type SchemaMismatch, Stale } from './errors.js';
 import type { AckFrame, DeliveryPlace, ErrorFrame, MessageFrame, NackFrame } from './frames.js';
 import type { Membership } from './membership.js';
-import type { Requests, Waiter } from './requests.js';
+import { GOING_CODES, type Requests, type Waiter } from './requests.js';
 import type { Schemas } from './schema.js';
 
 type Place = Pick<DeliveryPlace, 'topic' | 'group'>;
@@ -160,7 +160,7 @@ export class Subscriptions {
         },
         fail: (error) => {
           // Lost, or about to be: the next connection is asked again, for those who are still wanted.
-          if (!(error instanceof Refused) || error.code === 'shutting_down') {
+          if (!(error instanceof Refused) || GOING_CODES.includes(error.code)) {
             if (member.ended) this.#left(member);
           } else {
             // The server still has those it had on this connection.

@@ -4,6 +4,10 @@ export interface TransportEnd {
   reason: string;
   /** The server closed because a frame was too large. */
   oversize: boolean;
+  /** The server closed because it does not lead its store. */
+  moved?: boolean;
+  /** The URL of the leader as the server wrote it, if it named one. */
+  leader?: string;
   /** The status with which the server refused the upgrade, where it can be seen. */
   status?: number;
   /** What the server said about that refusal, where it can be seen. */
@@ -44,6 +48,14 @@ export const CLOSE_NORMAL = 1000;
 /** Never sent: there was no goodbye, or no connection. */
 export const CLOSE_ABNORMAL = 1006;
 export const CLOSE_TOO_LARGE = 1009;
+/** "Service restart": the server does not lead its store, and names the leader as the reason if it can. */
+export const CLOSE_MOVED = 1012;
+
+/** Returns what a close frame says about the lead. A proxy may close with this code, too, and with any text. */
+export function movedBy(code: number, reason: string): Pick<TransportEnd, 'moved' | 'leader'> {
+  if (code !== CLOSE_MOVED) return {};
+  return { moved: true, ...(reason.includes('://') ? { leader: reason } : {}) };
+}
 
 /** Returns why something failed. An address with several numbers, as `localhost`, fails with an error that has no text
  * of its own and holds one error per number; `fetch` hides the reason in `cause`. */

@@ -24,7 +24,7 @@ import {
 } from '../src/index.js';
 import { Collected } from './collected.js';
 import { withBroker } from './fixture.js';
-import { anything, integer, like, listOf, oneOf, optional, required, tableOf, text } from './shape.js';
+import { anything, integer, like, listOf, oneOf, optional, required, tableOf, text, textOrNull } from './shape.js';
 
 const fixture = withBroker();
 
@@ -95,6 +95,7 @@ const SHAPES = {
     group: optional(text),
     partition: optional(integer),
     offset: optional(integer),
+    leader: optional(textOrNull),
   }),
 };
 

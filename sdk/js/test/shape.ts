@@ -19,6 +19,8 @@ export function optional(check: Check): FieldCheck<true> {
 }
 
 export const text: Check = (value, at) => expect(typeof value === 'string', value, at, 'a string');
+export const textOrNull: Check = (value, at) =>
+  expect(value === null || typeof value === 'string', value, at, 'a string or null');
 export const integer: Check = (value, at) => expect(Number.isSafeInteger(value), value, at, 'an integer');
 export const anything: Check = () => {};
 

@@ -9,6 +9,7 @@ import { setImmediate } from 'node:timers/promises';
 
 import ts from 'typescript';
 
+import { ServerList } from '../src/servers.js';
 import { putTopic, type TopicConfig } from '../src/topics.js';
 import { Broker } from './broker.js';
 
@@ -61,7 +62,7 @@ async function work(ended: AbortSignal, args: string[], config: TopicConfig, pau
   const broker = await Broker.start(...args);
   const sockets: { terminate(): void; removeAllListeners(name: string): void }[] = [];
   try {
-    await putTopic(`${broker.http}/topics`, undefined, undefined, 'tasks', config);
+    await putTopic(new ServerList(broker.http, { hasToken: false }), {}, 'tasks', config);
     const { BusClient } = load<{ BusClient: new (url: string) => Client & { ws: (typeof sockets)[0] } }>('client.ts', {});
     const { TaskQueue } = load<{ TaskQueue: new (bus: Client, topic: string) => Queue }>('queue.ts', {});
     const worker = new BusClient(broker.ws);

@@ -8,24 +8,19 @@ const JITTER_PERCENT: u64 = 20;
 
 #[derive(Debug)]
 pub(crate) struct Backoff {
-    start: Duration,
     max: Duration,
     last: Duration,
 }
 
 impl Backoff {
     pub(crate) fn new(start: Duration, max: Duration) -> Backoff {
-        Backoff { start, max, last: start }
+        Backoff { max, last: start }
     }
 
     /// Doubles the delay and returns it with jitter. `draw` is any random number.
     pub(crate) fn next(&mut self, draw: u64) -> Duration {
         self.last = self.last.saturating_mul(2).min(self.max);
         self.last.mul_f64(1.0 - (draw % (JITTER_PERCENT + 1)) as f64 / 100.0)
-    }
-
-    pub(crate) fn reset(&mut self) {
-        self.last = self.start;
     }
 }
 
@@ -34,11 +29,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn delays_double_up_to_the_largest_and_start_again_after_success() {
+    fn delays_double_up_to_the_largest() {
         let mut backoff = Backoff::new(Duration::from_millis(500), Duration::from_secs(10));
         let delays: Vec<_> = (0..6).map(|_| backoff.next(0).as_millis()).collect();
         assert_eq!(delays, [1000, 2000, 4000, 8000, 10_000, 10_000]);
-        backoff.reset();
-        assert_eq!(backoff.next(JITTER_PERCENT).as_millis(), 800);
+        assert_eq!(backoff.next(JITTER_PERCENT).as_millis(), 8000);
     }
 }

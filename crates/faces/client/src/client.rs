@@ -5,7 +5,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_model::{EventId, Timestamp, TopicName};
 use millrace_wire::{Publish, PublishBatch, Published, PublishedBatch};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::command::ClientCommand;
 use crate::endpoint::Endpoint;
@@ -25,6 +25,7 @@ pub struct Client {
     requests: Requests,
     room: PublishRoom,
     attach_ids: bool,
+    connected_to: watch::Receiver<Option<Endpoint>>,
 }
 
 /// The queue to the background task, and why the task ended if it has.
@@ -61,18 +62,27 @@ impl Requests {
 }
 
 impl Client {
-    /// Resolves once connected. A failure here is final: the client reconnects only after a connection was established.
+    /// Resolves once a server has accepted the connection; each one of the list is tried once. A failure here is final:
+    /// the client reconnects only after a connection was established. If that server says that another one leads, the
+    /// client goes there by itself.
     pub async fn connect(options: ClientOptions) -> Result<Client, ClientError> {
-        let endpoint = Endpoint::parse(&options.url)?;
         let (sender, receiver) = mpsc::channel(options.requests_max.max(1));
         let ended = Arc::new(OnceLock::new());
+        let (server, connected_to) = watch::channel(None);
         let client = Client {
             requests: Requests::new(sender, ended.clone()),
             room: PublishRoom::new(&options),
             attach_ids: options.resend,
+            connected_to,
         };
-        task::start(endpoint, options, receiver, ended).await?;
+        task::start(options, receiver, server, ended).await?;
         Ok(client)
+    }
+
+    /// Returns the URL of the server that this client is connected to; `None` while it is not connected. Right after
+    /// connecting, that server may still answer that another one leads.
+    pub fn url(&self) -> Option<String> {
+        self.connected_to.borrow().as_ref().map(Endpoint::to_string)
     }
 
     /// Resolves when the event is as durable as the answer says.

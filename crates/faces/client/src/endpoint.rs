@@ -1,4 +1,6 @@
-//! The address of the server: one URL for the WebSocket, from which the HTTP address follows.
+//! The address of a server: one URL for the WebSocket, from which the HTTP address follows.
+
+use std::fmt;
 
 use millrace_model::Namespace;
 use tokio_tungstenite::tungstenite::http::Uri;
@@ -40,13 +42,17 @@ impl Endpoint {
         }
         let path = if uri.path().is_empty() { "/" } else { uri.path() };
         let port = uri.port_u16().unwrap_or(if tls { TLS_PORT_DEFAULT } else { PORT_DEFAULT });
-        Ok(Endpoint { host: host.into(), port, path: path.into(), tls })
+        Ok(Endpoint { host: host.to_ascii_lowercase(), port, path: path.into(), tls })
+    }
+
+    /// Returns whether the other address is on the same host and port.
+    pub(crate) fn is_same_server(&self, other: &Endpoint) -> bool {
+        (&self.host, self.port) == (&other.host, other.port)
     }
 
     /// Returns the URL of the WebSocket. By its alphabet a namespace needs no escaping.
     pub(crate) fn ws_url(&self, namespace: &Namespace) -> String {
-        let scheme = if self.tls { "wss" } else { "ws" };
-        format!("{scheme}://{}:{}{}?namespace={namespace}", self.host, self.port, self.path)
+        format!("{self}?namespace={namespace}")
     }
 
     /// Returns the base URL of the same server's HTTP interface, without a path.
@@ -57,6 +63,14 @@ impl Endpoint {
     /// Returns `HOST:PORT`, for a TCP connection.
     pub fn authority(&self) -> String {
         format!("{}:{}", self.host, self.port)
+    }
+}
+
+/// The URL of the WebSocket, without a namespace.
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = if self.tls { "wss" } else { "ws" };
+        write!(f, "{scheme}://{}:{}{}", self.host, self.port, self.path)
     }
 }
 

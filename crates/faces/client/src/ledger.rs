@@ -157,6 +157,8 @@ impl Ledger {
         match (rid.and_then(Rid::as_number), frame) {
             (Some(rid), answer) => self.settle(rid, answer),
             (None, ServerFrame::Message(message)) => self.deliver(message),
+            // The connection ends with this error, which is reported there.
+            (None, ServerFrame::Error(error)) if error.code == ErrorCode::Moved => {}
             (None, ServerFrame::Error(error)) => {
                 tracing::warn!(code = %error.code, message = error.message, "the server reports an error");
                 self.oversize |= error.code == ErrorCode::TooLarge;
@@ -180,8 +182,12 @@ impl Ledger {
     }
 
     fn settle(&mut self, rid: u64, answer: ServerFrame) {
-        // A server that is shutting down counts as gone: the request is sent again on the next connection.
-        let stopping = matches!(&answer, ServerFrame::Error(error) if error.code == ErrorCode::ShuttingDown);
+        // A server that is shutting down or does not lead counts as gone: the request is sent again on the next
+        // connection.
+        let stopping = matches!(
+            &answer,
+            ServerFrame::Error(error) if matches!(error.code, ErrorCode::ShuttingDown | ErrorCode::Moved)
+        );
         if let Some(key) = self.subscribing.remove(&rid) {
             match answer {
                 ServerFrame::Ok(ok) => self.subscriptions.subscribed(&key, ok),

@@ -4,6 +4,9 @@
 //! confirmed it; many may be in flight at once. When the connection is lost, the task connects again, subscribes again
 //! and sends unconfirmed publishes again, each event with the same id, so that it is stored once.
 //!
+//! Several URLs may be given, of servers that share a store: the client uses the one that leads. Which leaders it follows
+//! is written at [`ServerList::leader`].
+//!
 //! Every queue has a bound named in [`ClientOptions`]; when a queue is full, the caller waits.
 //!
 //! An [`OsClient`] talks to the CQRS loop over the server's Unix socket: requests with one outcome each, and events.
@@ -33,6 +36,7 @@ mod backoff;
 mod client;
 mod command;
 mod delivery;
+mod dial;
 mod endpoint;
 mod error;
 mod ledger;
@@ -40,9 +44,12 @@ mod message;
 mod message_queue;
 mod options;
 mod os;
+mod outage;
 mod pending;
 mod receipt;
 mod room;
+mod round;
+mod servers;
 mod session;
 mod subscription;
 mod subscriptions;
@@ -57,6 +64,8 @@ pub use message::NewMessage;
 pub use options::{ClientCertificate, ClientOptions, SubscribeOptions};
 pub use os::{OsClient, OsClientError, OsOptions, OsRequest, check_socket, default_socket};
 pub use receipt::{BatchReceipt, Receipt};
+pub use round::ServerRound;
+pub use servers::{FollowLeader, LeaderRefused, ServerList};
 pub use subscription::Subscription;
 pub use tls::{Identity, authorities, client_identity, crypto_provider, in_plain_words};
 

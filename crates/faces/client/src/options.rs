@@ -8,12 +8,16 @@ use millrace_model::{AckMode, Filter, Group, Namespace, TopicName};
 use millrace_wire::{StartFrom, Subscribe};
 
 use crate::error::ClientError;
+use crate::servers::FollowLeader;
 
 /// Settings of a client. Every value is usable: start with [`ClientOptions::new`] and change what matters.
 #[derive(Clone)]
 pub struct ClientOptions {
     /// `ws://HOST:PORT/`, `wss://HOST:PORT/`, or any other form [`Endpoint::parse`](crate::Endpoint::parse) takes.
-    pub url: String,
+    /// Several URLs, of servers that share a store, are tried in this order.
+    pub urls: Vec<String>,
+    /// Whether to follow a server that says that another one leads, if that one is not among `urls`.
+    pub follow_leader: FollowLeader,
     /// Sent as `Authorization: Bearer`.
     pub token: Option<String>,
     /// For `wss://`: a PEM file with the authorities to trust. Without it, those that the system trusts.
@@ -34,7 +38,8 @@ pub struct ClientOptions {
     pub frame_bytes_max: usize,
     /// Most requests that wait for the background task; at this number the next one waits.
     pub requests_max: usize,
-    /// The delay before the first attempt to reconnect is twice this; then the delay doubles up to `backoff_max`.
+    /// The delay before the first attempt to reconnect is twice this; then the delay doubles up to `backoff_max`. With
+    /// several servers the others are tried first, without a delay, and the delay comes when all were tried.
     pub backoff_start: Duration,
     pub backoff_max: Duration,
     /// After trying to reconnect for this long the client ends with [`ClientError::Unreachable`]; `None` = never.
@@ -49,9 +54,11 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
+    /// Takes one URL, or several separated by commas.
     pub fn new(url: impl Into<String>) -> ClientOptions {
         ClientOptions {
-            url: url.into(),
+            urls: vec![url.into()],
+            follow_leader: FollowLeader::default(),
             token: None,
             tls_ca: None,
             client_certificate: None,
@@ -82,7 +89,7 @@ pub struct ClientCertificate {
 impl fmt::Debug for ClientOptions {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ClientOptions")
-            .field("url", &self.url)
+            .field("urls", &self.urls)
             .field("namespace", &self.namespace)
             .finish_non_exhaustive()
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{Sink, SinkExt, StreamExt};
-use millrace_wire::ServerFrame;
+use millrace_wire::{About, ErrorCode, ServerFrame};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
@@ -16,8 +16,8 @@ use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
 use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 
 use crate::command::ClientCommand;
+use crate::dial::Socket;
 use crate::ledger::Ledger;
-use crate::task::Socket;
 
 /// Most frames that wait for the socket; at this number no more commands are taken.
 const OUTGOING_MAX: usize = 4096;
@@ -26,10 +26,31 @@ const TURN_COMMANDS_MAX: usize = 256;
 /// How long closing the connection may take.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
+/// Why a connection ended, if the server did not say more.
+const CLOSED: &str = "the server closed the connection";
+
 pub(crate) enum SessionEnd {
     /// Closed on request, or because every handle is gone.
     Closed(Option<oneshot::Sender<()>>),
-    Lost(String),
+    Lost(ConnectionLoss),
+}
+
+/// How a connection ended that was not closed on request.
+#[derive(Debug)]
+pub(crate) struct ConnectionLoss {
+    pub(crate) reason: String,
+    /// A frame other than ERROR `moved` was received.
+    pub(crate) heard: bool,
+    /// The server does not lead its store, or leads no longer.
+    pub(crate) moved: bool,
+    /// The URL of the leader as the server wrote it, if it named one.
+    pub(crate) leader: Option<Box<str>>,
+}
+
+impl ConnectionLoss {
+    fn new(reason: impl Into<String>) -> ConnectionLoss {
+        ConnectionLoss { reason: reason.into(), heard: false, moved: false, leader: None }
+    }
 }
 
 type Writer = SplitSink<Socket, Message>;
@@ -40,9 +61,36 @@ pub(crate) async fn run(
     ledger: &mut Ledger,
     idle_timeout: Duration,
 ) -> SessionEnd {
+    let mut received = Received::default();
+    match exchange(socket, commands, ledger, idle_timeout, &mut received).await {
+        Ok(done) => SessionEnd::Closed(done),
+        Err(loss) => {
+            let loss = received.moved.filter(|_| !loss.moved).unwrap_or(loss);
+            SessionEnd::Lost(ConnectionLoss { heard: received.heard, ..loss })
+        }
+    }
+}
+
+/// The facts that received frames leave behind.
+#[derive(Default)]
+struct Received {
+    /// A frame of a server that leads.
+    heard: bool,
+    /// A request was refused with `moved`. The server answers the others, too, and then closes the connection.
+    moved: Option<ConnectionLoss>,
+}
+
+/// Exchanges frames until the connection is closed on request or lost.
+async fn exchange(
+    socket: Socket,
+    commands: &mut mpsc::Receiver<ClientCommand>,
+    ledger: &mut Ledger,
+    idle_timeout: Duration,
+    received: &mut Received,
+) -> Result<Option<oneshot::Sender<()>>, ConnectionLoss> {
     let (mut writer, mut reader) = socket.split();
     let mut unflushed = false;
-    let mut heard = Instant::now();
+    let mut last_heard = Instant::now();
     let beat = (idle_timeout / 3).max(Duration::from_millis(10));
     let mut ticks = interval_at(Instant::now() + beat, beat);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -51,34 +99,41 @@ pub(crate) async fn run(
         unflushed |= !ledger.outgoing().is_empty();
         tokio::select! {
             frame = reader.next() => {
-                heard = Instant::now();
+                last_heard = Instant::now();
                 match frame {
-                    Some(Ok(Message::Text(text))) => on_frame(ledger, &text),
-                    Some(Ok(Message::Close(close))) => return SessionEnd::Lost(said_goodbye(close, ledger)),
+                    Some(Ok(Message::Text(text))) => {
+                        on_frame(ledger, &text, received)?;
+                    }
+                    Some(Ok(Message::Close(close))) => return Err(said_goodbye(close, ledger)),
                     // tungstenite queues the pong itself; it leaves with the next flush.
                     Some(Ok(Message::Ping(_))) => unflushed = true,
                     Some(Ok(_)) => {}
-                    Some(Err(error)) => return SessionEnd::Lost(error.to_string()),
-                    None => return SessionEnd::Lost("the server closed the connection".into()),
+                    Some(Err(error)) => return Err(ConnectionLoss::new(error.to_string())),
+                    None => return Err(ConnectionLoss::new(CLOSED)),
                 }
             }
             written = write_all(&mut writer, ledger.outgoing()), if unflushed => match written {
                 Ok(()) => unflushed = false,
-                Err(error) => return SessionEnd::Lost(error.to_string()),
+                Err(error) => return Err(ConnectionLoss::new(error.to_string())),
             },
             command = commands.recv(), if room => {
                 if let Some(done) = take_commands(command, commands, ledger) {
                     close(writer, reader, ledger).await;
-                    return SessionEnd::Closed(done);
+                    return Ok(done);
                 }
             }
             now = ticks.tick() => {
-                if now.duration_since(heard) >= idle_timeout {
-                    return SessionEnd::Lost(format!("nothing was heard for {} s", idle_timeout.as_secs_f32()));
+                if now.duration_since(last_heard) >= idle_timeout {
+                    let reason = format!("nothing was heard for {} s", idle_timeout.as_secs_f32());
+                    return Err(ConnectionLoss::new(reason));
+                }
+                // The server should have closed the connection long ago.
+                if let Some(moved) = received.moved.take() {
+                    return Err(moved);
                 }
                 ledger.subscribe_again();
                 // Any frame proves that the server is alive; a PING is needed only when nothing was received.
-                if now.duration_since(heard) >= beat {
+                if now.duration_since(last_heard) >= beat {
                     ledger.beat();
                 }
             }
@@ -86,23 +141,45 @@ pub(crate) async fn run(
     }
 }
 
-fn on_frame(ledger: &mut Ledger, text: &str) {
+/// Handles a frame. Fails if the frame says that the server does not lead: it carries out nothing more, and closes the
+/// connection next.
+fn on_frame(ledger: &mut Ledger, text: &str, received: &mut Received) -> Result<(), ConnectionLoss> {
     match ServerFrame::parse(text) {
-        Ok(frame) => ledger.answer(frame),
+        Ok(ServerFrame::Error(error)) if error.code == ErrorCode::Moved => {
+            let is_of_request = error.rid.is_some() || error.about != About::default();
+            let (reason, leader) = (error.message.clone(), error.leader.clone());
+            let loss = ConnectionLoss { moved: true, leader, ..ConnectionLoss::new(reason) };
+            ledger.answer(ServerFrame::Error(error));
+            if !is_of_request {
+                return Err(loss);
+            }
+            received.moved = Some(loss);
+        }
+        Ok(frame) => {
+            received.heard = true;
+            ledger.answer(frame);
+        }
         // A newer server may send frames that this client does not know.
         Err(error) => tracing::debug!(%error, "a frame was not understood"),
     }
+    Ok(())
 }
 
-fn said_goodbye(close: Option<CloseFrame>, ledger: &mut Ledger) -> String {
-    if close.as_ref().is_some_and(|close| close.code == CloseCode::Size) {
-        ledger.oversize();
+fn said_goodbye(close: Option<CloseFrame>, ledger: &mut Ledger) -> ConnectionLoss {
+    let Some(close) = close else { return ConnectionLoss::new(CLOSED) };
+    match close.code {
+        CloseCode::Size => ledger.oversize(),
+        // Usually ERROR `moved` came before. A proxy may close with this code, too, and with any text.
+        CloseCode::Restart => {
+            let leader = Some(close.reason.as_str()).filter(|reason| reason.contains("://")).map(Into::into);
+            return ConnectionLoss { moved: true, leader, ..ConnectionLoss::new("the server does not lead") };
+        }
+        _ => {}
     }
-    let reason = close.map(|close| close.reason).filter(|reason| !reason.is_empty());
-    reason.map_or_else(
-        || "the server closed the connection".into(),
-        |reason| format!("the server said: {reason}"),
-    )
+    match close.reason.as_str() {
+        "" => ConnectionLoss::new(CLOSED),
+        reason => ConnectionLoss::new(format!("the server said: {reason}")),
+    }
 }
 
 /// Returns `Some` when the session is to end.
@@ -152,7 +229,7 @@ async fn close(mut writer: Writer, mut reader: SplitStream<Socket>, ledger: &mut
         writer.send(Message::Close(None)).await?;
         while let Some(Ok(frame)) = reader.next().await {
             match frame {
-                Message::Text(text) => on_frame(ledger, &text),
+                Message::Text(text) => drop(on_frame(ledger, &text, &mut Received::default())),
                 Message::Close(_) => break,
                 _ => {}
             }

@@ -2,35 +2,26 @@
 
 use std::future::Future;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
-use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
-use tokio::time::Instant;
-use tokio_tungstenite::tungstenite::client::IntoClientRequest;
-use tokio_tungstenite::tungstenite::http::HeaderValue;
-use tokio_tungstenite::tungstenite::{self, http};
-use tokio_tungstenite::{MaybeTlsStream, WebSocketStream, connect_async_tls_with_config};
+use tokio::sync::{mpsc, oneshot, watch};
 
-use crate::backoff::Backoff;
 use crate::command::ClientCommand;
+use crate::dial::{Socket, dial};
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::options::ClientOptions;
-use crate::session::{self, SessionEnd};
-use crate::tls;
-
-pub(crate) type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
-
-/// Most bytes of a refusal's body that are shown.
-const DETAIL_BYTES_MAX: usize = 300;
+use crate::outage::{NextStep, Outage};
+use crate::servers::ServerList;
+use crate::session::{self, ConnectionLoss, SessionEnd};
 
 struct Task {
-    endpoint: Endpoint,
+    servers: ServerList,
     options: ClientOptions,
     commands: mpsc::Receiver<ClientCommand>,
     ledger: Ledger,
+    /// The server that the client is connected to.
+    connected_to: watch::Sender<Option<Endpoint>>,
 }
 
 /// Why the task ends.
@@ -39,21 +30,31 @@ enum Stop {
     Failed(ClientError),
 }
 
-/// Connects, then runs the task in the background.
+/// Connects to the first server that accepts, then runs the task in the background.
 pub(crate) async fn start(
-    endpoint: Endpoint,
     options: ClientOptions,
     commands: mpsc::Receiver<ClientCommand>,
+    connected_to: watch::Sender<Option<Endpoint>>,
     ended: Arc<OnceLock<ClientError>>,
 ) -> Result<(), ClientError> {
-    let socket = connect(&endpoint, &options).await?;
+    let servers = ServerList::parse(&options.urls)?.follow(options.follow_leader, options.token.is_some());
+    let mut outage = Outage::first(servers.clone(), &options);
+    let (endpoint, socket) = loop {
+        let endpoint = outage.next_in_round()?;
+        match dial(&endpoint, &options).await {
+            Ok(socket) => break (endpoint, socket),
+            Err(error) => outage.failed(error),
+        }
+    };
+    connected_to.send_replace(Some(endpoint.clone()));
     let ledger = Ledger::new(options.resend, options.frame_bytes_max);
-    let mut task = Task { endpoint, options, commands, ledger };
+    let mut task = Task { servers, options, commands, ledger, connected_to };
     tokio::spawn(async move {
-        let (error, done) = match task.run(socket).await {
+        let (error, done) = match task.run(outage, endpoint, socket).await {
             Stop::Closed(done) => (ClientError::Closed, done),
             Stop::Failed(error) => (error, None),
         };
+        task.connected_to.send_replace(None);
         // Set before the queue is closed, so that a caller who finds it closed finds the reason.
         ended.get_or_init(|| error.clone());
         task.ledger.fail_all(&error);
@@ -66,48 +67,85 @@ pub(crate) async fn start(
 }
 
 impl Task {
-    async fn run(&mut self, mut socket: Socket) -> Stop {
-        let mut backoff = Backoff::new(self.options.backoff_start, self.options.backoff_max);
+    async fn run(&mut self, mut outage: Outage, mut endpoint: Endpoint, mut socket: Socket) -> Stop {
         loop {
+            self.connected_to.send_replace(Some(endpoint.clone()));
             self.ledger.connected();
             let idle_timeout = self.options.idle_timeout;
-            let reason = match session::run(socket, &mut self.commands, &mut self.ledger, idle_timeout).await
-            {
+            let ended = session::run(socket, &mut self.commands, &mut self.ledger, idle_timeout).await;
+            self.connected_to.send_replace(None);
+            let loss = match ended {
                 SessionEnd::Closed(done) => return Stop::Closed(done),
-                SessionEnd::Lost(reason) => reason,
+                SessionEnd::Lost(loss) => loss,
             };
-            self.ledger.lost(&reason);
-            if !self.options.reconnect {
-                return Stop::Failed(ClientError::Disconnected(reason));
+            self.ledger.lost(&loss.reason);
+            // A server that answers nothing but `moved` belongs to connecting: the search for the leader goes on.
+            let searching = loss.moved && !loss.heard;
+            if !self.options.reconnect && !searching {
+                return Stop::Failed(ClientError::Disconnected(loss.reason));
             }
-            tracing::warn!("connection lost ({reason}), connecting again");
-            backoff.reset();
-            let lost = Instant::now();
-            socket = match self.reconnect(&mut backoff, lost).await {
-                Ok(socket) => socket,
+            if loss.heard {
+                outage = Outage::after(self.servers.clone(), &endpoint, &self.options);
+            } else if !loss.moved {
+                outage.restart_clock();
+            }
+            self.note(&loss, &endpoint, &mut outage);
+            (endpoint, socket) = match self.reconnect(&mut outage).await {
+                Ok(connected) => connected,
                 Err(stop) => return stop,
             };
-            tracing::warn!("connected again after {:.1} s", lost.elapsed().as_secs_f32());
+            let waited = outage.elapsed().as_secs_f32();
+            if searching {
+                tracing::info!("connected again after {waited:.1} s, to {endpoint}");
+            } else {
+                tracing::warn!("connected again after {waited:.1} s, to {endpoint}");
+            }
         }
     }
 
-    async fn reconnect(&mut self, backoff: &mut Backoff, lost: Instant) -> Result<Socket, Stop> {
+    /// Logs why a connection ended, and notes the leader if the server at `by` named one that may be followed.
+    fn note(&self, loss: &ConnectionLoss, by: &Endpoint, outage: &mut Outage) {
+        if !loss.moved {
+            return tracing::warn!("connection lost ({}) to {by}, connecting again", loss.reason);
+        }
+        let (leader, text) = match loss.leader.as_deref().map(|named| (named, self.servers.leader(named, by)))
+        {
+            Some((_, Ok(leader))) => {
+                let text = format!("{by} does not lead its store, {leader} does");
+                (Some(leader), text)
+            }
+            Some((named, Err(refused))) => {
+                let text =
+                    format!("{by} does not lead its store and names {named:?}, not followed: {refused}");
+                (None, text)
+            }
+            None => (None, format!("{by} does not lead its store, and names no server that does")),
+        };
+        if outage.warn_once() {
+            tracing::warn!("{text}; looking for the leader");
+        } else {
+            tracing::info!("{text}");
+        }
+        outage.moved(by, leader.as_ref());
+    }
+
+    async fn reconnect(&mut self, outage: &mut Outage) -> Result<(Endpoint, Socket), Stop> {
         loop {
-            // The last attempt is made when `give_up_after` is over, not one delay later.
-            let left = self.options.give_up_after.map(|max| max.saturating_sub(lost.elapsed()));
-            let delay = backoff.next(rand::random()).min(left.unwrap_or(Duration::MAX));
-            self.meanwhile(tokio::time::sleep(delay)).await?;
-            let (endpoint, options) = (self.endpoint.clone(), self.options.clone());
-            match self.meanwhile(async move { connect(&endpoint, &options).await }).await? {
-                Ok(socket) => return Ok(socket),
-                // Waiting does not correct a wrong token, origin or path. Any other status may come from a proxy.
-                Err(error @ ClientError::Rejected { status: 401 | 403 | 404, .. }) => {
-                    return Err(Stop::Failed(error));
+            let endpoint = match outage.next_step(&self.options, rand::random()) {
+                NextStep::Try(endpoint) => endpoint,
+                NextStep::Wait(delay) => {
+                    self.meanwhile(tokio::time::sleep(delay)).await?;
+                    continue;
                 }
-                Err(error) if self.options.give_up_after.is_some_and(|max| lost.elapsed() >= max) => {
-                    return Err(Stop::Failed(gave_up(error, lost.elapsed())));
+                NextStep::GiveUp(error) => return Err(Stop::Failed(error)),
+            };
+            let (target, options) = (endpoint.clone(), self.options.clone());
+            match self.meanwhile(async move { dial(&target, &options).await }).await? {
+                Ok(socket) => return Ok((endpoint, socket)),
+                Err(error) => {
+                    tracing::info!(%error, "cannot connect yet");
+                    outage.failed(error);
                 }
-                Err(error) => tracing::info!(%error, "cannot connect yet"),
             }
         }
     }
@@ -134,53 +172,4 @@ impl Task {
             self.ledger.fail_all(error);
         }
     }
-}
-
-async fn connect(endpoint: &Endpoint, options: &ClientOptions) -> Result<Socket, ClientError> {
-    let url = endpoint.ws_url(&options.namespace);
-    let bad = |reason: String| ClientError::BadUrl { url: options.url.clone(), reason };
-    let mut request = url.as_str().into_client_request().map_err(|error| bad(error.to_string()))?;
-    if let Some(token) = &options.token {
-        let mut value = HeaderValue::try_from(format!("Bearer {token}"))
-            .map_err(|_| bad("the token holds characters that no header may hold".into()))?;
-        value.set_sensitive(true);
-        request.headers_mut().insert(http::header::AUTHORIZATION, value);
-    }
-    let connector = endpoint.tls.then(|| tls::connector(options)).transpose()?;
-    let disable_nagle = true;
-    let unreachable = |reason| Err(ClientError::Unreachable { url: options.url.clone(), reason });
-    let connecting = connect_async_tls_with_config(request, None, disable_nagle, connector);
-    match tokio::time::timeout(options.connect_timeout, connecting).await {
-        Ok(Ok((socket, _))) => Ok(socket),
-        Ok(Err(tungstenite::Error::Http(response))) => Err(rejected(&options.url, &response)),
-        Ok(Err(error)) => unreachable(reason_of(&error)),
-        Err(_) => unreachable(format!("no answer within {} s", options.connect_timeout.as_secs_f32())),
-    }
-}
-
-/// Adds to the error of the last attempt how long reconnecting was tried.
-fn gave_up(error: ClientError, tried: Duration) -> ClientError {
-    match error {
-        ClientError::Unreachable { url, reason } => {
-            let reason =
-                format!("{reason} (gave up after trying to reconnect for {:.1} s)", tried.as_secs_f32());
-            ClientError::Unreachable { url, reason }
-        }
-        error => error,
-    }
-}
-
-fn rejected(url: &str, response: &http::Response<Option<Vec<u8>>>) -> ClientError {
-    let body = response.body().as_deref().unwrap_or_default();
-    let detail = serde_json::from_slice::<millrace_wire::http::Problem>(body)
-        .map(|problem| problem.detail)
-        .unwrap_or_else(|_| String::from_utf8_lossy(&body[..body.len().min(DETAIL_BYTES_MAX)]).into_owned());
-    ClientError::Rejected { url: url.into(), status: response.status().as_u16(), detail }
-}
-
-fn reason_of(error: &tungstenite::Error) -> String {
-    tls::in_plain_words(match error {
-        tungstenite::Error::Io(error) => error.to_string(),
-        other => other.to_string(),
-    })
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use millrace_broker::SystemClock;
 use millrace_store::{Store, StoreError};
 use millrace_wire::ErrorCode;
+use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Audit, Tokens};
@@ -14,6 +15,7 @@ use crate::fairness::{Evictions, Frames, Room, SeatRule, Seats, share_of};
 use crate::follower::FollowedStore;
 use crate::observe::{AuditLog, HttpRequester};
 use crate::refusal::Refusal;
+use crate::reload::Reload;
 use crate::settings::ServerSettings;
 
 pub(crate) type SharedEdge = Arc<Edge>;
@@ -26,6 +28,8 @@ pub(crate) struct Edge {
     pub(crate) audit: Audit,
     /// Changes when tokens were replaced, so that connections check whether theirs is still valid.
     pub(crate) reloads: watch::Sender<u64>,
+    /// The configuration that the last reload brought.
+    pub(crate) reloaded: Mutex<Option<Reload>>,
     pub(crate) audit_log: AuditLog,
     /// Seats of WebSockets whose caller is known, or need not be known.
     pub(crate) seats: Arc<Seats>,
@@ -69,6 +73,7 @@ impl Edge {
             tokens,
             audit: Audit::default(),
             reloads: watch::Sender::new(0),
+            reloaded: Mutex::new(None),
             audit_log,
             settings,
             listen,

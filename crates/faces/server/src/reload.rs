@@ -27,7 +27,7 @@ pub enum ReloadError {
 }
 
 /// The configuration from now on.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reload {
     pub tokens: Vec<TokenSettings>,
     pub tls: Option<TlsFiles>,
@@ -67,6 +67,12 @@ impl Reloader {
         Reloader { edge, tls, children }
     }
 
+    /// Returns what the last successful reload brought; `None` before the first. A process that changes between leading
+    /// and following starts the next part with it: a token that was removed must not come back.
+    pub fn reloaded(&self) -> Option<Reload> {
+        self.edge.reloaded.lock().clone()
+    }
+
     /// Reloads; one reload runs at a time. Reads files and starts processes.
     pub async fn reload(&self, to: Reload) -> Result<Reloaded, ReloadError> {
         let mut children = self.children.lock().await;
@@ -75,6 +81,7 @@ impl Reloader {
             (true, false) => return Err(ReloadError::Closes),
             _ => {}
         }
+        let applied = to.clone();
         let certificate = match (&self.tls, &to.tls) {
             (Some(shown), Some(files)) => Some((shown, Certificate::read(files)?)),
             (None, None) => None,
@@ -91,6 +98,7 @@ impl Reloader {
         warn_of_expired(&to.tokens, &self.edge.clock);
         let revoked = self.edge.tokens.replace(&to.tokens);
         self.edge.reloads.send_modify(|reloads| *reloads += 1);
+        *self.edge.reloaded.lock() = Some(applied);
         Ok(Reloaded { tokens: to.tokens.len(), revoked, capabilities })
     }
 }

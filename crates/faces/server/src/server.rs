@@ -66,7 +66,7 @@ pub enum ServeError {
     LostNames(String),
     /// Another server has taken the lead of the shared store. Every request that waited was told where to go, and
     /// nothing confirmed is lost: this process may follow from now on.
-    #[error("another server leads the store: {0}")]
+    #[error("this server has lost the lead: {0}")]
     Deposed(String),
     /// The store failed while the server ran. Every request that waited was told, and nothing confirmed is lost.
     #[error(

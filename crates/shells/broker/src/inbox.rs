@@ -182,7 +182,7 @@ impl Inbox {
         let alone = queues.idle_until.len() == workers::THREADS && queues.inline_turns == 1 && !queues.ended;
         let idle = !queues.deciding && queues.requests.is_empty() && queues.completions.is_empty();
         let can_write = !queues.writing && queues.commit_at.is_none();
-        let commits = alone && idle && can_write && backlog.waiting() == 1;
+        let commits = settings.inline_commits && alone && idle && can_write && backlog.waiting() == 1;
         if commits {
             queues.writing = true;
         } else {

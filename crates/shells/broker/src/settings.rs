@@ -13,6 +13,9 @@ pub struct BrokerSettings {
     /// Batches merged into one commit. The rest waits for the next one. A first batch is taken whatever its size.
     pub commit_batches_max: usize,
     pub commit_bytes_max: usize,
+    /// Whether the task of a connection may commit a lone batch itself, which saves waking a thread. Off for a store whose
+    /// commits wait for a network.
+    pub inline_commits: bool,
     /// Rows of housekeeping between two checks of the queue.
     pub maintain_rows_max: usize,
     /// Pause between rounds of housekeeping when the last one left nothing to do.
@@ -51,6 +54,7 @@ impl Default for BrokerSettings {
             backlog_bytes_max: 32 << 20,
             commit_batches_max: 4096,
             commit_bytes_max: 16 << 20,
+            inline_commits: true,
             maintain_rows_max: 512,
             maintain_interval_ms: 250,
             commit_retry_ms_max: 1000,

@@ -24,7 +24,10 @@ pub trait Journal: Send + Sync + 'static {
 
     /// Returns records in order, without gaps, from number `from` on. The first one may have a higher number if older
     /// ones were deleted. Never returns a record that could still disappear (an engine reads with majority, or from the
-    /// primary). An empty answer means that no record with this or a higher number was there when the engine looked.
+    /// primary). An empty answer means that no record with this or a higher number was there when the engine looked. With
+    /// [`HeadGuard::Manifest`] a handle that has seen record `from - 1` may also get an empty answer if `from` was
+    /// deleted meanwhile: the caller re-reads the manifest before it believes the absence. (Object storage would pay for
+    /// a listing with every idle read to tell the two apart.)
     fn read(&self, from: u64, limit: JournalReadLimit) -> Result<Vec<(u64, Bytes)>, JournalError>;
 
     /// Returns the manifest, a small document that is replaced as a whole. `None` if there is none yet.

@@ -29,6 +29,7 @@ impl SharedHandle {
             let found = read
                 .and_then(|found| self.refuse_deleted(next).map(|()| found))
                 .map_err(|stop| self.stop(stop))?;
+            self.reachable();
             if found.is_empty() {
                 return Ok(folded);
             }
@@ -41,7 +42,15 @@ impl SharedHandle {
         let mut group = Group::default();
         let mut position = turn.position;
         for (n, bytes) in found {
-            let (record, term) = self.decode(position, *n, bytes)?;
+            let (record, term) = match self.decode(position, *n, bytes) {
+                Ok(decoded) => decoded,
+                Err(error) => {
+                    // Everything before the record that cannot be used is folded.
+                    self.apply(turn, &mut group)?;
+                    self.publish(turn);
+                    return Err(error);
+                }
+            };
             position = record.position;
             if !group.takes(&record, bytes.len()) {
                 self.apply(turn, &mut group)?;

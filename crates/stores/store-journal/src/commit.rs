@@ -56,6 +56,7 @@ impl SharedHandle {
             return Err(StoreError::TooLarge { bytes, max });
         }
         let mut turn = self.turn();
+        self.keep_interval(&turn);
         let mut outcomes = Vec::with_capacity(batches.len());
         let mut rest = batches;
         while !rest.is_empty() {
@@ -69,6 +70,16 @@ impl SharedHandle {
             rest = later;
         }
         Ok(outcomes)
+    }
+
+    /// Waits until the last commit is long enough ago. Others gather in front of this one meanwhile, and share the next
+    /// record.
+    fn keep_interval(&self, turn: &Turn) {
+        let since_ms = self.clock.mono_ms().saturating_sub(turn.news_at_ms);
+        let rest_ms = self.settings.commit_interval_ms.saturating_sub(since_ms);
+        if rest_ms > 0 {
+            self.clock.pause(std::time::Duration::from_millis(rest_ms));
+        }
     }
 
     pub(crate) fn commit_in_turn(
@@ -286,6 +297,7 @@ impl SharedHandle {
     /// Returns whether nobody has placed this number, so that the copy is at the journal's end.
     fn is_free(&self, n: u64) -> Result<bool, Stop> {
         let is_free = self.read_one(n)?.is_none();
+        self.reachable();
         self.refuse_trimmed(n)?;
         Ok(is_free)
     }
@@ -297,6 +309,8 @@ impl SharedHandle {
         Ok(found.into_iter().find(|(found, _)| *found == n).map(|(_, bytes)| bytes))
     }
 
+    /// Reads until the engine answers. Does not call [`SharedHandle::reachable`]: an engine that can be read but places
+    /// nothing is away for a leader.
     pub(crate) fn read_until_known(
         &self,
         from: u64,
@@ -310,7 +324,6 @@ impl SharedHandle {
                     if attempt > 0 {
                         self.was_unreadable(asked_ms.saturating_sub(began_ms));
                     }
-                    self.reachable();
                     return Ok(found);
                 }
                 Err(JournalError::Unknown(cause)) => {

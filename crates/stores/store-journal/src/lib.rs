@@ -22,6 +22,7 @@ mod clock;
 mod commit;
 mod fetch;
 mod handle;
+mod import;
 mod keeper;
 mod lead;
 mod lost;
@@ -36,6 +37,7 @@ mod store;
 mod trim;
 
 pub use clock::{EngineClock, SystemEngineClock};
+pub use import::import;
 pub use lead::{LEAD_KEY, LeadRow};
 pub use manifest::{Manifest, ManifestError, SnapshotEntry, SnapshotPart};
 pub use open::{OpenError, OpenProgress};

@@ -9,6 +9,8 @@ pub struct JournalSettings {
     pub leadership: Leadership,
     /// A leader that has placed no record for this long may be replaced. An idle leader places one every third of it.
     pub lead_timeout_ms: u64,
+    /// Commits begin at least this long after one another, where each costs money; an idle store commits at once.
+    pub commit_interval_ms: u64,
     /// How often a follower looks for new records.
     pub follow_ms: u64,
     /// How long to wait for an engine that cannot be reached at the start; `None` = for ever.
@@ -50,6 +52,7 @@ impl Default for JournalSettings {
             url: String::new(),
             leadership: Leadership::Needed,
             lead_timeout_ms: 5_000,
+            commit_interval_ms: 0,
             follow_ms: 50,
             store_wait_ms: None,
             snapshot_bytes: 256 << 20,

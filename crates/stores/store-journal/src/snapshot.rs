@@ -5,7 +5,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use millrace_journal::{JournalError, PartName};
+use millrace_journal::{Journal, JournalError, PartName};
 use millrace_store::{FailureCause, StoreError};
 use sha2::{Digest, Sha256};
 
@@ -47,8 +47,7 @@ impl SharedHandle {
         let at_ms = self.clock.wall_ms();
         let began_n = self.status().position.n;
         let name = format!("{began_n:020}-{at_ms}-{:016x}", rand::random::<u64>());
-        let mut upload =
-            Upload { handle: self, name: &name, buffer: Vec::new(), parts: Vec::new(), bytes: 0 };
+        let mut upload = Upload::new(self.journal.as_ref(), &name, self.settings.part_bytes, Some(self));
         let position = match self.copies.snapshot(&mut |bytes| upload.write(bytes)) {
             Err(StoreError::Unreadable(cause)) => return Err(self.condemn_damaged(&cause.to_string())),
             written => written?,
@@ -149,45 +148,58 @@ fn failed(error: JournalError) -> StoreError {
     StoreError::Busy(FailureCause::new(text, error))
 }
 
-struct Upload<'a> {
-    handle: &'a SharedHandle,
+/// Sends a snapshot part by part.
+pub(crate) struct Upload<'a> {
+    journal: &'a dyn Journal,
     name: &'a str,
+    part_bytes: usize,
+    /// The handle whose end also ends the upload.
+    handle: Option<&'a SharedHandle>,
     buffer: Vec<u8>,
-    parts: Vec<SnapshotPart>,
-    bytes: u64,
+    pub(crate) parts: Vec<SnapshotPart>,
+    pub(crate) bytes: u64,
 }
 
-impl Upload<'_> {
-    fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
-        let part_bytes = self.handle.settings.part_bytes.max(1);
+impl<'a> Upload<'a> {
+    pub(crate) fn new(
+        journal: &'a dyn Journal,
+        name: &'a str,
+        part_bytes: usize,
+        handle: Option<&'a SharedHandle>,
+    ) -> Upload<'a> {
+        let part_bytes = part_bytes.max(1);
+        Upload { journal, name, part_bytes, handle, buffer: Vec::new(), parts: Vec::new(), bytes: 0 }
+    }
+
+    pub(crate) fn write(&mut self, mut bytes: &[u8]) -> Result<(), StoreError> {
         while !bytes.is_empty() {
-            let room = part_bytes - self.buffer.len();
+            let room = self.part_bytes - self.buffer.len();
             let (now, later) = bytes.split_at(bytes.len().min(room));
             self.buffer.extend_from_slice(now);
             bytes = later;
-            if self.buffer.len() == part_bytes {
+            if self.buffer.len() == self.part_bytes {
                 self.end_part()?;
             }
         }
         Ok(())
     }
 
-    fn end_part(&mut self) -> Result<(), StoreError> {
+    pub(crate) fn end_part(&mut self) -> Result<(), StoreError> {
         if self.buffer.is_empty() {
             return Ok(());
         }
         // A snapshot of many parts must not hold up the end of the process.
-        self.handle.refuse_ended()?;
+        self.handle.map_or(Ok(()), SharedHandle::refuse_ended)?;
         let name = format!("{}/{}", self.name, self.parts.len());
         let part = PartName(name.clone());
         // Storing the same part again is allowed, so a lost answer costs a repetition.
-        let mut stored = self.handle.journal.put_part(&part, &self.buffer);
+        let mut stored = self.journal.put_part(&part, &self.buffer);
         for attempt in 0..PART_ATTEMPTS {
             if !matches!(stored, Err(JournalError::Unknown(_))) {
                 break;
             }
-            self.handle.back_off(attempt)?;
-            stored = self.handle.journal.put_part(&part, &self.buffer);
+            self.handle.map_or(Ok(()), |handle| handle.back_off(attempt))?;
+            stored = self.journal.put_part(&part, &self.buffer);
         }
         stored.map_err(failed)?;
         self.bytes += self.buffer.len() as u64;

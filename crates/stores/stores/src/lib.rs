@@ -6,12 +6,15 @@
 //!
 //! - `open.rs`: the server opens a store to serve it ([`open_store`]); sessions open it beside all other processes
 //!   ([`open_shared`]).
+//! - `shared.rs`: stores that several servers share; `moving.rs`: moving a store to another engine, and looking at a
+//!   shared one.
 //! - `offline.rs`: commands on a store that need no server: examination, backup, restore, [`store_info`].
 //!
 //! Not in this crate: the port (`store`), the adapters themselves, and the processes that use them.
 //!
 //! Start with [`StoreUrl`].
 
+mod moving;
 mod offline;
 mod open;
 mod options;
@@ -21,6 +24,14 @@ mod url;
 /// The results of examinations and copies. No word in these types is particular to SQLite.
 pub use millrace_store_sqlite::{Copied, Doctor, Examined, Existing};
 
+/// A shared store: who leads, how it is doing, its outbox.
+pub use millrace_journal::{OutboxId, OutboxRefusal, OutboxRow};
+pub use millrace_store_journal::{JournalStatus, JournalStore, Role};
+
+pub use millrace_store_journal::SnapshotMade;
+pub use moving::{
+    LocalFile, Moved, SharedInfo, bring_to_file, local_file, make_snapshot, move_store, shared_info,
+};
 pub use offline::{
     OfflineError, Restore, StoreInfo, backup, open_doctor, open_existing, prepare_restore, store_info,
 };

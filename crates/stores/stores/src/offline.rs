@@ -18,6 +18,8 @@ pub enum OfflineError {
     /// No other process can reach a store of this kind.
     #[error("store is \"{0}\": it lives in its server only, there is no file")]
     NoFile(StoreUrl),
+    #[error("{0} is a shared store: this command works on a file only")]
+    IsShared(StoreUrl),
     /// There is no store, or it cannot be opened.
     #[error(transparent)]
     Unreachable(Box<dyn Error + Send + Sync>),
@@ -105,7 +107,10 @@ impl Restore {
 }
 
 fn file_of(url: &StoreUrl) -> Result<&Path, OfflineError> {
-    url.file().ok_or_else(|| OfflineError::NoFile(url.clone()))
+    url.file().ok_or_else(|| match url {
+        StoreUrl::Shared(_) => OfflineError::IsShared(url.clone()),
+        _ => OfflineError::NoFile(url.clone()),
+    })
 }
 
 #[cfg(test)]

@@ -84,12 +84,15 @@ pub(crate) fn open_leading(url: &SharedUrl, options: &StoreOptions) -> Result<Op
     Ok(OpenedStore { store, durability_max: durability })
 }
 
-fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSettings {
+pub(crate) fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSettings {
     let defaults = match url.engine() {
         // A request to an object store costs money and tens of milliseconds.
-        Engine::Object => {
-            JournalSettings { lead_timeout_ms: 15_000, follow_ms: 500, ..JournalSettings::default() }
-        }
+        Engine::Object => JournalSettings {
+            lead_timeout_ms: 15_000,
+            follow_ms: 500,
+            commit_interval_ms: 100,
+            ..JournalSettings::default()
+        },
         Engine::Directory | Engine::Postgres | Engine::Mongo => JournalSettings::default(),
     };
     let shared = &options.shared;

@@ -3,11 +3,11 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_stores::{Copied, Existing, backup, prepare_restore};
+use millrace_stores::{Copied, Existing, backup, local_file, prepare_restore};
 use serde_json::json;
 
 use crate::commands::json_flag;
-use crate::commands::offline::{examine, store_url};
+use crate::commands::offline::{examine, store_options, store_url};
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
@@ -56,8 +56,11 @@ pub(super) fn run_backup(matches: &ArgMatches) -> Result<(), Failure> {
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
     let file = file(matches);
-    let copied = backup(&store_url(&config)?, &file, existing(matches))?;
-    say(matches, &config.store, &format!("{} is backed up to {}", config.store, file.display()), copied)
+    let url = store_url(&config)?;
+    let source = local_file(&url, &store_options(&config))?;
+    let copied = backup(source.url(), &file, existing(matches))?;
+    let store = url.to_string();
+    say(matches, &store, &format!("{store} is backed up to {}", file.display()), copied)
 }
 
 pub(super) fn run_restore(matches: &ArgMatches) -> Result<(), Failure> {

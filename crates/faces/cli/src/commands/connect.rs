@@ -43,6 +43,7 @@ where
 
 pub(super) fn client_options(config: &Config) -> Result<ClientOptions, Failure> {
     let mut options = ClientOptions::new(&config.url);
+    options.follow_leader = config.follow_leader;
     options.token = (!config.token.is_empty()).then(|| config.token.clone());
     options.tls_ca = (!config.tls_ca.is_empty()).then(|| config.tls_ca.clone().into());
     options.client_certificate = client_certificate(config)?;

@@ -2,11 +2,11 @@
 
 use clap::{ArgMatches, Command};
 use millrace_model::{Finding, Weight};
-use millrace_stores::{Examined, StoreUrl, open_doctor};
+use millrace_stores::{Examined, StoreUrl, local_file, open_doctor};
 use serde_json::{Value, json};
 
 use crate::commands::json_flag;
-use crate::commands::offline::{examine, store_url};
+use crate::commands::offline::{examine, store_options, store_url};
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
@@ -30,10 +30,12 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let config = resolve(matches)?.config;
     log::start(&config, "warn");
     let url = store_url(&config)?;
-    let examined = examine(&open_doctor(&url)?);
+    // Of a shared store the snapshot and the journal are read, and checked as the file that they make.
+    let file = local_file(&url, &store_options(&config))?;
+    let examined = examine(&open_doctor(file.url())?);
     let mut out = Output::new();
     if matches.get_flag("json") {
-        out.json(&document(&config.store, &examined))?;
+        out.json(&document(&url.to_string(), &examined))?;
     } else {
         print(&mut out, &url, &examined)?;
     }

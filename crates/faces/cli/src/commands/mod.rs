@@ -28,6 +28,7 @@ mod run;
 mod send;
 mod send_typed;
 mod serve;
+mod store;
 mod subscribe;
 mod tally;
 mod topic_groups;
@@ -77,6 +78,7 @@ fn for_people() -> Command {
             capabilities::command(),
             trace::command(),
             topics::command(),
+            store::command(),
             backup::backup_command(),
             backup::restore_command(),
             doctor::command(),
@@ -102,6 +104,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("capabilities", matches)) => capabilities::run(matches),
         Some(("trace", matches)) => trace::run(matches),
         Some(("topics", matches)) => topics::run(matches),
+        Some(("store", matches)) => store::run(matches),
         Some(("backup", matches)) => backup::run_backup(matches),
         Some(("restore", matches)) => backup::run_restore(matches),
         Some(("doctor", matches)) => doctor::run(matches),

@@ -2,7 +2,7 @@
 
 use millrace_bus::Inspection;
 use millrace_model::{Findings, Space};
-use millrace_stores::{Doctor, Examined, OfflineError, StoreUrl};
+use millrace_stores::{Doctor, Examined, OfflineError, SharedSettings, StoreOptions, StoreUrl};
 
 use crate::failure::Failure;
 use crate::settings::Config;
@@ -13,6 +13,12 @@ const TABLES: [Space; 5] = [Space::Topics, Space::Groups, Space::Cursors, Space:
 /// Returns the store that the settings name.
 pub(super) fn store_url(config: &Config) -> Result<StoreUrl, Failure> {
     config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))
+}
+
+/// Returns the options of a store that a command opens.
+pub(super) fn store_options(config: &Config) -> StoreOptions {
+    let shared = SharedSettings { cache: config.cluster.cache.clone().into(), ..SharedSettings::default() };
+    StoreOptions { shared, ..config.store_options.clone() }
 }
 
 /// Runs all checks: the file by the rules of the store, its small tables by the rules of the bus.
@@ -38,7 +44,9 @@ pub(super) fn examine(doctor: &Doctor) -> Examined {
 impl From<OfflineError> for Failure {
     fn from(error: OfflineError) -> Failure {
         match error {
-            OfflineError::NoFile(_) | OfflineError::Unreachable(_) => Failure::Unreachable(error.to_string()),
+            OfflineError::NoFile(_) | OfflineError::IsShared(_) | OfflineError::Unreachable(_) => {
+                Failure::Unreachable(error.to_string())
+            }
             OfflineError::Failed(_) => Failure::Failed(error.to_string()),
         }
     }

@@ -2,6 +2,7 @@
 
 use crate::settings::SOCKET_DEFAULT;
 use millrace_bus::BusLimits;
+use millrace_client::FollowLeader;
 use millrace_runs::RunsLimits;
 use millrace_server::ServerSettings;
 use millrace_stores::StoreOptions;
@@ -25,6 +26,7 @@ pub(crate) struct Config {
     pub(crate) store_options: StoreOptions,
     pub(crate) log_format: String,
     pub(crate) url: String,
+    pub(crate) follow_leader: FollowLeader,
     pub(crate) token: String,
     pub(crate) tls_ca: String,
     pub(crate) client_cert: String,
@@ -133,6 +135,7 @@ impl Default for Config {
             store_options: StoreOptions::default(),
             log_format: "text".into(),
             url: "ws://127.0.0.1:7070/".into(),
+            follow_leader: FollowLeader::default(),
             token: String::new(),
             tls_ca: String::new(),
             client_cert: String::new(),

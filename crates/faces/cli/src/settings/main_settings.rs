@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use millrace_client::Endpoint;
+use millrace_client::{FollowLeader, ServerList};
 use millrace_model::{AckMode, Durability, Namespace};
 use millrace_server::AuditKind;
 use millrace_stores::StoreUrl;
@@ -174,12 +174,25 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         Client,
         url,
         SettingKind::Text {
-            what: "ws://HOST:PORT/, wss://HOST:PORT/ (TLS), http(s)://HOST:PORT/ or HOST:PORT",
-            check: |text| Endpoint::parse(text).is_ok()
+            what: "ws://HOST:PORT/, wss://HOST:PORT/ (TLS), http(s)://HOST:PORT/ or HOST:PORT; several with commas \
+                   between them, all with TLS or none",
+            check: |text| ServerList::parse(&[text]).is_ok()
         },
         &[("BUS_URL", Also::SameValue)],
-        "The server's address"
+        "The server's address; of servers that share a store several, with commas between them"
     ),
+    SettingDef {
+        name: "follow-leader",
+        help: "When a server names a leader that is not in url: auto (follow, with a token only over TLS), always, \
+               listed (do not)",
+        kind: SettingKind::Choice(&["auto", "always", "listed"]),
+        scope: Scope::Client,
+        also: &[],
+        get: |config| SettingValue::Text(config.follow_leader.as_str().into()),
+        set: |config, value| {
+            config.follow_leader = FollowLeader::parse(&value.to_string()).unwrap_or_default();
+        },
+    },
     text!("token", Client, token, SettingKind::Secret, &[], "Bearer token, if the server wants one"),
     text!(
         "tls-ca",

@@ -24,6 +24,7 @@ mod run;
 mod send;
 #[path = "../bus/server.rs"]
 mod server;
+mod servers;
 mod settings;
 mod single_handlers;
 #[path = "../bus/socket.rs"]

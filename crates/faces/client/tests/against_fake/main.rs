@@ -5,5 +5,7 @@
 
 mod fake;
 mod hang;
+mod leader;
 mod publish;
+mod servers;
 mod subscribe;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use millrace_store::Store;
 
-/// A store that several servers share. One of them leads and alone writes; every server has a copy of its own. The
-/// methods wait for nothing: they are called for every request.
+/// A store that several servers share: the leader alone writes, and every server has a copy of its own. The methods
+/// wait for nothing: they are called for every request.
 pub trait FollowedStore: Send + Sync + 'static {
     /// Returns this server's copy, for reading only; `None` while there is none that could be read.
     fn store(&self) -> Option<Arc<dyn Store>>;

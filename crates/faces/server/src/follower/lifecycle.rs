@@ -84,7 +84,8 @@ impl Follower {
         Ok(addr)
     }
 
-    /// Answers on the Unix socket of the CQRS loop, which has its name when this returns.
+    /// Answers on the Unix socket of the CQRS loop, which has its name when this returns. As in [`Follower::start`],
+    /// `listener` is a clone of one that the caller keeps.
     pub fn listen_socket(
         &mut self,
         mut place: SocketFile,

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! The caller is checked first, so the leader's address is told only to callers that the leader would serve. There is
-//! no bus, no CQRS loop and no writer here: nothing on a follower can commit. Who leads, and how the copy is kept, is
-//! the business of [`FollowedStore`].
+//! no bus, no CQRS loop and no writer here: nothing on a follower can commit. [`FollowedStore`] knows who leads, and
+//! keeps the copy.
 //!
 //! Start with [`Follower::start`].
 

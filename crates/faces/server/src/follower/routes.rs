@@ -1,5 +1,5 @@
-//! The routes of a server that follows: those of `routes.rs`, so that the gate asks for the same scopes. What the copy
-//! can answer is answered here, everything else is `moved`.
+//! The routes of a server that follows: those of `routes.rs`, so that the gate asks for the same scopes. Reads that
+//! the copy can answer are answered here, everything else is `moved`.
 
 use axum::Router;
 use axum::routing::{delete, get, post};

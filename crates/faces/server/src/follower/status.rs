@@ -1,5 +1,5 @@
-//! `GET /readyz` of a server that follows. It is ready while its copy follows: a balancer may send it everything,
-//! because it answers history itself and says of everything else where to go.
+//! `GET /readyz` of a server that follows. A follower is ready while its copy follows: a balancer may send it
+//! everything, because it answers history itself and says of everything else where to go.
 
 use axum::extract::State;
 use axum::response::Response;

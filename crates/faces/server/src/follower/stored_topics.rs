@@ -7,7 +7,7 @@ use millrace_model::{
 };
 use millrace_store::{FailureCause, KeyRange, Retention, Store, StoreError, each_row};
 
-use crate::http::page::check_topic;
+use crate::http::topic_access::{check_topic, topic_row};
 
 /// Rows read at a time. Most of them are shown, unless access lists hide them.
 const ROWS: usize = 256;
@@ -62,13 +62,11 @@ pub(super) fn show(
     if let Err(error) = check_topic(store, by, topic, Partition(0))? {
         return Ok(Err(error));
     }
-    let key = keys::topic(topic);
-    let range = KeyRange { to: Some(behind(&key)), from: key };
-    let rows = store.scan(Space::Topics, &range, 1)?;
-    // The topic may have been deleted since it was checked.
-    let Some(row) = rows.first() else { return Ok(Err(BusError::UnknownTopic(topic.clone()))) };
-    let row = TopicRow::decode(&row.key, &row.value).map_err(damaged)?;
-    view(store, topic.clone(), row).map(Ok)
+    match topic_row(store, topic)? {
+        Some(row) => view(store, topic.clone(), row).map(Ok),
+        // The topic was deleted since it was checked.
+        None => Ok(Err(BusError::UnknownTopic(topic.clone()))),
+    }
 }
 
 /// Two lookups for each partition: as much as the answer is long, however many streams the store has.

@@ -19,6 +19,7 @@ use crate::app::App;
 use crate::edge::Edge;
 use crate::http::json;
 use crate::http::page::{self, HeldText};
+use crate::http::topic_access::may_read;
 use crate::params::Params;
 use crate::refusal::Refusal;
 
@@ -205,7 +206,7 @@ impl<'a> Readers<'a> {
             return Ok(*known);
         }
         let may = match TopicName::new(topic) {
-            Ok(name) => page::may_read(self.store, &self.by, &TopicKey::new(self.namespace, &name))?,
+            Ok(name) => may_read(self.store, &self.by, &TopicKey::new(self.namespace, &name))?,
             Err(_) => false,
         };
         self.known.insert(topic.to_owned(), may);

@@ -11,6 +11,7 @@ pub(crate) mod page;
 pub(crate) mod prometheus;
 pub(crate) mod schemas;
 pub(crate) mod status;
+pub(crate) mod topic_access;
 pub(crate) mod topics;
 
 use axum::body::Body;

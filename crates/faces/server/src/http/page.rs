@@ -10,16 +10,14 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use millrace_bus::BusError;
-use millrace_model::{
-    Action, Event, Offset, Partition, Requester, Space, Stream, Timestamp, TopicAccess, TopicConfig,
-    TopicKey, TopicRow, keys,
-};
-use millrace_store::{FailureCause, KeyRange, Page, ReadLimit, Store, StoreError};
+use millrace_model::{Event, Offset, Partition, Requester, Stream, Timestamp, TopicKey};
+use millrace_store::{Page, ReadLimit, Store, StoreError};
 use millrace_wire::http::write_events_page;
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, Shown, write_cloud_event, write_envelope};
 
 use crate::edge::Edge;
 use crate::fairness::RoomShare;
+use crate::http::topic_access::check_topic;
 use crate::observe::HttpRequester;
 use crate::params::Params;
 use crate::refusal::{Refusal, overloaded};
@@ -196,15 +194,6 @@ fn read_over_gaps(
     Ok(page)
 }
 
-/// Whether `by` may read a topic. Only administrators may read what is left of a deleted topic.
-pub(crate) fn may_read(store: &dyn Store, by: &Requester, topic: &TopicKey) -> Result<bool, StoreError> {
-    Ok(match (by.principal(), topic_config(store, topic)?) {
-        (None, _) => true,
-        (Some(who), None) => who.is_administrator(),
-        (Some(_), Some(_)) => check_topic(store, by, topic, Partition(0))?.is_ok(),
-    })
-}
-
 /// Reserves memory for the largest size that the page can reach, as events and as a response. A page above the bound
 /// for all pages together is made alone.
 pub(crate) async fn share(edge: &Edge, limit: ReadLimit) -> Result<RoomShare, Refusal> {
@@ -245,47 +234,6 @@ impl HeldText {
         share.settle(text.capacity());
         Body::from(Bytes::from_owner(HeldText { text, _share: share }))
     }
-}
-
-/// Checks that the topic exists and that `by` may read it. Asks the store and not the engine, so that readers of
-/// history never wait for publishers.
-pub(crate) fn check_topic(
-    store: &dyn Store,
-    by: &Requester,
-    topic: &TopicKey,
-    partition: Partition,
-) -> Result<Result<(), BusError>, StoreError> {
-    let Some(config) = topic_config(store, topic)? else {
-        return Ok(Err(BusError::UnknownTopic(topic.clone())));
-    };
-    if let Some(who) = by.principal() {
-        let letters_of = match topic.dead_letters_of() {
-            Some(of) => topic_config(store, &of)?,
-            None => None,
-        };
-        let access = TopicAccess { topic, config: Some(&config), letters_of: letters_of.as_ref() };
-        let action = Action::Subscribe;
-        if !access.permits(who, action) {
-            let refused = BusError::Forbidden { topic: topic.clone(), agent: who.agent.clone(), action };
-            return Ok(Err(match access.may_be_seen_by(who) {
-                true => refused,
-                false => refused.hidden(BusError::UnknownTopic(topic.clone())),
-            }));
-        }
-    }
-    let partitions = config.partitions.max(1);
-    if partition.0 >= partitions {
-        return Ok(Err(BusError::UnknownPartition { topic: topic.clone(), partition, partitions }));
-    }
-    Ok(Ok(()))
-}
-
-fn topic_config(store: &dyn Store, topic: &TopicKey) -> Result<Option<TopicConfig>, StoreError> {
-    let key = keys::topic(topic);
-    let rows = store.scan(Space::Topics, &KeyRange { to: Some(format!("{key}\0")), from: key }, 1)?;
-    let Some(row) = rows.first() else { return Ok(None) };
-    let row = TopicRow::decode(&row.key, &row.value);
-    row.map(|row| Some(row.config)).map_err(|error| StoreError::Unreadable(FailureCause::of(error)))
 }
 
 impl Fetched {

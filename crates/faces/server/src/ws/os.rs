@@ -76,7 +76,6 @@ async fn talk(
     first: Option<OsMessage>,
 ) -> WsEnd {
     let Ok((sender, receiver)) = app.kernel.open(caller.by()).await else { return app.stopping_end() };
-    let mut closing = app.edge.closing.clone();
     let keepalive = Keepalive::default();
     let grant = CurrentGrant::new(caller.grant.clone());
     let mut writing = pin!(write(app, sink, receiver, &keepalive));
@@ -85,8 +84,7 @@ async fn talk(
         end = reader.run(stream, first) => end,
         end = &mut writing => return end,
         end = grant.ended(&app.edge) => end,
-        // An orderly stop ends the loop first, which ends the writing. A server that has lost the lead waits for nothing.
-        _ = closing.wait_for(|closing| *closing) => return app.stopping_end(),
+        () = lost_lead(app) => return app.stopping_end(),
         () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
         () = frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };
@@ -129,6 +127,16 @@ pub(super) fn audit(edge: &Edge, caller: &Caller, refusal: &OsRefusal) {
     let (agent, peer, why) = (caller.agent(), Some(caller.peer.addr), refusal.message.as_str());
     let (namespace, topic, trace) = (None, None, None);
     edge.refused(&Refused { code, agent, peer, what: &what, why, namespace, topic, trace });
+}
+
+/// Returns only when the server closes its connections because another one leads. An orderly stop ends the loop first,
+/// and its last answers are still written.
+async fn lost_lead(app: &App) {
+    let mut closing = app.edge.closing.clone();
+    let is_closing = closing.wait_for(|closing| *closing).await.is_ok();
+    if !is_closing || app.moved(&BusError::ShuttingDown).is_none() {
+        std::future::pending::<()>().await;
+    }
 }
 
 struct OsReader<'a> {

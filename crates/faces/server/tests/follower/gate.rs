@@ -104,10 +104,15 @@ async fn tokens_are_replaced_while_a_server_follows() {
         http_with(follower.addr(), "GET", "/topics", &headers, b"").await.status
     };
     assert_eq!((status("old").await, status("new").await), (200, 401));
-    let (tokens, tls, capabilities) = (vec![token("new", Scope::ALL)], None, Vec::new());
-    let reloaded = follower.reloader().reload(Reload { tokens, tls, capabilities }).await.unwrap();
+    let reload = |tokens| Reload { tokens, tls: None, capabilities: Vec::new() };
+    let reloader = follower.reloader();
+    assert_eq!(reloader.reloaded(), None);
+    let reloaded = reloader.reload(reload(vec![token("new", Scope::ALL)])).await.unwrap();
     assert_eq!((reloaded.tokens, reloaded.revoked), (1, 1));
     assert_eq!((status("old").await, status("new").await), (401, 200));
+    // The next part that this process plays begins with the new tokens.
+    assert!(reloader.reload(reload(Vec::new())).await.is_err(), "it would open everything");
+    assert_eq!(follower.reloader().reloaded(), Some(reload(vec![token("new", Scope::ALL)])));
     follower.stop().await;
 }
 

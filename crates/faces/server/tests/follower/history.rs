@@ -1,4 +1,4 @@
-//! What a follower reads from its copy is what the leader shows.
+//! A follower shows from its copy what the leader shows.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ async fn without_a_copy_history_is_the_leaders() {
     let path = "/topics/alpha/events";
     assert_eq!(http(follower.addr(), "GET", path, "").await.status, 200);
     fake.set(|status| {
-        status.phase = FollowPhase::Opening("a bit was flipped, so it is made anew".to_owned())
+        status.phase = FollowPhase::Opening("a bit was flipped, so it is made anew".to_owned());
     });
     for path in [path, "/topics", "/topics/alpha", "/topics/beta/schemas", "/dead-letters"] {
         let moved = http(follower.addr(), "GET", path, "").await;

@@ -1,4 +1,4 @@
-//! What only the leader can do is answered with its address, by every edge in its own form.
+//! Every edge answers requests that only the leader can serve with the leader's address, in its own form.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;

@@ -79,7 +79,7 @@ async fn a_position_that_does_not_come_is_refused_for_now() {
     // Missing topics have a position, too: the answer is as old as any other.
     let missing = get("/topics/none").await;
     assert_eq!((missing.status, missing.header("x-millrace-position")), (404, Some("42")));
-    // What the copy does not answer has none.
+    // An answer that is not from the copy has none.
     assert_eq!(get("/stats").await.header("x-millrace-position"), None);
     follower.stop().await;
 }

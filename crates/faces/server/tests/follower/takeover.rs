@@ -1,4 +1,4 @@
-//! One port, two parts: a follower becomes the leader and the other way round, on clones of one listener.
+//! Two parts on one port: a follower becomes the leader and the other way round, on clones of one listener.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;

@@ -1,5 +1,9 @@
 //! `millrace serve`: runs the broker.
 
+mod outbox_relay;
+mod shared;
+mod shared_state;
+
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
 use std::path::PathBuf;
@@ -24,7 +28,7 @@ use crate::log;
 use crate::output::Output;
 use crate::settings::{Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, SettingSource, args, resolve};
 
-pub(super) fn command() -> Command {
+pub(in crate::commands) fn command() -> Command {
     Command::new("serve")
         .about("Run the broker: WebSocket and HTTP on one port, the CQRS loop on a Unix socket beside it")
         .long_about(
@@ -41,10 +45,9 @@ pub(super) fn command() -> Command {
 /// write-ahead log into the database, so that only one file is left; if closing takes longer, the next start does this.
 const LET_GO_MAX: Duration = Duration::from_secs(5);
 
-pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
+pub(in crate::commands) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
     log::start(&effective.config, "info");
-    warn_of_mongo(&effective);
     warn_of_exposed(&effective);
     let plan = ServePlan::of(&effective, matches)?;
     descriptors::raise_limit(&plan.config);
@@ -57,7 +60,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         .map_err(|error| Failure::Failed(format!("cannot start: {error}")))?;
     let result = runtime.block_on(async {
         file_size::refuse_instead_of_ending();
-        plan.serve().await
+        match plan.store.clone() {
+            StoreUrl::Shared(url) => plan.serve_shared(url).await,
+            StoreUrl::Memory | StoreUrl::Sqlite(_) => plan.serve().await,
+        }
     });
     match &result {
         Err(Failure::Interrupted(_)) | Ok(ServeEnd::WhileOpening | ServeEnd::Unwritten(_)) => {
@@ -81,14 +87,29 @@ enum ServeEnd {
     Unwritten(String),
 }
 
-/// Warns if `MONGO_URL` or `MONGO_DB`, settings of the source document's store, are set: ignoring them silently could
-/// put somebody's data in the wrong place.
-fn warn_of_mongo(effective: &Effective) {
-    let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    if (set("MONGO_URL") || set("MONGO_DB")) && *effective.source("store") == SettingSource::Default {
-        let store = &effective.config.store;
-        tracing::warn!("MONGO_URL is set, but the MongoDB store is not part of this version: using {store}");
+/// Returns the store's URL. Without one, the spellings of the source document count: `MONGO_URL`, with the database of
+/// `MONGO_DB`.
+fn store_text(effective: &Effective) -> String {
+    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
+    match (effective.source("store"), set("MONGO_URL")) {
+        (SettingSource::Default, Some(url)) => match set("MONGO_DB") {
+            Some(database) => with_database(&url, &database),
+            None => url,
+        },
+        _ => effective.config.store.clone(),
     }
+}
+
+/// Puts the name of a database into a URL that has none.
+fn with_database(url: &str, database: &str) -> String {
+    let (base, query) = url.split_once('?').map_or((url, None), |(base, query)| (base, Some(query)));
+    let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
+    let base = match authority.split_once('/') {
+        None => format!("{base}/{database}"),
+        Some((_, "")) => format!("{base}{database}"),
+        Some(_) => base.to_owned(),
+    };
+    query.map_or_else(|| base.clone(), |query| format!("{base}?{query}"))
 }
 
 fn warn_of_exposed(effective: &Effective) {
@@ -133,7 +154,8 @@ impl ServePlan {
                 "tokens and events cross the network in plain text: give --tls-cert and --tls-key"
             );
         }
-        let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
+        let store =
+            store_text(effective).parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
         let durability_asked = *effective.source("durability") != SettingSource::Default;
         Ok(ServePlan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
     }

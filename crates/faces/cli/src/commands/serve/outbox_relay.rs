@@ -1,0 +1,181 @@
+//! Publishes what applications have put into the outbox of their database, each event once.
+//!
+//! The record that holds an event deletes its row in the same operation (`JournalStore::expect_from_outbox`). A row
+//! that is still there after its publish was answered belongs to an event that the store had already: the row is
+//! deleted. A row that can never be published is moved to the table of refused rows, with the reason.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_broker::BrokerHandle;
+use millrace_bus::{ErrorCode, Publish, Reply, Request};
+use millrace_model::{
+    EVENT_BYTES_MAX, EventBody, EventId, Headers, JsonText, Namespace, NewEvent, Requester, TopicKey,
+    TopicName,
+};
+use millrace_stores::{JournalStore, OutboxId, OutboxRefusal, OutboxRow};
+use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::time::sleep;
+
+/// How often the outbox is looked at while it is empty.
+const LOOK: Duration = Duration::from_millis(50);
+/// The pause after an engine that did not answer, or a server that could not publish.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Rows that are published together.
+const ROWS_MAX: usize = 256;
+
+/// Ends with the server that leads.
+#[derive(Debug)]
+pub(super) struct OutboxRelay(JoinHandle<()>);
+
+impl OutboxRelay {
+    pub(super) fn stop(self) {
+        self.0.abort();
+    }
+}
+
+pub(super) fn start(store: Arc<JournalStore>, broker: BrokerHandle) -> OutboxRelay {
+    OutboxRelay(tokio::spawn(run(store, broker)))
+}
+
+async fn run(store: Arc<JournalStore>, broker: BrokerHandle) {
+    // Rows whose publish was answered in the last round.
+    let mut answered: BTreeSet<OutboxId> = BTreeSet::new();
+    loop {
+        let reading = store.clone();
+        let rows = match spawn_blocking(move || reading.outbox(ROWS_MAX)).await {
+            Ok(Ok(rows)) => rows,
+            Ok(Err(error)) => {
+                tracing::warn!("the outbox could not be read: {error}");
+                sleep(PAUSE).await;
+                continue;
+            }
+            Err(_) => return,
+        };
+        let (stored, waiting): (Vec<OutboxRow>, Vec<OutboxRow>) =
+            rows.into_iter().partition(|row| answered.contains(&row.id));
+        answered.clear();
+        if !stored.is_empty() {
+            delete(&store, stored.iter().map(|row| row.id).collect()).await;
+        }
+        if waiting.is_empty() {
+            sleep(LOOK).await;
+            continue;
+        }
+        let round = publish(&store, &broker, waiting).await;
+        answered = round.answered;
+        refuse(&store, round.refused).await;
+        if round.must_wait {
+            sleep(PAUSE).await;
+        }
+    }
+}
+
+#[derive(Default)]
+struct Round {
+    answered: BTreeSet<OutboxId>,
+    refused: Vec<OutboxRefusal>,
+    must_wait: bool,
+}
+
+/// Publishes rows in their order, all under way at once.
+async fn publish(store: &Arc<JournalStore>, broker: &BrokerHandle, rows: Vec<OutboxRow>) -> Round {
+    let mut round = Round::default();
+    let mut calls = BTreeMap::new();
+    for row in rows {
+        let id = row.id;
+        let (topic, event_id, event) = match event_of(row) {
+            Ok(parsed) => parsed,
+            Err(reason) => {
+                round.refused.push(OutboxRefusal { id, reason });
+                continue;
+            }
+        };
+        store.expect_from_outbox(topic.clone(), event_id.clone(), id);
+        let request = Request::Publish(Publish { topic: topic.clone(), event, deliver_at: None });
+        match broker.hand_over(Requester::Trusted, request).await {
+            Ok(call) => {
+                calls.insert(id, (topic, event_id, call));
+            }
+            Err(_) => round.must_wait = true,
+        }
+    }
+    for (id, (topic, event_id, call)) in calls {
+        let reply = call.reply().await;
+        store.forget_from_outbox(&topic, &event_id);
+        match reply {
+            Ok(Reply::Published { .. }) => {
+                round.answered.insert(id);
+            }
+            Ok(Reply::Refused(error)) if is_for_good(error.code()) => {
+                round.refused.push(OutboxRefusal { id, reason: error.to_string() });
+            }
+            Ok(Reply::Refused(error)) => {
+                tracing::warn!(%topic, "an event of the outbox waits: {error}");
+                round.must_wait = true;
+            }
+            _ => round.must_wait = true,
+        }
+    }
+    round
+}
+
+/// Returns whether publishing the same event again would be refused again.
+fn is_for_good(code: ErrorCode) -> bool {
+    matches!(
+        code,
+        ErrorCode::BadTopic
+            | ErrorCode::BadFrame
+            | ErrorCode::Forbidden
+            | ErrorCode::SchemaMismatch
+            | ErrorCode::TooLarge
+    )
+}
+
+/// Returns the event of a row. A topic without a namespace is in the default one.
+fn event_of(row: OutboxRow) -> Result<(TopicKey, EventId, NewEvent), String> {
+    let topic = match row.topic.contains('/') {
+        true => TopicKey::parse(&row.topic),
+        false => TopicName::new(&row.topic).map(|name| TopicKey::new(&Namespace::default(), &name)),
+    };
+    let topic = topic.map_err(|error| format!("topic: {error}"))?;
+    let id = EventId::parse(&row.event_id).map_err(|error| format!("event_id: {error}"))?;
+    let payload = JsonText::parse(&row.payload).map_err(|error| format!("payload: {error}"))?;
+    let headers = match row.headers.as_deref() {
+        None | Some("null") => None,
+        Some(text) => {
+            let map: BTreeMap<String, String> = serde_json::from_str(text)
+                .map_err(|error| format!("headers: not an object of strings: {error}"))?;
+            (!map.is_empty()).then(|| Headers::from_map(&map))
+        }
+    };
+    let key = row.key.map(Into::into);
+    let body = EventBody { key, headers, ..EventBody::of(payload) };
+    if body.bytes() > EVENT_BYTES_MAX {
+        return Err(format!("the event has {} bytes, {EVENT_BYTES_MAX} are allowed", body.bytes()));
+    }
+    Ok((topic, id.clone(), NewEvent { id: Some(id), body: Arc::new(body) }))
+}
+
+async fn delete(store: &Arc<JournalStore>, ids: Vec<OutboxId>) {
+    let (store, rows) = (store.clone(), ids.len());
+    match spawn_blocking(move || store.delete_from_outbox(&ids)).await {
+        Ok(Ok(())) => tracing::info!(rows, "events of the outbox were stored before under the same id"),
+        Ok(Err(error)) => tracing::warn!(rows, "rows of the outbox could not be deleted: {error}"),
+        Err(_) => {}
+    }
+}
+
+async fn refuse(store: &Arc<JournalStore>, refused: Vec<OutboxRefusal>) {
+    if refused.is_empty() {
+        return;
+    }
+    for OutboxRefusal { id, reason } in &refused {
+        tracing::error!(row = id.0, "an event of the outbox cannot be published: {reason}");
+    }
+    let store = store.clone();
+    if let Ok(Err(error)) = spawn_blocking(move || store.refuse_from_outbox(&refused)).await {
+        tracing::warn!("refused rows of the outbox could not be moved, the next round tries again: {error}");
+    }
+}

@@ -1,0 +1,64 @@
+//! Events that an application publishes inside its own PostgreSQL transaction: published if and only if it commits,
+//! and once, also when the leader is killed meanwhile.
+
+use std::collections::BTreeMap;
+use std::process::Command;
+
+use crate::cluster::{Member, leader, wait_for};
+use crate::engines;
+
+#[test]
+fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
+    let Some((_, url)) = engines::started().into_iter().find(|(name, _)| *name == "PostgreSQL") else {
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let flags = ["--lead-timeout-ms", "1000"];
+    let mut members = vec![
+        Member::start(folder.path(), "one", &url, &flags),
+        Member::start(folder.path(), "two", &url, &flags),
+    ];
+    let mut at = leader(&members);
+    let schema = url.rsplit_once("schema=").unwrap().1.to_owned();
+    let database = url.split('?').next().unwrap().to_owned();
+    let publish = |n: u32, end: &str| {
+        let sql = format!("BEGIN; SELECT {schema}.millrace_publish('orders', '{{\"n\":{n}}}'); {end};");
+        let ran =
+            Command::new(psql()).args([&database, "-v", "ON_ERROR_STOP=1", "-qAtc", &sql]).output().unwrap();
+        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+    };
+    for n in 0..200u32 {
+        publish(n, if n % 4 == 3 { "ROLLBACK" } else { "COMMIT" });
+        if n % 50 == 25 {
+            members[at].kill();
+            members[at].restart();
+            at = leader(&members);
+        }
+    }
+    let expected: Vec<u32> = (0..200).filter(|n| n % 4 != 3).collect();
+    wait_for("the outbox is empty", || {
+        let sql = format!("SELECT count(*) FROM {schema}.millrace_outbox");
+        let ran = Command::new(psql()).args([&database, "-qAtc", &sql]).output().unwrap();
+        (String::from_utf8_lossy(&ran.stdout).trim() == "0").then_some(())
+    });
+    let times = wait_for("all of them are stored", || {
+        let (status, _, body) = members[at].get("/topics/orders/events?from=1&limit=1000")?;
+        assert_eq!(status, 200, "{body}");
+        let page: serde_json::Value = serde_json::from_str(&body).ok()?;
+        let mut times: BTreeMap<u32, u32> = BTreeMap::new();
+        for event in page["events"].as_array()? {
+            *times.entry(event["payload"]["n"].as_u64()? as u32).or_default() += 1;
+        }
+        (times.len() >= expected.len()).then_some(times)
+    });
+    assert_eq!(times.keys().copied().collect::<Vec<_>>(), expected);
+    assert!(times.values().all(|count| *count == 1), "{times:?}");
+}
+
+/// PostgreSQL's own client, wherever Debian has put it.
+fn psql() -> String {
+    match std::env::var("MILLRACE_TEST_POSTGRES_BIN") {
+        Ok(folder) => format!("{folder}/psql"),
+        Err(_) => "psql".to_owned(),
+    }
+}
