@@ -103,14 +103,18 @@ impl SharedHandle {
             return stop;
         }
         let n = position.n;
-        if n <= self.manifest.lock().manifest.trimmed_to && n > 0 {
-            return Stop::Stale(format!(
-                "the journal is trimmed, and its record {} does not follow the copy",
-                n + 1
-            ));
+        let is_trimmed = || n > 0 && n <= self.manifest.lock().manifest.trimmed_to;
+        let stale = || {
+            let text = format!("the journal is trimmed, and its record {} does not follow the copy", n + 1);
+            Stop::Stale(text)
+        };
+        if is_trimmed() {
+            return stale();
         }
         match self.verify_record(n, position.tip) {
             Err(stop) => stop,
+            // Trimmed while this handle looked: whether the record was the same is not known any more.
+            Ok(()) if is_trimmed() => stale(),
             Ok(()) => {
                 let text = format!(
                     "record {} of the journal follows a record with tip {prev}, and record {n} has tip {}: the journal is \
