@@ -21,9 +21,9 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 
+use self::hub::Hub;
 pub use self::sabotage::Sabotage;
 pub(crate) use self::truth::INVARIANTS;
-use self::hub::Hub;
 use self::wire::LateRequest;
 use crate::check::Violation;
 use crate::fault::FaultCounts;
@@ -31,16 +31,32 @@ use crate::trace::Trace;
 
 enum Happening {
     /// A process starts on the machine of this server, if none runs.
-    Start { server: usize },
+    Start {
+        server: usize,
+    },
     /// A round of the keeper of a handle.
-    Keep { server: usize, life: u64 },
+    Keep {
+        server: usize,
+        life: u64,
+    },
     /// A server looks whether its handle has ended, and whether it has to take the lead.
-    Supervise { server: usize, life: u64 },
+    Supervise {
+        server: usize,
+        life: u64,
+    },
     /// An orderly stop, which hands the lead over.
-    Stop { server: usize, life: u64 },
-    Request { client: usize },
+    Stop {
+        server: usize,
+        life: u64,
+    },
+    Request {
+        client: usize,
+    },
     /// A request reaches the engine after its sender has given up.
-    Arrive { by: Writer, request: Box<LateRequest> },
+    Arrive {
+        by: Writer,
+        request: Box<LateRequest>,
+    },
     Fate,
     /// The copy of a server is compared with the journal.
     Compare,

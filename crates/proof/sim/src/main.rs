@@ -4,9 +4,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use millrace_sim::{
-    ClaimsOptions, ClusterOptions, FaultCounts, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT,
-    parse_claims_sabotage, parse_cluster_sabotage, parse_reactor_sabotage, parse_router_sabotage, parse_runs_sabotage,
-    parse_sabotage, run, run_claims, run_cluster, run_reactor, run_router, run_runs,
+    ClaimsOptions, ClusterOptions, FaultCounts, Options, ReactorOptions, Report, RouterOptions, RunsOptions,
+    STEPS_DEFAULT, parse_claims_sabotage, parse_cluster_sabotage, parse_reactor_sabotage,
+    parse_router_sabotage, parse_runs_sabotage, parse_sabotage, run, run_claims, run_cluster, run_reactor,
+    run_router, run_runs,
 };
 
 const USAGE: &str =

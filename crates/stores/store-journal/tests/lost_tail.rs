@@ -197,7 +197,8 @@ fn a_follower_notices_when_it_follows_keeps_or_takes_the_lead() {
     ];
     for (at, (others, act)) in acts.into_iter().enumerate() {
         let journal = memory();
-        let (leader_machine, machine, other) = (Machine::new(&journal), Machine::new(&journal), Machine::new(&journal));
+        let (leader_machine, machine, other) =
+            (Machine::new(&journal), Machine::new(&journal), Machine::new(&journal));
         let leader = leader_machine.lead();
         for n in 0..7 {
             publish(&leader, &format!("kept {n}")).unwrap();
@@ -347,7 +348,9 @@ fn a_journal_whose_chain_is_broken_is_refused() {
     let limit = millrace_journal::JournalReadLimit { records_max: 3, bytes_max: usize::MAX };
     for (n, record) in one.read(next, limit).unwrap() {
         let tip = millrace_journal::Tip::START;
-        journal.place(&millrace_journal::Placing { n, prev: tip, tip, record: &record, settles: &[] }).unwrap();
+        journal
+            .place(&millrace_journal::Placing { n, prev: tip, tip, record: &record, settles: &[] })
+            .unwrap();
     }
     for machine in [&two, &Machine::new(&journal)] {
         for _ in 0..2 {

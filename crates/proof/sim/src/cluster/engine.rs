@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 
 use bytes::Bytes;
 use millrace_journal::{
-    Fitness, HeadGuard, Journal, JournalError, JournalReadLimit, ManifestRead, ManifestVersion, MemoryJournal,
-    PartName, Placed, Placing, Tip,
+    Fitness, HeadGuard, Journal, JournalError, JournalReadLimit, ManifestRead, ManifestVersion,
+    MemoryJournal, PartName, Placed, Placing, Tip,
 };
 use millrace_store_journal::Manifest;
 

@@ -148,12 +148,7 @@ impl Client {
         batches
     }
 
-    fn batches_once(
-        &mut self,
-        once: OnceWish,
-        now_ms: u64,
-        memory: Option<&mut LeaderMemory>,
-    ) -> Vec<Batch> {
+    fn batches_once(&mut self, once: OnceWish, now_ms: u64, memory: Option<&mut LeaderMemory>) -> Vec<Batch> {
         match once {
             OnceWish::History => self.history(now_ms),
             OnceWish::Claims => (0..self.dice.between(1, 3)).map(|_| self.claims(now_ms)).collect(),
@@ -210,8 +205,7 @@ impl Client {
                 let at = self.dice.below(self.tickets.len() as u64) as usize;
                 // Used again now and then: the check must refuse it.
                 let is_kept = self.dice.chance(200);
-                let ticket =
-                    if is_kept { self.tickets[at].clone() } else { self.tickets.swap_remove(at) };
+                let ticket = if is_kept { self.tickets[at].clone() } else { self.tickets.swap_remove(at) };
                 match self.dice.chance(700) {
                     true => ack(now_ms, &ticket),
                     false => release(now_ms, &ticket, now_ms + self.dice.below(5_000)),

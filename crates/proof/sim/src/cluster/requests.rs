@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use millrace_model::{Batch, Done, Op, Outcome};
-use millrace_store::{CommitVia, CopyPosition, Foldable, MemoryStore, Placement, RecordedChange, Store, StoreError};
+use millrace_store::{
+    CommitVia, CopyPosition, Foldable, MemoryStore, Placement, RecordedChange, Store, StoreError,
+};
 use millrace_store_journal::JournalStore;
 
 use super::hub::{Hub, State};
@@ -58,7 +60,9 @@ impl Hub {
                 let mut state = self.lock();
                 match is_alive {
                     true => state.answer(&commit, result, position),
-                    false => state.answer(&commit, Err(StoreError::Closed("the process is gone".into())), position),
+                    false => {
+                        state.answer(&commit, Err(StoreError::Closed("the process is gone".into())), position)
+                    }
                 }
             }
         }

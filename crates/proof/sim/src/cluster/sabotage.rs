@@ -130,9 +130,10 @@ impl Foldable for BrokenCopy {
         let mut records = records.to_vec();
         for record in &mut records {
             // The lead must stay visible: who writes is not the question here.
-            let is_lead = record.changes.iter().any(|change| {
-                matches!(change, RecordedChange::Put { key, .. } if key == LEAD_KEY)
-            });
+            let is_lead = record
+                .changes
+                .iter()
+                .any(|change| matches!(change, RecordedChange::Put { key, .. } if key == LEAD_KEY));
             if !is_lead && self.records.fetch_add(1, Relaxed) % SKIPPED_EVERY == SKIPPED_EVERY - 1 {
                 record.changes.clear();
             }

@@ -137,7 +137,9 @@ impl Hub {
         match &error {
             StoreError::Deposed(_) | StoreError::Closed(_) => {}
             StoreError::Poisoned(_) if is_condemned => {}
-            _ => state.fail(violation("no_false_alarm", format!("the handle of {writer} has ended: {error}"))),
+            _ => {
+                state.fail(violation("no_false_alarm", format!("the handle of {writer} has ended: {error}")))
+            }
         }
         if state.sabotage == Some(Sabotage::IgnoreDeposed) && matches!(error, StoreError::Deposed(_)) {
             let memory = state.servers[writer.server].bus.take();
@@ -166,7 +168,8 @@ impl Hub {
             server.is_moving = true;
             let writer = Writer { server: at, life: server.life };
             let clock = server.clock.clone();
-            let settings = sabotage::settings(state.sabotage, &state.plan, at, state.servers[at].bus.is_some());
+            let settings =
+                sabotage::settings(state.sabotage, &state.plan, at, state.servers[at].bus.is_some());
             state.note(&format!("{writer} opens"));
             (writer, settings, clock)
         };

@@ -266,10 +266,8 @@ impl Truth {
             let before = rows.first().and_then(|row| number(&row.value));
             if number(value) < before {
                 let (n, by) = (record.head.n, record.by);
-                let detail = format!(
-                    "record {n} of {by} sets {key} from {before:?} back to {:?}",
-                    number(value)
-                );
+                let detail =
+                    format!("record {n} of {by} sets {key} from {before:?} back to {:?}", number(value));
                 return Err(violation("cursor_never_back", detail));
             }
         }
@@ -279,10 +277,8 @@ impl Truth {
     /// The batch of this event left nothing, as somebody was told.
     pub(super) fn must_not_appear(&mut self, text: String) -> Result<(), Violation> {
         if let Some(place) = self.texts.get(&text) {
-            let detail = format!(
-                "{text} was told to have left nothing, and is at {} {}",
-                place.stream, place.offset
-            );
+            let detail =
+                format!("{text} was told to have left nothing, and is at {} {}", place.stream, place.offset);
             return Err(violation("refused_leaves_nothing", detail));
         }
         self.refused.insert(text);
@@ -291,7 +287,8 @@ impl Truth {
 
     /// Returns the newest record behind `after` that this process placed, and how many there are.
     pub(super) fn placed_since(&self, after: u64, by: Writer) -> (Option<u64>, usize) {
-        let mut found = self.records.range(after + 1..).filter(|(_, record)| record.by == by).map(|(n, _)| *n);
+        let mut found =
+            self.records.range(after + 1..).filter(|(_, record)| record.by == by).map(|(n, _)| *n);
         let last = found.next_back();
         (last, found.count() + usize::from(last.is_some()))
     }
@@ -314,7 +311,8 @@ impl Truth {
         });
         if !in_record {
             let (stream, offset) = (&told.stream, told.offset);
-            let detail = format!("{text} was confirmed at {stream} {offset}, and record {n} does not hold it");
+            let detail =
+                format!("{text} was confirmed at {stream} {offset}, and record {n} does not hold it");
             return Err(violation("acked_is_in_the_journal", detail));
         }
         let tip = self.tip_of(n);

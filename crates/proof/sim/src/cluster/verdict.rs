@@ -57,12 +57,7 @@ impl Hub {
         state.note(&format!("{acked} events confirmed in {head} records"));
     }
 
-    fn step_until(
-        self: &Arc<Hub>,
-        until_ms: u64,
-        last_step: u64,
-        is_reached: impl Fn(&Hub) -> bool,
-    ) -> bool {
+    fn step_until(self: &Arc<Hub>, until_ms: u64, last_step: u64, is_reached: impl Fn(&Hub) -> bool) -> bool {
         loop {
             if is_reached(self) {
                 return true;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_journal::{
-    Fitness, Journal, JournalError, JournalReadLimit, ManifestRead, ManifestVersion, PartName, Placed, Placing,
+    Fitness, Journal, JournalError, JournalReadLimit, ManifestRead, ManifestVersion, PartName, Placed,
+    Placing,
 };
 
 use super::engine::SentRecord;
@@ -43,10 +44,7 @@ pub(super) enum Call {
 impl Call {
     /// Returns whether the keeper of a handle makes this request without holding the handle's turn.
     fn is_beside_commits(self) -> bool {
-        matches!(
-            self,
-            Call::SetManifest | Call::PutPart | Call::Parts | Call::DeletePart | Call::DeleteBelow
-        )
+        matches!(self, Call::SetManifest | Call::PutPart | Call::Parts | Call::DeletePart | Call::DeleteBelow)
     }
 }
 
