@@ -61,7 +61,11 @@ impl Hub {
                 match is_alive {
                     true => state.answer(&commit, result, position),
                     false => {
-                        state.answer(&commit, Err(StoreError::Closed("the process is gone".into())), position)
+                        state.answer(
+                            &commit,
+                            Err(StoreError::Closed("the process is gone".into())),
+                            position,
+                        );
                     }
                 }
             }

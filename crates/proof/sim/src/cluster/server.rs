@@ -138,7 +138,7 @@ impl Hub {
             StoreError::Deposed(_) | StoreError::Closed(_) => {}
             StoreError::Poisoned(_) if is_condemned => {}
             _ => {
-                state.fail(violation("no_false_alarm", format!("the handle of {writer} has ended: {error}")))
+                state.fail(violation("no_false_alarm", format!("the handle of {writer} has ended: {error}")));
             }
         }
         if state.sabotage == Some(Sabotage::IgnoreDeposed) && matches!(error, StoreError::Deposed(_)) {
