@@ -10,6 +10,7 @@ mod engine;
 mod fate;
 mod hub;
 mod load;
+mod machine_copy;
 mod plan;
 mod requests;
 mod sabotage;
@@ -39,8 +40,8 @@ enum Happening {
     /// An orderly stop, which hands the lead over.
     Stop { server: usize, life: u64 },
     Request { client: usize },
-    /// A request reaches the engine after its sender has given up.
-    Arrive { by: Writer, request: Box<LateRequest> },
+    /// A request reaches the engine after its sender has given up, unless the engine has failed over since.
+    Arrive { by: Writer, losses: u64, request: Box<LateRequest> },
     Fate,
     /// The copy of a server is compared with the journal.
     Compare,
