@@ -37,7 +37,7 @@ const IMPURE_PACKAGES: &[(&str, &str)] = &[
 ];
 
 /// The crates that may name an adapter: `stores` opens each of them, and `bench` measures single adapters.
-const KNOW_ADAPTERS: [&str; 2] = ["stores", "bench"];
+const KNOW_ADAPTERS: [&str; 3] = ["stores", "bench", "sim"];
 
 pub(crate) fn names(tree: &Tree) -> Vec<Problem> {
     let manifests = manifest::of_rooms(tree).into_iter();

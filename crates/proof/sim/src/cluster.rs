@@ -10,6 +10,7 @@ mod engine;
 mod fate;
 mod hub;
 mod load;
+mod machine_copy;
 mod plan;
 mod requests;
 mod sabotage;
@@ -52,9 +53,10 @@ enum Happening {
     Request {
         client: usize,
     },
-    /// A request reaches the engine after its sender has given up.
+    /// A request reaches the engine after its sender has given up, unless the engine has failed over since.
     Arrive {
         by: Writer,
+        losses: u64,
         request: Box<LateRequest>,
     },
     Fate,

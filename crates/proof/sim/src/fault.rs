@@ -72,6 +72,8 @@ pub enum Fault {
     TornUpload,
     /// A loss of power took the end of a copy.
     CopyShortened,
+    /// A write to a copy failed.
+    CopyFailed,
     /// The engine came back without its newest records.
     TailLost,
     RecordsDeleted,
@@ -132,6 +134,7 @@ impl Fault {
             Fault::SlowRequest => "slow_request",
             Fault::TornUpload => "torn_upload",
             Fault::CopyShortened => "copy_shortened",
+            Fault::CopyFailed => "copy_failed",
             Fault::TailLost => "tail_lost",
             Fault::RecordsDeleted => "records_deleted",
             Fault::NumberReused => "number_reused",

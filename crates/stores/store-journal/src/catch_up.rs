@@ -153,14 +153,18 @@ impl SharedHandle {
         Ok(())
     }
 
-    /// Verifies the position if a request has failed since the last time. Not needed where the engine compares the record
-    /// before a new one itself.
-    pub(crate) fn verify_after_absence(&self, turn: &Turn) -> Result<(), StoreError> {
-        if self.fitness.head_guard == HeadGuard::Manifest && self.was_away.load(Relaxed) {
-            self.verify_position(turn)?;
-            self.was_away.store(false, Relaxed);
+    /// Verifies that the journal has record `n`, behind which one is to be placed, if a request has failed since the last
+    /// time. Not needed where the engine compares the record before a new one itself.
+    pub(crate) fn verify_after_absence(&self, n: u64, tip: Tip) -> Result<(), Stop> {
+        // Cleared first: a request that fails meanwhile, also on another thread, asks for another look.
+        if self.fitness.head_guard != HeadGuard::Manifest || !self.was_away.swap(false, Relaxed) {
+            return Ok(());
         }
-        Ok(())
+        let verified = self.verify_record(n, tip);
+        if verified.is_err() {
+            self.was_away.store(true, Relaxed);
+        }
+        verified
     }
 
     /// Checks that the record at the copy's position is the journal's: an engine that failed over, or was set back, may

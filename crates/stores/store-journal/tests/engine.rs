@@ -1,4 +1,4 @@
-//! What an engine may answer: nothing for ever, a refusal in the middle, records that cannot be read, another store.
+//! Answers of an engine: nothing for ever, a refusal in the middle, records that cannot be read, another store.
 
 #![allow(clippy::unwrap_used)]
 

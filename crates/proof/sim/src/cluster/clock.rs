@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use millrace_store_journal::EngineClock;
+use parking_lot::Mutex;
 
 use super::hub::Hub;
 
@@ -22,6 +23,8 @@ pub(super) struct MachineClock {
     drift_ppm: i64,
     /// How far the wall clock is off.
     wall_shift_ms: AtomicI64,
+    /// When the clocks stand still because the machine is suspended from outside: from and until, in the world's time.
+    suspended: Mutex<Vec<(u64, u64)>>,
 }
 
 impl MachineClock {
@@ -31,11 +34,14 @@ impl MachineClock {
         drift_ppm: i64,
         wall_shift_ms: i64,
     ) -> MachineClock {
-        MachineClock { world_ms, uptime_ms, drift_ppm, wall_shift_ms: AtomicI64::new(wall_shift_ms) }
+        let (wall_shift_ms, suspended) = (AtomicI64::new(wall_shift_ms), Mutex::default());
+        MachineClock { world_ms, uptime_ms, drift_ppm, wall_shift_ms, suspended }
     }
 
     fn passed_ms(&self) -> u64 {
-        let world_ms = self.world_ms.load(Relaxed);
+        let now_ms = self.world_ms.load(Relaxed);
+        let stood_ms = |(from_ms, until_ms): &(u64, u64)| now_ms.min(*until_ms).saturating_sub(*from_ms);
+        let world_ms = now_ms - self.suspended.lock().iter().map(stood_ms).sum::<u64>();
         world_ms.saturating_add_signed(world_ms as i64 * self.drift_ppm / 1_000_000)
     }
 
@@ -49,6 +55,22 @@ impl MachineClock {
 
     pub(super) fn set_wall_shift(&self, shift_ms: i64) {
         self.wall_shift_ms.store(shift_ms, Relaxed);
+    }
+
+    /// The clocks stand still from now on, until the world is this old.
+    pub(super) fn suspend_until(&self, until_ms: u64) {
+        self.suspended.lock().push((self.world_ms.load(Relaxed), until_ms));
+    }
+
+    pub(super) fn is_suspended(&self) -> bool {
+        let now_ms = self.world_ms.load(Relaxed);
+        self.suspended.lock().last().is_some_and(|(_, until_ms)| now_ms < *until_ms)
+    }
+
+    /// The clocks go on at once.
+    pub(super) fn resume(&self) {
+        let now_ms = self.world_ms.load(Relaxed);
+        self.suspended.lock().iter_mut().for_each(|(_, until_ms)| *until_ms = now_ms.min(*until_ms));
     }
 
     /// Returns how much time of the world passes while these clocks count `ms`.

@@ -46,7 +46,7 @@ impl Hub {
             let detail = format!("the copy of {writer} at {}: {difference}", position.n);
             self.lock().fail(violation("copies_equal", detail));
         }
-        self.finish(writer, Operation::Turn, &handle);
+        self.finish(writer, Operation::Turn, handle);
     }
 }
 

@@ -8,6 +8,7 @@ use millrace_store::{Copies, CopyPosition, Foldable, MemoryStore, StoreError};
 
 use super::Writer;
 use super::hub::{Hub, State};
+use super::machine_copy::MachineCopy;
 use super::sabotage::{self, Sabotage};
 use super::truth::violation;
 
@@ -20,6 +21,20 @@ pub(super) struct Disk {
     /// The copy as it was last written back.
     synced: Option<MemoryStore>,
     pub(super) condemned: Option<String>,
+    /// How the next write to the copy fails.
+    pub(super) fault: Option<CopyFault>,
+    /// A write has failed: the handle may end because of that.
+    pub(super) has_failed: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum CopyFault {
+    /// There is no room for a while.
+    Full,
+    /// A row cannot be read any more.
+    Damaged,
+    /// There is no room when a record of this server is already in the journal.
+    FullAfterPlacing,
 }
 
 impl Disk {
@@ -27,7 +42,7 @@ impl Disk {
         self.synced = self.copy.as_ref().map(|copy| copy.snapshot());
     }
 
-    /// The process was killed. It may still be under way in a call, so it keeps a copy that nobody else sees.
+    /// The process was killed. The handle may still be under way in a call, so it keeps a copy that nobody else sees.
     pub(super) fn part_from_process(&mut self) {
         self.copy = self.copy.take().map(|copy| Arc::new(copy.snapshot()));
     }
@@ -65,8 +80,10 @@ impl MachineCopies {
         }
     }
 
-    fn opened(&self, state: &State, copy: Arc<MemoryStore>) -> Arc<dyn Foldable> {
-        sabotage::copy(state.sabotage, copy)
+    fn opened(&self, state: &mut State, copy: Arc<MemoryStore>) -> Arc<dyn Foldable> {
+        let disk = &mut state.servers[self.writer.server].disk;
+        (disk.fault, disk.has_failed) = (None, false);
+        Arc::new(MachineCopy::new(self.hub.clone(), self.writer, state.sabotage, copy))
     }
 }
 
@@ -159,8 +176,10 @@ impl State {
         let is_ours = position.is_none_or(|position| self.truth.has(position.n, position.tip));
         let is_true = match (reason, position) {
             ("unfinished", None) => true,
-            ("stale", Some(position)) => position.n < trimmed_to,
+            // Whether a record at the very end of the trim was the same cannot be told.
+            ("stale", Some(position)) => position.n < trimmed_to || !is_ours && position.n == trimmed_to,
             ("diverged", Some(_)) => !is_ours,
+            ("damaged", Some(_)) => self.servers[server].disk.has_failed,
             _ => false,
         };
         // A copy from before the trim cannot be compared any more: whether it held lost records is not known.

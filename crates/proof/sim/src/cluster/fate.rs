@@ -2,6 +2,7 @@
 
 use millrace_store::CopyPosition;
 
+use super::copies::CopyFault;
 use super::hub::State;
 use super::server::draw_shift;
 use super::wire::Cut;
@@ -63,6 +64,10 @@ impl State {
             let ms = self.dice.between(grace_ms, 3 * grace_ms);
             self.freeze(at, ms);
         }
+        if self.dice.chance(rates.copy_fails) {
+            let fault = [CopyFault::Full, CopyFault::Damaged, CopyFault::FullAfterPlacing];
+            self.servers[at].disk.fault = Some(fault[self.dice.below(3) as usize]);
+        }
         if self.dice.chance(rates.cut) {
             self.faults.add(Fault::Cut);
             let (cut, ms) = (self.draw_cut(), self.draw_absence_ms());
@@ -90,9 +95,15 @@ impl State {
     fn freeze(&mut self, at: usize, ms: u64) {
         self.faults.add(Fault::Freeze);
         self.note(&format!("s{at} is stopped for {ms} ms"));
-        let until_ms = self.now_ms() + ms;
-        let stopped_until_ms = &mut self.servers[at].stopped_until_ms;
-        *stopped_until_ms = (*stopped_until_ms).max(until_ms);
+        let (now_ms, until_ms) = (self.now_ms(), self.now_ms() + ms);
+        let with_clocks = self.plan.tells_time && self.dice.chance(300);
+        let server = &mut self.servers[at];
+        if with_clocks && server.stopped_until_ms <= now_ms {
+            server.clock.suspend_until(until_ms);
+            server.stopped_until_ms = until_ms;
+        } else if !server.clock.is_suspended() {
+            server.stopped_until_ms = server.stopped_until_ms.max(until_ms);
+        }
     }
 
     fn kill(&mut self, at: usize) {
@@ -134,6 +145,8 @@ impl State {
         let copies: Vec<Option<CopyPosition>> =
             self.servers.iter().map(|server| server.disk.position()).collect();
         self.engine.lose_from(from, self.truth.tip_of(from - 1));
+        // Connections to an engine that fails over are broken, and requests on their way are lost.
+        self.servers.iter_mut().for_each(|server| server.is_reset = true);
         let verdict = self.truth.lose_from(from, &copies);
         self.require(verdict);
     }
@@ -148,6 +161,7 @@ impl State {
             let server = &mut self.servers[at];
             server.cut = None;
             server.stopped_until_ms = 0;
+            server.clock.resume();
             let writer = Writer { server: at, life: server.life };
             let (server, life) = (writer.server, writer.life);
             // Whatever waited for the server to wake up is done now, too.

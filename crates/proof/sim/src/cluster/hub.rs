@@ -174,7 +174,7 @@ impl Hub {
             Happening::Supervise { server, life } => self.supervise(Writer { server, life }),
             Happening::Stop { server, life } => self.stop(Writer { server, life }),
             Happening::Request { client } => self.request(client),
-            Happening::Arrive { by, request } => self.lock().arrive(by, &request),
+            Happening::Arrive { by, losses, request } => self.lock().arrive(by, losses, &request),
             Happening::Fate => self.lock().fate(),
             Happening::Compare => self.compare_any(),
         }
@@ -242,7 +242,10 @@ impl State {
         self.engine.delete_below(n)
     }
 
-    fn arrive(&mut self, by: Writer, request: &LateRequest) {
+    fn arrive(&mut self, by: Writer, losses: u64, request: &LateRequest) {
+        if self.truth.losses != losses {
+            return;
+        }
         // Nobody waits for these answers any more.
         match request {
             LateRequest::Place(sent) => {

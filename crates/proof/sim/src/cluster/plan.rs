@@ -16,6 +16,9 @@ pub(super) struct Plan {
     pub(super) head_guard: HeadGuard,
     /// The engine fails over now and then and comes back without its newest records.
     pub(super) loses_tail: bool,
+    /// The engine tells its own time with every answer. Machines are suspended together with their clocks only then:
+    /// nothing else would show that time has passed.
+    pub(super) tells_time: bool,
     /// How far wall clocks are off at most, in either direction.
     pub(super) skew_ms_max: u64,
     /// After this time the outcome of a request is unknown.
@@ -40,6 +43,8 @@ pub(super) struct Rates {
     pub(super) engine_away: u64,
     pub(super) wall_step: u64,
     pub(super) lose_tail: u64,
+    /// A copy fails: its disk is full, or a row of it is damaged.
+    pub(super) copy_fails: u64,
 
     pub(super) lost_request: u64,
     pub(super) lost_answer: u64,
@@ -52,8 +57,7 @@ impl Plan {
     pub(super) fn draw(seed: u64) -> Plan {
         let mut dice = Dice::new(seed, "cluster plan");
         let head_guard = if dice.chance(600) { HeadGuard::Manifest } else { HeadGuard::Engine };
-        // Only engines that replicate without waiting lose records, and those compare with their head.
-        let loses_tail = head_guard == HeadGuard::Engine && dice.chance(500);
+        let loses_tail = dice.chance(300);
         let skew_ms_max = [0, MINUTE_MS / 2, 2 * MINUTE_MS, 60 * MINUTE_MS][dice.below(4) as usize];
         let lead_timeout_ms = dice.between(4_000, 16_000);
         Plan {
@@ -62,6 +66,7 @@ impl Plan {
             client_pause_ms_max: dice.between(300, 3_000),
             head_guard,
             loses_tail,
+            tells_time: dice.chance(500),
             skew_ms_max,
             deadline_ms: dice.between(500, 2 * lead_timeout_ms),
             keep_ms: dice.between(lead_timeout_ms / 12, lead_timeout_ms / 4),
@@ -112,6 +117,7 @@ fn rates(dice: &mut Dice) -> Rates {
         engine_away: rate(12),
         wall_step: rate(60),
         lose_tail: rate(30),
+        copy_fails: rate(15),
         lost_request: rate(40),
         lost_answer: rate(60),
         late: rate(30),

@@ -49,25 +49,20 @@ impl Hub {
             }
             Entry::Go(handle) => {
                 if self.is_sent_on(writer, client, &handle) {
-                    self.finish(writer, Operation::Turn, &handle);
+                    self.finish(writer, Operation::Turn, handle);
                     return;
                 }
                 let commit = self.lock().gather(writer, client);
                 let result = handle.commit(&commit.batches);
                 let position = handle.status().position;
-                let is_alive = self.lock().is_alive(writer);
-                self.finish(writer, Operation::Turn, &handle);
-                let mut state = self.lock();
-                match is_alive {
-                    true => state.answer(&commit, result, position),
-                    false => {
-                        state.answer(
-                            &commit,
-                            Err(StoreError::Closed("the process is gone".into())),
-                            position,
-                        );
-                    }
+                {
+                    let mut state = self.lock();
+                    let gone = || Err(StoreError::Closed("the process is gone".into()));
+                    let result = if state.is_alive(writer) { result } else { gone() };
+                    state.answer(&commit, result, position);
                 }
+                // Afterwards, because a handle that has ended places one more record, which gives the lead back.
+                self.finish(writer, Operation::Turn, handle);
             }
         }
     }

@@ -36,6 +36,8 @@ pub(super) struct Server {
     /// A round of the keeper is under way.
     pub(super) is_keeping: bool,
     pub(super) stopped_until_ms: u64,
+    /// The engine has failed over: connections to it are broken.
+    pub(super) is_reset: bool,
     /// How the engine cannot be reached, and until when.
     pub(super) cut: Option<(Cut, u64)>,
     pub(super) clock: Arc<MachineClock>,
@@ -77,6 +79,7 @@ impl Server {
             is_in_turn: false,
             is_keeping: false,
             stopped_until_ms: 0,
+            is_reset: false,
             cut: None,
             clock,
             bus: None,
@@ -120,7 +123,7 @@ impl Hub {
     }
 
     /// Ends a call of a handle. Returns whether the process still runs; a handle that has ended starts over.
-    pub(super) fn finish(&self, writer: Writer, operation: Operation, handle: &JournalStore) -> bool {
+    pub(super) fn finish(&self, writer: Writer, operation: Operation, handle: Arc<JournalStore>) -> bool {
         let mut state = self.lock();
         if !state.is_alive(writer) {
             return false;
@@ -128,24 +131,37 @@ impl Hub {
         let server = &mut state.servers[writer.server];
         server.is_in_turn = false;
         server.is_keeping &= operation != Operation::Keep;
-        let is_condemned = server.disk.condemned.is_some();
+        let is_given_up = server.disk.condemned.is_some() || server.disk.has_failed;
         drop(state);
-        let Some(error) = handle.ended() else { return true };
+        let ended = handle.ended();
+        drop(handle);
+        let Some(error) = ended else { return true };
         let mut state = self.lock();
         state.note(&format!("the handle of {writer} has ended: {}", kind_of(&error)));
         state.faults.add(Fault::StoreEnded);
         match &error {
             StoreError::Deposed(_) | StoreError::Closed(_) => {}
-            StoreError::Poisoned(_) if is_condemned => {}
+            StoreError::Poisoned(_) if is_given_up => {}
             _ => {
-                state.fail(violation("no_false_alarm", format!("the handle of {writer} has ended: {error}")));
+                state.fail(violation("no_false_alarm", format!("the handle of {writer} has ended: {error}")))
             }
         }
-        if state.sabotage == Some(Sabotage::IgnoreDeposed) && matches!(error, StoreError::Deposed(_)) {
-            let memory = state.servers[writer.server].bus.take();
+        let is_ignored =
+            state.sabotage == Some(Sabotage::IgnoreDeposed) && matches!(error, StoreError::Deposed(_));
+        let server = &mut state.servers[writer.server];
+        if is_ignored {
+            let memory = server.bus.take();
             state.end_process(writer.server, 10);
             state.servers[writer.server].bus = memory;
-        } else {
+            return false;
+        }
+        // Dropping the handle gives the lead back, if only the copy is lost. Not while its keeper is under way.
+        let handle = server.handle.take_if(|_| !server.is_keeping);
+        server.is_moving = handle.is_some();
+        drop(state);
+        drop(handle);
+        let mut state = self.lock();
+        if state.is_alive(writer) {
             let pause_ms = state.dice.between(10, 1_500);
             state.end_process(writer.server, pause_ms);
         }
@@ -153,7 +169,7 @@ impl Hub {
     }
 
     pub(super) fn start(self: &Arc<Hub>, at: usize) {
-        let (writer, settings, clock) = {
+        let (writer, settings, clock, tells_time) = {
             let mut state = self.lock();
             let now_ms = state.now_ms();
             let server = &mut state.servers[at];
@@ -171,11 +187,11 @@ impl Hub {
             let settings =
                 sabotage::settings(state.sabotage, &state.plan, at, state.servers[at].bus.is_some());
             state.note(&format!("{writer} opens"));
-            (writer, settings, clock)
+            (writer, settings, clock, state.plan.tells_time)
         };
         let Writer { server, life } = writer;
         let hub = self.clone();
-        let journal = Arc::new(Wire { hub: hub.clone(), server, life });
+        let journal = Arc::new(Wire::new(hub.clone(), writer, tells_time));
         let copies = Arc::new(MachineCopies { hub: hub.clone(), writer });
         let clock = Arc::new(ProcessClock { hub, clock, server, life });
         let opened = JournalStore::open_quiet(journal, copies, settings, clock);
@@ -219,7 +235,7 @@ impl Hub {
             Entry::Later(at_ms) => self.lock().schedule.at(at_ms, again),
             Entry::Go(handle) => {
                 handle.keep();
-                if !self.finish(writer, Operation::Keep, &handle) {
+                if !self.finish(writer, Operation::Keep, handle) {
                     return;
                 }
                 let mut state = self.lock();
@@ -242,13 +258,21 @@ impl Hub {
             Entry::Later(at_ms) => self.lock().schedule.at(at_ms, again),
             Entry::Go(handle) => {
                 let did_lead = handle.leads();
-                let may_lead = sabotage::may_lead(&self.lock());
-                let leads = did_lead || may_lead && handle.try_lead() == Ok(true);
-                if !self.finish(writer, Operation::Turn, &handle) {
-                    return;
-                }
+                let (may_lead, only_if_free) = {
+                    let mut state = self.lock();
+                    (sabotage::may_lead(&state), state.dice.chance(200))
+                };
+                let leads = did_lead
+                    || may_lead
+                        && match only_if_free {
+                            true => handle.claim_serving().is_ok(),
+                            false => handle.try_lead() == Ok(true),
+                        };
                 if leads && !did_lead {
                     self.lead(writer, &handle);
+                }
+                if !self.finish(writer, Operation::Turn, handle) {
+                    return;
                 }
                 let mut state = self.lock();
                 let supervise_ms = state.plan.supervise_ms;
@@ -268,6 +292,9 @@ impl Hub {
         let memory = LeaderMemory { cursors: cursors.collect() };
         let term = handle.status().term;
         let mut state = self.lock();
+        if !state.is_alive(writer) {
+            return;
+        }
         state.note(&format!("{writer} leads, term {term}"));
         state.faults.add(Fault::LeadTaken);
         state.servers[writer.server].bus = Some(memory);

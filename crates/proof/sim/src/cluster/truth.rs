@@ -1,4 +1,4 @@
-//! What the journal really holds, kept beside the engine: every record that was ever placed, folded into a store of its
+//! The journal as it really is, kept beside the engine: every record that was ever placed, folded into a store of its
 //! own. The invariants of a cluster are checked against it.
 
 use std::collections::{BTreeMap, BTreeSet};

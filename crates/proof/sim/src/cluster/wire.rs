@@ -2,6 +2,7 @@
 //! reached for a while; the process may be stopped or killed while it waits.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
 use millrace_journal::{
@@ -21,10 +22,16 @@ use crate::fault::Fault;
 /// trimming.
 pub(super) const LATE_MS_MAX: u64 = 20_000;
 
+/// The engine's clock when the world begins. Nobody compares it with another clock.
+const ENGINE_START_MS: u64 = 1_600_000_000_000;
+
 pub(super) struct Wire {
-    pub(super) hub: Arc<Hub>,
-    pub(super) server: usize,
-    pub(super) life: u64,
+    hub: Arc<Hub>,
+    server: usize,
+    life: u64,
+    tells_time: bool,
+    /// The time of the engine's clock in the newest answer.
+    engine_ms: AtomicU64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -66,7 +73,7 @@ pub(super) enum Cut {
     HalfOpen,
 }
 
-/// What happens to one request.
+/// The fate of one request.
 #[derive(Clone, Copy, Debug)]
 struct Passage {
     /// The time until the request arrives; `None` if it does not.
@@ -81,6 +88,11 @@ struct Passage {
 }
 
 impl Wire {
+    pub(super) fn new(hub: Arc<Hub>, writer: Writer, tells_time: bool) -> Wire {
+        let Writer { server, life } = writer;
+        Wire { hub, server, life, tells_time, engine_ms: AtomicU64::new(0) }
+    }
+
     fn writer(&self) -> Writer {
         Writer { server: self.server, life: self.life }
     }
@@ -104,8 +116,9 @@ impl Wire {
                 match late() {
                     Some(request) => {
                         state.faults.add(Fault::LateRequest);
-                        let by = self.writer();
-                        state.schedule.at(at_ms, Happening::Arrive { by, request: Box::new(request) });
+                        let (by, losses) = (self.writer(), state.truth.losses);
+                        let request = Box::new(request);
+                        state.schedule.at(at_ms, Happening::Arrive { by, losses, request });
                     }
                     None => state.faults.add(Fault::LostRequest),
                 }
@@ -115,7 +128,8 @@ impl Wire {
             server.is_in_turn &= !call.is_beside_commits();
             (passage, was_in_turn)
         };
-        let answer = self.pass(passage, send);
+        let losses = self.hub.lock().truth.losses;
+        let answer = self.pass(passage, losses, send);
         let mut state = self.hub.lock();
         if state.is_alive(self.writer()) {
             state.servers[self.server].is_in_turn = was_in_turn;
@@ -127,20 +141,29 @@ impl Wire {
     fn pass<T>(
         &self,
         passage: Passage,
+        losses: u64,
         send: impl Fn(&mut State, bool) -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
         let answer = passage.there_ms.map(|there_ms| {
             // A request is on its way, whatever happens to its sender meanwhile.
             self.hub.run_until(self.hub.now_ms() + there_ms);
             let mut state = self.hub.lock();
+            if state.truth.losses != losses {
+                return (Err(JournalError::Unknown("the engine has failed over".into())), 0);
+            }
             if passage.is_repeated {
                 let _ = send(&mut state, false);
             }
-            send(&mut state, passage.is_torn)
+            let answer = send(&mut state, passage.is_torn);
+            (answer, state.now_ms())
         });
         self.hub.wait(self.server, self.life, passage.back_ms);
+        let is_answered = passage.is_answered && self.hub.lock().truth.losses == losses;
         match answer {
-            Some(answer) if passage.is_answered => answer,
+            Some((answer, engine_ms)) if is_answered => {
+                self.engine_ms.fetch_max(ENGINE_START_MS + engine_ms, Relaxed);
+                answer
+            }
             _ => Err(JournalError::Unknown("no answer in time".into())),
         }
     }
@@ -168,6 +191,7 @@ impl State {
         let (deadline_ms, rates) = (self.plan.deadline_ms, self.plan.rates.clone());
         let cut = self.servers[server].cut.filter(|(_, until_ms)| now_ms < *until_ms).map(|(cut, _)| cut);
         let is_calm = self.calm;
+        let is_reset = std::mem::take(&mut self.servers[server].is_reset);
         let dice = &mut self.servers[server].wire_dice;
         let plain = Passage {
             there_ms: Some(dice.between(1, 15)),
@@ -178,6 +202,9 @@ impl State {
             late_ms: None,
         };
         let given_up = Passage { there_ms: None, back_ms: deadline_ms, is_answered: false, ..plain };
+        if is_reset {
+            return Passage { back_ms: 1, ..given_up };
+        }
         match cut {
             Some(Cut::Refused) => return Passage { back_ms: dice.between(1, 50), ..given_up },
             Some(Cut::BlackHole) => return given_up,
@@ -243,7 +270,14 @@ impl Journal for Wire {
     }
 
     fn manifest(&self) -> Result<Option<ManifestRead>, JournalError> {
-        self.plain(Call::Manifest, |state| state.engine.manifest())
+        self.plain(Call::Manifest, |state| {
+            let engine_time_ms = self.tells_time.then(|| ENGINE_START_MS + state.now_ms());
+            Ok(state.engine.manifest()?.map(|read| ManifestRead { engine_time_ms, ..read }))
+        })
+    }
+
+    fn engine_time_ms(&self) -> Option<u64> {
+        self.tells_time.then(|| self.engine_ms.load(Relaxed)).filter(|ms| *ms > 0)
     }
 
     fn set_manifest(&self, new: &[u8], was: Option<&ManifestVersion>) -> Result<bool, JournalError> {
