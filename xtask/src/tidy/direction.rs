@@ -36,7 +36,8 @@ const IMPURE_PACKAGES: &[(&str, &str)] = &[
     ("ulid", "ids are inputs, drawn by the shells"),
 ];
 
-/// The crates that may name an adapter: `stores` opens each of them, and `bench` measures single adapters.
+/// The crates that may name an adapter: `stores` opens each of them, `bench` measures single adapters, and `sim` runs
+/// the shared store on simulated machines.
 const KNOW_ADAPTERS: [&str; 3] = ["stores", "bench", "sim"];
 
 pub(crate) fn names(tree: &Tree) -> Vec<Problem> {

@@ -143,7 +143,7 @@ impl Hub {
             StoreError::Deposed(_) | StoreError::Closed(_) => {}
             StoreError::Poisoned(_) if is_given_up => {}
             _ => {
-                state.fail(violation("no_false_alarm", format!("the handle of {writer} has ended: {error}")))
+                state.fail(violation("no_false_alarm", format!("the handle of {writer} has ended: {error}")));
             }
         }
         let is_ignored =
