@@ -23,7 +23,7 @@ use crate::url::{SharedUrl, StoreUrl};
 const PAGE: ReadLimit = ReadLimit { events_max: 1_000, bytes_max: 8 << 20 };
 const ROWS: usize = 1_000;
 
-/// What a move has copied and compared.
+/// The amounts that a move has copied and compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     pub events: u64,

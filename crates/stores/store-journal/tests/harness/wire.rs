@@ -21,6 +21,9 @@ pub(crate) enum Moment {
 
 type Hook = Box<dyn FnMut(JournalCall, Moment) -> Option<JournalError> + Send>;
 
+/// How many requests are remembered: a handle that waits for its engine makes many.
+const CALLS_MAX: usize = 1_000;
+
 /// Requests that the hook itself causes pass without it.
 pub(crate) struct Wire {
     inner: Arc<dyn Journal>,
@@ -94,7 +97,12 @@ impl Wire {
         call: JournalCall,
         send: impl FnOnce() -> Result<T, JournalError>,
     ) -> Result<T, JournalError> {
-        self.calls.lock().push(call);
+        {
+            let mut calls = self.calls.lock();
+            if calls.len() < CALLS_MAX {
+                calls.push(call);
+            }
+        }
         self.tell(call, Moment::Before)?;
         let answer = send()?;
         self.tell(call, Moment::After)?;
