@@ -49,7 +49,9 @@ impl ExchangeNotes {
     }
 
     pub(crate) fn begin(&self, host: Option<&str>) {
-        self.noted.lock().host = host.map(str::to_owned);
+        let mut noted = self.noted.lock();
+        noted.host = host.map(str::to_owned);
+        (noted.server_time_ms, noted.server_name) = (None, None);
     }
 
     pub(crate) fn fail(&self, failure: ExchangeFailure) {

@@ -261,9 +261,11 @@ fn the_clock_of_the_server_comes_with_the_manifest() {
     let (_stub, journal) = stub(Fault::None);
     assert_eq!(journal.manifest().unwrap(), None);
     assert!(journal.set_manifest(b"first", None).unwrap());
+    assert_eq!(journal.engine_time_ms(), None, "the stub tells the time only with an object");
     assert!(!journal.set_manifest(b"other", None).unwrap());
     let read = journal.manifest().unwrap().unwrap();
     assert_eq!(read.engine_time_ms, Some(DATE_MS));
+    assert_eq!(journal.engine_time_ms(), Some(DATE_MS));
     assert!(journal.set_manifest(b"second", Some(&read.version)).unwrap());
     assert!(!journal.set_manifest(b"third", Some(&read.version)).unwrap());
     assert_eq!(journal.manifest().unwrap().unwrap().bytes, "second");
