@@ -10,8 +10,8 @@ use std::thread;
 
 use harness::clock::{DAY, HOUR, MINUTE};
 use harness::machine::{
-    LEAD_TIMEOUT, Machine, dump, event, event_id, heads, is_poisoned_by, manifest_of, meddle, memory, publish,
-    texts,
+    LEAD_TIMEOUT, Machine, dump, event, event_id, heads, is_poisoned_by, manifest_of, meddle, memory,
+    publish, texts,
 };
 use harness::wire::{Moment, unknown};
 use millrace_conformance::build::{append, batch, put, stream, trim};
@@ -52,7 +52,8 @@ fn a_new_machine_begins_with_the_snapshot_and_then_follows() {
     let leader_machine = Machine::new(&journal);
     let leader = leader_machine.lead();
     fill(&leader, 30);
-    let rows = vec![put(Space::Kv, "row", "value"), append(&stream("other", 3), "x"), trim(&stream("events", 0), 5)];
+    let rows =
+        vec![put(Space::Kv, "row", "value"), append(&stream("other", 3), "x"), trim(&stream("events", 0), 5)];
     leader.commit(&[batch(1, rows), event_id("brought")]).unwrap();
     let at_snapshot = dump(&leader);
     let made = leader.snapshot().unwrap();
@@ -264,12 +265,15 @@ fn a_snapshot_never_replaces_a_newer_one() {
     fill(&leader, 20);
     slow.follow().unwrap();
     let (fast, also_slow) = (leader.clone(), slow.clone());
-    two.wire.once_before(|call| call == JournalCall::PutPart, move || {
-        fill(&fast, 5);
-        fast.snapshot().unwrap();
-        // Knows the newer manifest, and would succeed in replacing it.
-        also_slow.keep();
-    });
+    two.wire.once_before(
+        |call| call == JournalCall::PutPart,
+        move || {
+            fill(&fast, 5);
+            fast.snapshot().unwrap();
+            // Knows the newer manifest, and would succeed in replacing it.
+            also_slow.keep();
+        },
+    );
     let newest = || manifest_of(&*journal).snapshot.unwrap().n;
     let lost = slow.snapshot();
     assert!(is_busy(&lost), "{lost:?}");
@@ -283,7 +287,9 @@ fn two_snapshots_of_one_handle_do_not_mix() {
     let leader = machine.lead();
     fill(&leader, 10);
     let again = leader.clone();
-    machine.wire.once_before(|call| call == JournalCall::PutPart, move || assert!(is_busy(&again.snapshot())));
+    machine
+        .wire
+        .once_before(|call| call == JournalCall::PutPart, move || assert!(is_busy(&again.snapshot())));
     leader.snapshot().unwrap();
 }
 
@@ -348,7 +354,13 @@ fn a_leader_makes_a_snapshot_when_enough_lies_behind_the_last_one() {
 #[test]
 fn a_snapshot_is_made_over_a_wire_that_loses() {
     let journal = memory();
-    let plan = FaultPlan { seed: 11, lose_request_every: 6, lose_answer_every: 6, repeat_every: 7, ..FaultPlan::default() };
+    let plan = FaultPlan {
+        seed: 11,
+        lose_request_every: 6,
+        lose_answer_every: 6,
+        repeat_every: 7,
+        ..FaultPlan::default()
+    };
     let faulty = Arc::new(FaultyJournal::new(journal.clone(), plan));
     let machine = Machine::new(&faulty);
     let leader = machine.lead();

@@ -176,7 +176,8 @@ impl Ledger {
         }
         let id = format!("event-{step}");
         let row = batch(1, vec![put(Space::Kv, "row", &id)]);
-        let never = Batch { checks: vec![equals(Space::Kv, "row", "never")], ..event(&format!("never-{step}")) };
+        let never =
+            Batch { checks: vec![equals(Space::Kv, "row", "never")], ..event(&format!("never-{step}")) };
         match store.commit(&[event(&id), row, never]) {
             Ok(outcomes) => self.confirmed.push((offset_of(&outcomes[..1]), id)),
             Err(error) if error.wrote_nothing() => drop(self.refused.insert(id)),
