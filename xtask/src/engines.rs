@@ -157,7 +157,7 @@ impl Engines {
         }
         let names: Vec<&str> = wanted().map(Engine::name).collect();
         if !names.is_empty() {
-            println!("engines: {} are ready after {:.1} s", names.join(", "), began.elapsed().as_secs_f64());
+            println!("engines: ready after {:.1} s: {}", began.elapsed().as_secs_f64(), names.join(", "));
         }
         Ok(Engines { started, variables, folder })
     }

@@ -26,7 +26,9 @@ pub(crate) struct Outage {
     moved: bool,
     /// A server of this round had accepted the connection, which was lost since. Nothing says that it would refuse now.
     accepted: bool,
-    /// The user has been warned that a server does not lead.
+    /// No connection has been in use yet.
+    initial: bool,
+    /// The user has been warned that no server leads.
     warned: bool,
 }
 
@@ -40,7 +42,7 @@ pub(crate) enum NextStep {
 impl Outage {
     /// Starts the first connection of a client.
     pub(crate) fn first(list: ServerList, options: &ClientOptions) -> Outage {
-        Outage::new(ServerRound::new(list), options)
+        Outage { initial: true, ..Outage::new(ServerRound::new(list), options) }
     }
 
     /// Starts after a connection that was in use has ended.
@@ -57,6 +59,7 @@ impl Outage {
             failures: Vec::new(),
             moved: false,
             accepted: false,
+            initial: false,
             warned: false,
         }
     }
@@ -88,6 +91,10 @@ impl Outage {
         if let Some(leader) = leader {
             self.round.start_with(leader);
         }
+    }
+
+    pub(crate) fn is_initial(&self) -> bool {
+        self.initial
     }
 
     /// Returns true the first time, so that a search for the leader warns once and not at every server.

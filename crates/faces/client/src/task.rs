@@ -89,44 +89,44 @@ impl Task {
             } else if !loss.moved {
                 outage.restart_clock();
             }
-            self.note(&loss, &endpoint, &mut outage);
+            let leader = self.note(&loss, &endpoint, &mut outage);
             (endpoint, socket) = match self.reconnect(&mut outage).await {
                 Ok(connected) => connected,
                 Err(stop) => return stop,
             };
+            let is_named = leader.as_ref() == Some(&endpoint);
             let waited = outage.elapsed().as_secs_f32();
-            if searching {
-                tracing::info!("connected again after {waited:.1} s, to {endpoint}");
+            // Finding the leader at the start, and asking servers that may not lead, is no news.
+            if outage.is_initial() || (searching && !is_named) {
+                tracing::info!("connected after {waited:.1} s, to {endpoint}");
             } else {
                 tracing::warn!("connected again after {waited:.1} s, to {endpoint}");
             }
         }
     }
 
-    /// Logs why a connection ended, and notes the leader if the server at `by` named one that may be followed.
-    fn note(&self, loss: &ConnectionLoss, by: &Endpoint, outage: &mut Outage) {
+    /// Logs why a connection ended. Returns the leader that the server at `by` named, if it may be followed.
+    fn note(&self, loss: &ConnectionLoss, by: &Endpoint, outage: &mut Outage) -> Option<Endpoint> {
         if !loss.moved {
-            return tracing::warn!("connection lost ({}) to {by}, connecting again", loss.reason);
+            tracing::warn!("connection lost ({}) to {by}, connecting again", loss.reason);
+            return None;
         }
-        let (leader, text) = match loss.leader.as_deref().map(|named| (named, self.servers.leader(named, by)))
-        {
+        let why = match loss.leader.as_deref().map(|named| (named, self.servers.leader(named, by))) {
             Some((_, Ok(leader))) => {
-                let text = format!("{by} does not lead its store, {leader} does");
-                (Some(leader), text)
+                tracing::info!("{by} does not lead its store, {leader} does");
+                outage.moved(by, Some(&leader));
+                return Some(leader);
             }
-            Some((named, Err(refused))) => {
-                let text =
-                    format!("{by} does not lead its store and names {named:?}, not followed: {refused}");
-                (None, text)
-            }
-            None => (None, format!("{by} does not lead its store, and names no server that does")),
+            Some((named, Err(refused))) => format!("names {named:?}, which is not followed: {refused}"),
+            None => "names no server that does".to_owned(),
         };
         if outage.warn_once() {
-            tracing::warn!("{text}; looking for the leader");
+            tracing::warn!("{by} does not lead its store and {why}; looking for the leader");
         } else {
-            tracing::info!("{text}");
+            tracing::info!("{by} does not lead its store and {why}");
         }
-        outage.moved(by, leader.as_ref());
+        outage.moved(by, None);
+        None
     }
 
     async fn reconnect(&mut self, outage: &mut Outage) -> Result<(Endpoint, Socket), Stop> {

@@ -55,6 +55,36 @@ pub enum Fault {
     LateReport,
     /// A waiting POLL was interrupted, or the next one was.
     Interrupted,
+    /// A process or machine was stopped for a while and went on.
+    Freeze,
+    /// A server could not reach the engine of its store.
+    Cut,
+    /// No server could reach the engine.
+    EngineAway,
+    LostRequest,
+    LostAnswer,
+    /// A request reached the engine after its sender had given up.
+    LateRequest,
+    /// A request was carried out twice.
+    Repeated,
+    SlowRequest,
+    /// A part of a snapshot was stored only in part.
+    TornUpload,
+    /// A loss of power took the end of a copy.
+    CopyShortened,
+    /// A write to a copy failed.
+    CopyFailed,
+    /// The engine came back without its newest records.
+    TailLost,
+    RecordsDeleted,
+    /// A record was placed under a number that was free again.
+    NumberReused,
+    ManifestSet,
+    LeadTaken,
+    /// A shared store ended for its process, which starts over.
+    StoreEnded,
+    /// A shared store could not be opened, which is tried again.
+    OpenFailed,
 }
 
 impl Fault {
@@ -94,6 +124,24 @@ impl Fault {
             Fault::NoSpace => "no_space",
             Fault::LateReport => "late_report",
             Fault::Interrupted => "interrupted",
+            Fault::Freeze => "freeze",
+            Fault::Cut => "cut",
+            Fault::EngineAway => "engine_away",
+            Fault::LostRequest => "lost_request",
+            Fault::LostAnswer => "lost_answer",
+            Fault::LateRequest => "late_request",
+            Fault::Repeated => "repeated",
+            Fault::SlowRequest => "slow_request",
+            Fault::TornUpload => "torn_upload",
+            Fault::CopyShortened => "copy_shortened",
+            Fault::CopyFailed => "copy_failed",
+            Fault::TailLost => "tail_lost",
+            Fault::RecordsDeleted => "records_deleted",
+            Fault::NumberReused => "number_reused",
+            Fault::ManifestSet => "manifest_set",
+            Fault::LeadTaken => "lead_taken",
+            Fault::StoreEnded => "store_ended",
+            Fault::OpenFailed => "open_failed",
         }
     }
 }

@@ -16,6 +16,7 @@ mod actor;
 mod check;
 mod claims;
 mod clock;
+mod cluster;
 mod dice;
 mod disk;
 mod facts;
@@ -38,18 +39,20 @@ mod world;
 
 pub use check::Violation;
 pub use claims::Sabotage as ClaimsSabotage;
+pub use cluster::Sabotage as ClusterSabotage;
 pub use fault::{Fault, FaultCounts};
 pub use reactor::Sabotage as ReactorSabotage;
 pub use router::Sabotage as RouterSabotage;
 pub use run::{
-    ClaimsOptions, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT, invariants,
-    run, run_claims, run_reactor, run_router, run_runs,
+    ClaimsOptions, ClusterOptions, Options, ReactorOptions, Report, RouterOptions, RunsOptions,
+    STEPS_DEFAULT, invariants, run, run_claims, run_cluster, run_reactor, run_router, run_runs,
 };
 pub use runs::Sabotage as RunsSabotage;
 pub use sabotage::{
-    ALL as SABOTAGES, CLAIMS as CLAIMS_SABOTAGES, REACTOR as REACTOR_SABOTAGES, ROUTER as ROUTER_SABOTAGES,
-    RUNS as RUNS_SABOTAGES, expected as expected_invariants, expected_of_claims, expected_of_reactor,
-    expected_of_router, expected_of_runs, parse as parse_sabotage, parse_claims as parse_claims_sabotage,
+    ALL as SABOTAGES, CLAIMS as CLAIMS_SABOTAGES, CLUSTER as CLUSTER_SABOTAGES, REACTOR as REACTOR_SABOTAGES,
+    ROUTER as ROUTER_SABOTAGES, RUNS as RUNS_SABOTAGES, expected as expected_invariants, expected_of_claims,
+    expected_of_cluster, expected_of_reactor, expected_of_router, expected_of_runs, parse as parse_sabotage,
+    parse_claims as parse_claims_sabotage, parse_cluster as parse_cluster_sabotage,
     parse_reactor as parse_reactor_sabotage, parse_router as parse_router_sabotage,
     parse_runs as parse_runs_sabotage,
 };

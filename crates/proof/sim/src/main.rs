@@ -4,9 +4,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use millrace_sim::{
-    ClaimsOptions, FaultCounts, Options, ReactorOptions, Report, RouterOptions, RunsOptions, STEPS_DEFAULT,
-    parse_claims_sabotage, parse_reactor_sabotage, parse_router_sabotage, parse_runs_sabotage,
-    parse_sabotage, run, run_claims, run_reactor, run_router, run_runs,
+    ClaimsOptions, ClusterOptions, FaultCounts, Options, ReactorOptions, Report, RouterOptions, RunsOptions,
+    STEPS_DEFAULT, parse_claims_sabotage, parse_cluster_sabotage, parse_reactor_sabotage,
+    parse_router_sabotage, parse_runs_sabotage, parse_sabotage, run, run_claims, run_cluster, run_reactor,
+    run_router, run_runs,
 };
 
 const USAGE: &str =
@@ -18,7 +19,7 @@ const USAGE: &str =
   --steps N        steps of each seed before the calm (4000)
   --trace          print every step
   --keep-going     do not stop at the first seed that fails
-  --world NAME     bus, claims, router, runs or reactor; left out, seeds take turns
+  --world NAME     bus, claims, router, runs, reactor or cluster; left out, seeds take turns
   --sabotage NAME  break the engine on purpose, to see the checkers bite";
 
 struct Args {
@@ -33,6 +34,7 @@ struct Args {
     router_sabotage: Option<millrace_sim::RouterSabotage>,
     runs_sabotage: Option<millrace_sim::RunsSabotage>,
     reactor_sabotage: Option<millrace_sim::ReactorSabotage>,
+    cluster_sabotage: Option<millrace_sim::ClusterSabotage>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,6 +44,7 @@ enum World {
     Router,
     Runs,
     Reactor,
+    Cluster,
 }
 
 impl World {
@@ -52,17 +55,19 @@ impl World {
             World::Router => "router",
             World::Runs => "runs",
             World::Reactor => "reactor",
+            World::Cluster => "cluster",
         }
     }
 }
 
 impl Args {
     fn world_of(&self, seed: u64) -> World {
-        let by_seed = match seed % 5 {
+        let by_seed = match seed % 6 {
             1 => World::Bus,
             2 => World::Claims,
             3 => World::Runs,
             4 => World::Reactor,
+            5 => World::Cluster,
             _ => World::Router,
         };
         self.world.unwrap_or(by_seed)
@@ -70,7 +75,7 @@ impl Args {
 
     fn run(&self, seed: u64) -> Report {
         let &Args { steps, print_trace, sabotage, claims_sabotage, router_sabotage, .. } = self;
-        let &Args { runs_sabotage, reactor_sabotage, .. } = self;
+        let &Args { runs_sabotage, reactor_sabotage, cluster_sabotage, .. } = self;
         match self.world_of(seed) {
             World::Bus => run(&Options { seed, steps, print_trace, sabotage }),
             World::Claims => {
@@ -82,6 +87,9 @@ impl Args {
             World::Runs => run_runs(&RunsOptions { seed, steps, print_trace, sabotage: runs_sabotage }),
             World::Reactor => {
                 run_reactor(&ReactorOptions { seed, steps, print_trace, sabotage: reactor_sabotage })
+            }
+            World::Cluster => {
+                run_cluster(&ClusterOptions { seed, steps, print_trace, sabotage: cluster_sabotage })
             }
         }
     }
@@ -140,6 +148,7 @@ fn print_failure(args: &Args, report: &Report) {
     let sabotage = sabotage.or(args.router_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.or(args.runs_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.or(args.reactor_sabotage.map(|sabotage| format!("{sabotage:?}")));
+    let sabotage = sabotage.or(args.cluster_sabotage.map(|sabotage| format!("{sabotage:?}")));
     let sabotage = sabotage.map_or(String::new(), |name| format!(" --sabotage {name}"));
     let world = args.world_of(report.seed).name();
     let (seed, steps) = (report.seed, args.steps);
@@ -161,6 +170,7 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
         router_sabotage: None,
         runs_sabotage: None,
         reactor_sabotage: None,
+        cluster_sabotage: None,
     };
     while let Some(flag) = words.next() {
         let mut value = || words.next().ok_or(format!("{flag} needs a value"));
@@ -180,12 +190,14 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                 args.router_sabotage = parse_router_sabotage(&name);
                 args.runs_sabotage = parse_runs_sabotage(&name);
                 args.reactor_sabotage = parse_reactor_sabotage(&name);
+                args.cluster_sabotage = parse_cluster_sabotage(&name);
                 args.world = match (args.sabotage, args.claims_sabotage, args.router_sabotage) {
                     (Some(_), _, _) => Some(World::Bus),
                     (_, Some(_), _) => Some(World::Claims),
                     (_, _, Some(_)) => Some(World::Router),
                     _ if args.runs_sabotage.is_some() => Some(World::Runs),
                     _ if args.reactor_sabotage.is_some() => Some(World::Reactor),
+                    _ if args.cluster_sabotage.is_some() => Some(World::Cluster),
                     _ => return Err(format!("there is no sabotage {name:?}")),
                 };
             }
@@ -196,9 +208,10 @@ fn parse(mut words: impl Iterator<Item = String>) -> Result<Args, String> {
                     "router" => Some(World::Router),
                     "runs" => Some(World::Runs),
                     "reactor" => Some(World::Reactor),
+                    "cluster" => Some(World::Cluster),
                     other => {
                         return Err(format!(
-                            "there is no world {other:?}: bus, claims, router, runs or reactor"
+                            "there is no world {other:?}: bus, claims, router, runs, reactor or cluster"
                         ));
                     }
                 };

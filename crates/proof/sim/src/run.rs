@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use crate::check::{Checkers, Violation};
 use crate::claims::{ClaimsWorld, INVARIANTS};
+use crate::cluster::{ClusterWorld, INVARIANTS as CLUSTER_INVARIANTS};
 use crate::fault::FaultCounts;
 use crate::reactor::{INVARIANTS as REACTOR_INVARIANTS, ReactorWorld};
 use crate::router::{INVARIANTS as ROUTER_INVARIANTS, RouterWorld};
@@ -128,6 +129,23 @@ pub fn run_reactor(options: &ReactorOptions) -> Report {
     Report::of(options.seed, steps, simulated_ms, &world.trace, &world.faults, verdict)
 }
 
+/// A seed of the world of a cluster (`cluster.rs`).
+#[derive(Clone, Debug)]
+pub struct ClusterOptions {
+    pub seed: u64,
+    pub steps: u64,
+    pub print_trace: bool,
+    pub sabotage: Option<crate::cluster::Sabotage>,
+}
+
+pub fn run_cluster(options: &ClusterOptions) -> Report {
+    let mut world = ClusterWorld::new(options.seed, options.steps, options.sabotage, options.print_trace);
+    let verdict = caught(|| world.run());
+    let (steps, simulated_ms) = (world.steps(), world.simulated_ms());
+    let (trace, faults) = world.take_records();
+    Report::of(options.seed, steps, simulated_ms, &trace, &faults, verdict)
+}
+
 /// A panic of the engine fails the seed like a violation, so that the steps that led there are still shown.
 fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
@@ -141,7 +159,14 @@ fn caught(run: impl FnOnce() -> Result<(), Violation>) -> Result<(), Violation> 
 pub fn invariants() -> Vec<&'static str> {
     let mut names = Checkers::all().names();
     names.extend(["stop_ends", "restores", "never_panics"]);
-    for world in [&INVARIANTS[..], &ROUTER_INVARIANTS[..], &RUNS_INVARIANTS[..], &REACTOR_INVARIANTS[..]] {
+    let worlds = [
+        &INVARIANTS[..],
+        &ROUTER_INVARIANTS[..],
+        &RUNS_INVARIANTS[..],
+        &REACTOR_INVARIANTS[..],
+        &CLUSTER_INVARIANTS[..],
+    ];
+    for world in worlds {
         names.extend(world.iter().filter(|name| !names.contains(name)).copied().collect::<Vec<_>>());
     }
     names

@@ -1,6 +1,7 @@
 //! The engine's deliberate bugs, and which invariant must notice each.
 
 use crate::claims::Sabotage as ClaimsSabotage;
+use crate::cluster::Sabotage as ClusterSabotage;
 use crate::reactor::Sabotage as ReactorSabotage;
 use crate::router::Sabotage as RouterSabotage;
 use crate::runs::Sabotage as RunsSabotage;
@@ -176,4 +177,40 @@ pub fn expected_of_reactor(sabotage: ReactorSabotage) -> &'static [&'static str]
 
 pub fn parse_reactor(name: &str) -> Option<ReactorSabotage> {
     REACTOR.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
+}
+
+pub const CLUSTER: [ClusterSabotage; 12] = [
+    ClusterSabotage::TwoWriters,
+    ClusterSabotage::UnknownIsYes,
+    ClusterSabotage::UnknownIsTaken,
+    ClusterSabotage::ReadReplica,
+    ClusterSabotage::TrustEveryPlacing,
+    ClusterSabotage::IgnoreDeposed,
+    ClusterSabotage::ForgetLead,
+    ClusterSabotage::SkipRecords,
+    ClusterSabotage::CopyAhead,
+    ClusterSabotage::SnapshotAhead,
+    ClusterSabotage::TrimAtOnce,
+    ClusterSabotage::NobodyTakesOver,
+];
+
+pub fn expected_of_cluster(sabotage: ClusterSabotage) -> &'static [&'static str] {
+    match sabotage {
+        ClusterSabotage::TwoWriters => &["acked_is_in_the_journal", "one_record_after_the_other"],
+        ClusterSabotage::UnknownIsYes => &["acked_is_in_the_journal"],
+        ClusterSabotage::UnknownIsTaken => &["stored_once"],
+        ClusterSabotage::ReadReplica => &["answers_of_the_present", "no_false_alarm"],
+        ClusterSabotage::TrustEveryPlacing => &["one_record_after_the_other"],
+        ClusterSabotage::IgnoreDeposed => &["only_the_leader_writes"],
+        ClusterSabotage::ForgetLead => &["one_term_after_the_other"],
+        ClusterSabotage::SkipRecords => &["copies_equal"],
+        ClusterSabotage::CopyAhead => &["copies_equal"],
+        ClusterSabotage::SnapshotAhead => &["copies_equal", "no_false_alarm", "restores"],
+        ClusterSabotage::TrimAtOnce => &["acked_is_in_the_journal"],
+        ClusterSabotage::NobodyTakesOver => &["somebody_leads"],
+    }
+}
+
+pub fn parse_cluster(name: &str) -> Option<ClusterSabotage> {
+    CLUSTER.into_iter().find(|sabotage| format!("{sabotage:?}").eq_ignore_ascii_case(name))
 }

@@ -18,6 +18,11 @@ impl<T> Schedule<T> {
         self.pending.insert((world_ms, self.sequence), what);
     }
 
+    /// Returns when the next thing happens.
+    pub(crate) fn next_at(&self) -> Option<u64> {
+        self.pending.keys().next().map(|(at, _)| *at)
+    }
+
     pub(crate) fn pop(&mut self) -> Option<(u64, T)> {
         self.pending.pop_first().map(|((at, _), what)| (at, what))
     }

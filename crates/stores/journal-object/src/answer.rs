@@ -1,5 +1,5 @@
-//! What an answer other than success means for the caller: is the object missing, is the condition not met, may the
-//! request have happened, or is it hopeless?
+//! The meaning of an answer other than success: the object is missing, the condition is not met, the request may have
+//! happened, or it never will.
 
 use crate::provider::{Provider, RequestKind};
 

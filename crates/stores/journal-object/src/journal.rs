@@ -22,7 +22,7 @@ use crate::read::{ExpectedEnd, read_records};
 use crate::request::RequestContext;
 use crate::store_url::ObjectUrl;
 
-/// One thread may be busy with the checksum of a part of a snapshot while the other places a record.
+/// Two, so that a record can be placed while the checksum of a snapshot's part is computed.
 const THREADS: usize = 2;
 /// Keys that are listed before they are deleted: what a listing brings at once.
 const DELETE_KEYS_MAX: usize = 1_000;
@@ -34,7 +34,7 @@ pub struct ObjectJournal {
     runtime: Option<Runtime>,
 }
 
-/// What requests use, on the threads of the journal.
+/// The half of the journal that is used on its own threads.
 pub(crate) struct JournalObjects {
     pub(crate) bucket: Bucket,
     pub(crate) keys: ObjectKeys,
@@ -89,7 +89,7 @@ impl ObjectJournal {
         let (sender, receiver) = mpsc::sync_channel(1);
         let requests = requests(Arc::clone(&self.objects));
         runtime.spawn(async move {
-            // Nobody is gone: this thread waits for the outcome.
+            // The receiver is still there: the calling thread waits for the outcome.
             let _ = sender.send(requests.await);
         });
         receiver.recv().map_err(|_| stopped())?

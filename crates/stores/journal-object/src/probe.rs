@@ -15,6 +15,8 @@ use crate::request::RequestFailure;
 /// Races of creators, run only when the store is made: they take the longest, and a provider keeps its nature.
 const RACES: usize = 4;
 const CREATORS: usize = 8;
+/// The name of the object that is created and replaced.
+const CREATE: &str = "create";
 /// Objects of a check that was killed are deleted by a later one when they are this old.
 const LEFTOVER_SECONDS: i64 = 3_600;
 /// Objects that a check looks at when it cleans up; the next check finds the rest.
@@ -26,9 +28,16 @@ pub(crate) async fn check(objects: &JournalObjects) -> Result<Fitness, JournalEr
     let tried = probe.try_promises(manifest.is_none()).await;
     let cleaned = probe.clean().await;
     let tried = match (tried, cleaned) {
-        (Ok(tried), Ok(())) => tried,
+        (Ok(mut tried), Ok(is_listed)) => {
+            if !is_listed {
+                let remark =
+                    "a new object is not listed at once: what is deleted by listing is deleted later";
+                tried.remarks.push(remark.to_owned());
+            }
+            tried
+        }
         (Ok(_), Err(failure)) => return Err(failure.into()),
-        (Err(error), Ok(())) => return Err(error),
+        (Err(error), Ok(_)) => return Err(error),
         (Err(error), Err(failure)) => {
             tracing::warn!(%failure, "objects of a check are left in the bucket; a later check deletes them");
             return Err(error);
@@ -71,7 +80,7 @@ impl Probe<'_> {
 
     /// Creates a key twice. Returns the version of the object.
     async fn try_creating(&self, tried: &mut Tried) -> Result<String, JournalError> {
-        let (bucket, key) = (&self.objects.bucket, self.key("create"));
+        let (bucket, key) = (&self.objects.bucket, self.key(CREATE));
         let created = bucket.create(&key, Bytes::from_static(b"first")).await.map_err(unfit_if_foreign)?;
         let Some(created) = created else {
             return Err(unfit(
@@ -105,7 +114,7 @@ impl Probe<'_> {
 
     /// Replaces the object, and then tries to replace its first version again.
     async fn try_replacing(&self, first: String) -> Result<(), JournalError> {
-        let (bucket, key) = (&self.objects.bucket, self.key("create"));
+        let (bucket, key) = (&self.objects.bucket, self.key(CREATE));
         let second = bucket.replace(&key, Bytes::from_static(b"second"), first.clone()).await;
         if second.map_err(unfit_if_foreign)?.is_none() {
             return Err(unfit("an object cannot be replaced with If-Match and the entity tag it has"));
@@ -123,7 +132,7 @@ impl Probe<'_> {
 
     /// Several creators of one key: one of them must win, and its bytes must be there.
     async fn try_race(&self, race: usize) -> Result<(), JournalError> {
-        let (bucket, key) = (&self.objects.bucket, self.key(&format!("race-{race}")));
+        let (bucket, key) = (&self.objects.bucket, self.key(&race_name(race)));
         let creator = |number: usize| Bytes::from(format!("creator {number}"));
         let outcomes = join_all((0..CREATORS).map(|number| bucket.create(&key, creator(number)))).await;
         let is_winner = |outcome: &Result<Option<_>, RequestFailure>| matches!(outcome, Ok(Some(_)));
@@ -149,9 +158,9 @@ impl Probe<'_> {
         Ok(())
     }
 
-    /// Deletes the objects of this check, and what is left of checks that were killed. Needs the rights to list and to
-    /// delete, which are thereby tried as well.
-    async fn clean(&self) -> Result<(), RequestFailure> {
+    /// Deletes the objects of this check, and those that are left of checks that were killed. Needs the rights to list
+    /// and to delete, which are thereby tried as well. Returns whether the listing had an object of this check.
+    async fn clean(&self) -> Result<bool, RequestFailure> {
         let folder = self.objects.keys.probes();
         let mut listing = self.objects.bucket.list(&folder);
         let mut listed = Vec::new();
@@ -159,20 +168,28 @@ impl Probe<'_> {
             let Some(object) = listing.next().await? else { break };
             listed.push(object);
         }
-        let is_own = |key: &Path| key.filename().is_some_and(|name| name.starts_with(&self.name));
+        let mut own = vec![self.key(CREATE)];
+        own.extend((0..RACES).map(|race| self.key(&race_name(race))));
+        let is_listed = listed.iter().any(|object| own.contains(&object.location));
         // By the provider's clock: the newest object is of now.
         let now = listed.iter().map(|object| object.last_modified.timestamp()).max().unwrap_or_default();
-        let is_old = |seconds: i64| now.saturating_sub(seconds) > LEFTOVER_SECONDS;
-        let gone = listed
-            .into_iter()
-            .filter(|object| is_own(&object.location) || is_old(object.last_modified.timestamp()));
-        let gone: Vec<Path> = gone.map(|object| object.location).collect();
-        self.objects.bucket.delete(&gone).await
+        let old = listed.into_iter().filter(|object| {
+            let age = now.saturating_sub(object.last_modified.timestamp());
+            age > LEFTOVER_SECONDS && !own.contains(&object.location)
+        });
+        let mut gone: Vec<Path> = old.map(|object| object.location).collect();
+        gone.extend(own);
+        self.objects.bucket.delete(&gone).await?;
+        Ok(is_listed)
     }
 
     fn key(&self, what: &str) -> Path {
         self.objects.keys.probes().join(format!("{}-{what}", self.name))
     }
+}
+
+fn race_name(race: usize) -> String {
+    format!("race-{race}")
 }
 
 fn unfit(reason: &str) -> JournalError {

@@ -21,7 +21,7 @@ pub(crate) enum Provider {
     Azure,
 }
 
-/// What a request does, as far as rights go.
+/// The kinds of requests that need different rights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RequestKind {
     Put,

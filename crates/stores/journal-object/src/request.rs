@@ -1,4 +1,4 @@
-//! One request: its deadline, and what its failure means.
+//! A request with its deadline, and the meaning of its failure.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::store_url::ObjectUrl;
 /// A slower line than this is taken for a broken one: a request gets this long for each MiB, beside its own deadline.
 const MEBIBYTE_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// What requests need to know beside the connection itself.
+/// The knowledge that requests need beside the connection itself.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext {
     pub(crate) url: ObjectUrl,

@@ -11,6 +11,7 @@ use std::thread;
 
 use millrace_conformance::journal::{CASES, FaultPlan, FaultyJournal, JournalSubject, run_case};
 use millrace_journal::Journal;
+use millrace_journal_object::{ObjectJournal, ObjectUrl};
 use support::{SEAWEED, TestPlace};
 
 fn plain(place: TestPlace) -> JournalSubject {
@@ -46,6 +47,25 @@ fn all_cases_on_seaweed_with_faults() {
 #[test]
 fn all_cases_on_moto() {
     all_cases(|| TestPlace::on_moto().map(plain));
+}
+
+/// On any provider, for people who have an account: `MILLRACE_TEST_OBJECT_URL` names a bucket and a prefix, credentials
+/// come from the environment. Manifests of the cases are left below the prefix.
+#[test]
+fn all_cases_at_a_url() {
+    all_cases(|| {
+        let Ok(url) = std::env::var("MILLRACE_TEST_OBJECT_URL") else {
+            println!("skipped: MILLRACE_TEST_OBJECT_URL is not set");
+            return None;
+        };
+        let (place, parameters) = url.split_once('?').unwrap_or((&url, ""));
+        let url = format!("{place}/test-{:016x}?{parameters}", rand::random::<u64>());
+        let open = move || {
+            let url = ObjectUrl::parse(&url).expect("a scheme of object storage").expect("a right URL");
+            Arc::new(ObjectJournal::open(&url).expect("right settings")) as Arc<dyn Journal>
+        };
+        Some(JournalSubject::new(open(), open))
+    });
 }
 
 /// Runs the cases on several threads: most of their time they wait for creators that lose a race on SeaweedFS, once in

@@ -61,6 +61,14 @@ fn a_server_that_keeps_its_promises_is_fit_and_nothing_is_left_in_the_bucket() {
 }
 
 #[test]
+fn listings_that_lag_are_told_and_no_reason_to_refuse() {
+    let (stub, journal) = stub(Fault::ListsNothing);
+    let remarks = journal.check().unwrap().remarks;
+    assert!(remarks.len() == 1 && remarks[0].contains("not listed"), "{remarks:?}");
+    assert_eq!(stub.keys(), Vec::<String>::new());
+}
+
+#[test]
 fn replication_is_what_the_url_says_where_the_host_is_not_known() {
     let stub = Stub::start(Fault::None);
     let url = |replicated| {
@@ -259,6 +267,30 @@ fn the_clock_of_the_server_comes_with_the_manifest() {
     assert!(journal.set_manifest(b"second", Some(&read.version)).unwrap());
     assert!(!journal.set_manifest(b"third", Some(&read.version)).unwrap());
     assert_eq!(journal.manifest().unwrap().unwrap().bytes, "second");
+}
+
+/// Google compares generations, not entity tags. The stub knows both.
+#[test]
+fn a_journal_at_google_is_checked_written_and_read() {
+    let stub = Stub::start(Fault::IgnoresIfMatch);
+    let url = format!("gs://{BUCKET}/store?endpoint={}&allow_http=true", stub.http.endpoint);
+    let account = r#"{"private_key":"-","private_key_id":"-","client_email":"-","disable_oauth":true}"#;
+    let environment = [("GOOGLE_SERVICE_ACCOUNT_KEY".to_owned(), account.to_owned())].into_iter().collect();
+    let url = ObjectUrl::parse(&url).unwrap().unwrap();
+    let journal = ObjectJournal::open_with(&url, environment).unwrap();
+    let fitness = journal.check().unwrap();
+    assert_eq!(fitness.remarks, Vec::<String>::new(), "a generation is no sign of old versions");
+    assert_eq!(stub.keys(), Vec::<String>::new());
+    assert_eq!(place(&journal, 1, b"record").unwrap(), Placed::Yes);
+    assert_eq!(place(&journal, 1, b"another").unwrap(), Placed::Taken);
+    assert_eq!(read_all(&journal, 1), [(1, "record".into())]);
+    assert!(journal.set_manifest(b"first", None).unwrap());
+    let read = journal.manifest().unwrap().unwrap();
+    assert!(journal.set_manifest(b"second", Some(&read.version)).unwrap());
+    assert!(!journal.set_manifest(b"third", Some(&read.version)).unwrap());
+    journal.delete_part(&PartName("1-a/0".into())).unwrap();
+    journal.delete_below(2).unwrap();
+    assert_eq!(stub.keys(), ["store/manifest"]);
 }
 
 #[test]

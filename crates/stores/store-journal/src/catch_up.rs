@@ -103,14 +103,18 @@ impl SharedHandle {
             return stop;
         }
         let n = position.n;
-        if n <= self.manifest.lock().manifest.trimmed_to && n > 0 {
-            return Stop::Stale(format!(
-                "the journal is trimmed, and its record {} does not follow the copy",
-                n + 1
-            ));
+        let is_trimmed = || n > 0 && n <= self.manifest.lock().manifest.trimmed_to;
+        let stale = || {
+            let text = format!("the journal is trimmed, and its record {} does not follow the copy", n + 1);
+            Stop::Stale(text)
+        };
+        if is_trimmed() {
+            return stale();
         }
         match self.verify_record(n, position.tip) {
             Err(stop) => stop,
+            // Trimmed while this handle looked: whether the record was the same is not known any more.
+            Ok(()) if is_trimmed() => stale(),
             Ok(()) => {
                 let text = format!(
                     "record {} of the journal follows a record with tip {prev}, and record {n} has tip {}: the journal is \
@@ -149,14 +153,18 @@ impl SharedHandle {
         Ok(())
     }
 
-    /// Verifies the position if a request has failed since the last time. Not needed where the engine compares the record
-    /// before a new one itself.
-    pub(crate) fn verify_after_absence(&self, turn: &Turn) -> Result<(), StoreError> {
-        if self.fitness.head_guard == HeadGuard::Manifest && self.was_away.load(Relaxed) {
-            self.verify_position(turn)?;
-            self.was_away.store(false, Relaxed);
+    /// Verifies that the journal has record `n`, behind which one is to be placed, if a request has failed since the last
+    /// time. Not needed where the engine compares the record before a new one itself.
+    pub(crate) fn verify_after_absence(&self, n: u64, tip: Tip) -> Result<(), Stop> {
+        // Cleared first: a request that fails meanwhile, also on another thread, asks for another look.
+        if self.fitness.head_guard != HeadGuard::Manifest || !self.was_away.swap(false, Relaxed) {
+            return Ok(());
         }
-        Ok(())
+        let verified = self.verify_record(n, tip);
+        if verified.is_err() {
+            self.was_away.store(true, Relaxed);
+        }
+        verified
     }
 
     /// Checks that the record at the copy's position is the journal's: an engine that failed over, or was set back, may

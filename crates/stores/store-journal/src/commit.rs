@@ -1,6 +1,6 @@
 //! A commit: resolves the batches on the copy, places their record, and keeps at it until the outcome is known.
 
-use millrace_journal::{HeadGuard, JournalError, JournalReadLimit, Placed, Placing};
+use millrace_journal::{JournalError, JournalReadLimit, Placed, Placing};
 use millrace_model::{Batch, Outcome, Timestamp};
 use millrace_store::{CommitVia, CopyPosition, FailureCause, Placement, RecordedChange, StoreError};
 
@@ -11,7 +11,7 @@ use crate::record::{self, RECORD_BYTES_MAX, RecordHead};
 /// The most bytes of batches that are put into one record, by their estimate.
 const BATCHES_BYTES_MAX: usize = millrace_model::BATCH_BYTES_MAX;
 
-/// What the lead row must say for a commit to happen.
+/// The lead row that a commit needs to happen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fence {
     /// This handle leads.
@@ -29,7 +29,7 @@ enum EmptyRecord {
     Place,
 }
 
-/// What has become of the record of one attempt.
+/// The fate of the record of one attempt.
 #[derive(Default)]
 struct PlacingState {
     placed: Option<(CopyPosition, LeadState, usize)>,
@@ -105,7 +105,8 @@ impl SharedHandle {
     ) -> Result<Vec<Outcome>, StoreError> {
         for attempt in 0u32.. {
             self.refuse_ended()?;
-            self.verify_after_absence(turn)?;
+            let CopyPosition { n, tip, .. } = turn.position;
+            self.verify_after_absence(n, tip).map_err(|stop| self.stop(stop))?;
             self.refuse_unfenced(turn, fence)?;
             let (position, lead) = (turn.position, turn.lead.clone());
             let mut state = PlacingState::default();
@@ -265,6 +266,8 @@ impl SharedHandle {
     fn place_until_known(&self, placing: &Placing<'_>) -> Result<bool, Stop> {
         for attempt in 0u32.. {
             self.refuse_trimmed(placing.n)?;
+            // As late as possible: the requests just before may be those that an engine has failed over in.
+            self.verify_after_absence(placing.n - 1, placing.prev)?;
             let is_ours = match self.journal.place(placing) {
                 Ok(Placed::Yes) => true,
                 // The answer to an earlier attempt may have been lost.
@@ -275,10 +278,6 @@ impl SharedHandle {
                         Some(found) => found == placing.record,
                         None => {
                             self.back_off(attempt).map_err(Stop::End)?;
-                            if self.fitness.head_guard == HeadGuard::Manifest {
-                                // An engine that failed over may have lost the record before this one.
-                                self.verify_record(placing.n - 1, placing.prev)?;
-                            }
                             continue;
                         }
                     }

@@ -45,7 +45,7 @@ pub(crate) struct SharedHandle {
     /// Not part of the turn: a reader that meets damage does not wait for a commit that waits for the engine.
     ended: Mutex<Option<HandleEnd>>,
     pub(crate) manifest: Mutex<ManifestState>,
-    /// What others may look at while the turn is taken.
+    /// The state that others may look at while the turn is taken.
     status: Mutex<JournalStatus>,
     news_at_ms: AtomicU64,
     /// How long the journal could not be read, in sum. A leader's silence is not counted meanwhile: nobody knows whether

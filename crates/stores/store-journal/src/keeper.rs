@@ -13,15 +13,13 @@ use crate::status::Role;
 
 /// How often a leader looks whether it has to beat.
 const LEADER_ROUND_MS: u64 = 50;
-/// How often records and parts that are no longer needed are looked for.
-const CLEAN_UP_MS: u64 = 10 * 60 * 1000;
 
 #[derive(Debug)]
 pub(crate) struct Keeper {
     follower: Option<JoinHandle<()>>,
 }
 
-/// What a keeper remembers between two rounds.
+/// The memory of a keeper between two rounds.
 #[derive(Debug, Default)]
 pub(crate) struct KeeperState {
     manifest_read_ms: Option<u64>,
@@ -120,7 +118,7 @@ impl SharedHandle {
             state.snapshot_tried_ms = Some(now_ms);
             state.snapshot = snapshot();
         }
-        if is_due(state.cleaned_up_ms, CLEAN_UP_MS) {
+        if is_due(state.cleaned_up_ms, self.settings.clean_up_ms) {
             state.cleaned_up_ms = Some(now_ms);
             self.clean_up();
         }

@@ -25,6 +25,8 @@ pub struct JournalSettings {
     pub trim_grace_ms: u64,
     /// How many of the newest records are never deleted.
     pub records_kept: u64,
+    /// How often records and parts that are no longer needed are looked for.
+    pub clean_up_ms: u64,
     /// How often the manifest is read again.
     pub manifest_refresh_ms: u64,
     /// How old a reading of the manifest may be for a placing to be believed, where the engine does not compare with
@@ -34,7 +36,7 @@ pub struct JournalSettings {
     pub backoff_ms_max: u64,
 }
 
-/// Who may commit through this handle.
+/// Says whether a handle may commit without the lead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Leadership {
     /// Only while this handle leads (servers and sessions).
@@ -58,6 +60,7 @@ impl Default for JournalSettings {
             part_bytes: 8 << 20,
             trim_grace_ms: 24 * 3600 * 1000,
             records_kept: 1_000,
+            clean_up_ms: 10 * 60 * 1000,
             manifest_refresh_ms: 60_000,
             manifest_age_ms_max: 3600 * 1000,
             backoff_ms_max: 1_000,

@@ -1,4 +1,4 @@
-//! What a server tells about its shared store: for readiness, metrics, `doctor` and log lines.
+//! The state of a shared store as a server tells it: for readiness, metrics, `doctor` and log lines.
 
 use millrace_store::CopyPosition;
 

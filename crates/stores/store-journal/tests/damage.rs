@@ -62,7 +62,7 @@ fn use_all(store: &JournalStore) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What may happen to rows.
+/// The damage that may happen to rows.
 const CHANGES: &[&str] = &[
     "UPDATE events SET payload = x'7b7d' WHERE offset = 7",
     "UPDATE events SET id = 'other' WHERE offset = 7",

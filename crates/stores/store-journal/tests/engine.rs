@@ -1,4 +1,4 @@
-//! What an engine may answer: nothing for ever, a refusal in the middle, records that cannot be read, another store.
+//! Answers of an engine: nothing for ever, a refusal in the middle, records that cannot be read, another store.
 
 #![allow(clippy::unwrap_used)]
 
@@ -90,7 +90,8 @@ fn a_commit_waits_for_ever_and_closing_ends_the_wait() {
 
 #[test]
 fn a_refusal_in_the_middle_ends_the_handle_and_names_the_cause() {
-    let acts: [(&str, fn(&Machine, &JournalStore)); 3] = [
+    type Act = fn(&Machine, &JournalStore);
+    let acts: [(&str, Act); 3] = [
         ("place", |_, store| drop(publish(store, "x"))),
         ("beat", |machine, store| {
             machine.clock.pass(LEAD_TIMEOUT);

@@ -248,7 +248,12 @@ fn of_two_snapshots_at_once_one_is_named_and_whole() {
     fill(&leader, 20);
     other.follow().unwrap();
     let rival = other.clone();
-    one.wire.once_before(|call| call == JournalCall::SetManifest, move || drop(rival.snapshot().unwrap()));
+    one.wire.once_before(
+        |call| call == JournalCall::SetManifest,
+        move || {
+            rival.snapshot().unwrap();
+        },
+    );
     let lost = leader.snapshot();
     assert!(is_busy(&lost), "{lost:?}");
     assert!(leader.snapshot().is_ok(), "the next attempt is free");

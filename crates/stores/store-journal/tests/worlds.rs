@@ -1,5 +1,5 @@
 //! Three servers in random worlds: lost and late answers, takeovers, crashes, sleeps, wrong clocks, snapshots, trimming
-//! and damaged copies, all at once. What was confirmed is there, what was refused is not, and all copies are equal.
+//! and damaged copies, all at once. Everything that was confirmed is there, what was refused is not, and all copies are equal.
 
 #![allow(clippy::unwrap_used)]
 
@@ -45,7 +45,7 @@ impl Server {
     }
 }
 
-/// What became of the events that were published.
+/// The fate of the events that were published.
 #[derive(Default)]
 struct Ledger {
     confirmed: Vec<(Offset, String)>,

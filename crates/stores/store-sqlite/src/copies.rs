@@ -1,6 +1,6 @@
 //! The copy of a shared store as a file under a server's cache folder.
 //!
-//! The file is a cache: the journal has everything. It is locked by the server that uses it, readable by its user only,
+//! The file is a cache: the journal has everything. The file is locked by the server that uses it, readable by its user only,
 //! and set aside instead of repaired.
 
 use std::fs::{self, File};

@@ -23,7 +23,7 @@ use crate::url::{SharedUrl, StoreUrl};
 const PAGE: ReadLimit = ReadLimit { events_max: 1_000, bytes_max: 8 << 20 };
 const ROWS: usize = 1_000;
 
-/// What a move has copied and compared.
+/// The amounts that a move has copied and compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Moved {
     pub events: u64,
@@ -263,5 +263,69 @@ pub fn local_file(url: &StoreUrl, options: &StoreOptions) -> Result<LocalFile, O
 impl std::fmt::Debug for LocalFile {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("LocalFile").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use millrace_model::{
+        Append, Batch, EventBody, JsonText, NewEvent, Op, Outcome, Partition, Timestamp, TopicKey,
+    };
+
+    use super::*;
+    use crate::open::{open_shared, open_store};
+    use crate::options::SharedSettings;
+
+    fn publish(store: &dyn Store, payload: &str) {
+        let stream = TopicKey::parse("main/orders").unwrap().stream(Partition(0));
+        let body = Arc::new(EventBody::of(JsonText::parse(payload).unwrap()));
+        let append = Append { stream, event: NewEvent { id: None, body }, dedupe_window_ms: 0 };
+        let row = Op::Put { space: Space::Kv, key: payload.to_owned(), value: "x".into() };
+        let ops = vec![Op::Append(append), row];
+        let batch = Batch { nonce: 7, now: Timestamp(1_000), ops, ..Batch::default() };
+        assert!(matches!(store.commit(&[batch]).unwrap().as_slice(), [Outcome::Done(_)]));
+    }
+
+    #[test]
+    fn a_store_moves_to_an_engine_and_back_and_goes_on_there() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        let shared = SharedSettings { cache: at("cache"), ..SharedSettings::default() };
+        let options = StoreOptions { shared, ..StoreOptions::default() };
+        let file = StoreUrl::Sqlite(at("one.db"));
+        let engine: StoreUrl = format!("dir:///{}", at("engine").display()).parse().unwrap();
+        let back = StoreUrl::Sqlite(at("two.db"));
+        let first = open_store(&file, &options).unwrap();
+        publish(first.store.as_ref(), "1");
+        publish(first.store.as_ref(), "2");
+        let mut steps = BTreeSet::new();
+        let mut progress = |step: &str, _: u64| drop(steps.insert(step.to_owned()));
+        let moved = move_store(&file, &engine, &options, &mut progress).unwrap();
+        assert_eq!((moved.events, moved.rows), (2, 2), "while the source is served");
+        assert_eq!(steps.len(), 3);
+        let again = move_store(&file, &engine, &options, &mut |_, _| {}).unwrap_err().to_string();
+        assert!(again.contains("holds a store already"), "{again}");
+        // The moved store goes on where it was brought to, and back again.
+        let led = open_shared(&engine, &options).unwrap();
+        publish(led.store.as_ref(), "3");
+        drop(led);
+        let StoreUrl::Shared(url) = &engine else { panic!("{engine}") };
+        let made = make_snapshot(url, &options).unwrap();
+        assert!(made.n > 0 && shared_info(url, &options).unwrap().head >= made.n);
+        let moved = move_store(&engine, &back, &options, &mut |_, _| {}).unwrap();
+        assert_eq!(moved.events, 3);
+        let second = open_store(&back, &options).unwrap();
+        publish(second.store.as_ref(), "4");
+        assert_eq!(second.store.streams().unwrap()[0].next, Offset(5));
+        let nothing = shared_info(
+            &SharedUrl::clone(&match "dir:////nowhere/at/all".parse() {
+                Ok(StoreUrl::Shared(url)) => url,
+                other => panic!("{other:?}"),
+            }),
+            &options,
+        );
+        assert!(matches!(nothing, Err(OfflineError::Unreachable(_))), "{nothing:?}");
     }
 }

@@ -22,7 +22,7 @@ const COPIES_MAX: usize = 16;
 #[derive(Clone, Debug)]
 pub struct SharedStore {
     pub store: Arc<JournalStore>,
-    /// What every commit reaches.
+    /// The durability that every commit reaches.
     pub durability: Durability,
 }
 

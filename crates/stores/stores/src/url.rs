@@ -13,7 +13,7 @@ pub enum StoreUrl {
     Shared(SharedUrl),
 }
 
-/// The address of a shared store. It may contain a password, so it is only shown without.
+/// The address of a shared store. The address may contain a password, so it is only shown without.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SharedUrl {
     engine: Engine,

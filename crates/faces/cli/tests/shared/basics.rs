@@ -1,6 +1,6 @@
 //! Two servers on one store: one leads, the other follows, and takes over.
 
-use crate::cluster::{Member, leader, wait_for};
+use crate::cluster::{Member, leader, program, wait_for};
 use crate::engines;
 
 #[test]
@@ -75,10 +75,7 @@ fn a_copy_that_is_deleted_or_damaged_is_made_again() {
 }
 
 fn publish(urls: &str, payload: &str) {
-    let ran = std::process::Command::new(env!("CARGO_BIN_EXE_millrace"))
-        .args(["pub", "orders", payload, "--url", urls])
-        .output()
-        .unwrap();
+    let ran = program().args(["pub", "orders", payload, "--url", urls]).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
 }
 

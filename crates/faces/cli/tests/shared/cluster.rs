@@ -46,12 +46,7 @@ impl Member {
 
     pub fn restart_with(&mut self, env: &[(&str, PathBuf)]) {
         let log = std::fs::OpenOptions::new().create(true).append(true).open(&self.log).unwrap();
-        let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
-        for (name, _) in std::env::vars_os() {
-            if ["MILLRACE_", "BUS_", "MONGO_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
-                command.env_remove(name);
-            }
-        }
+        let mut command = program();
         command
             .args(&self.flags)
             .current_dir(&self.folder)
@@ -134,6 +129,17 @@ impl Drop for Member {
             eprintln!("log of {}:\n{}", self.addr, self.log());
         }
     }
+}
+
+/// The binary, without the settings of the user who runs the tests.
+pub fn program() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
+    for (name, _) in std::env::vars_os() {
+        if ["MILLRACE_", "BUS_", "MONGO_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 /// Waits until `look` returns something.

@@ -73,7 +73,7 @@ fn run(name: &str, urls: &[String], proxies: &[Proxy]) {
     println!("{name}: {rounds} rounds, MILLRACE_FAULT_SEED={seed}");
     let folder = tempfile::tempdir().unwrap();
     let timeout = LEAD_TIMEOUT_MS.to_string();
-    let flags = ["--lead-timeout-ms", &timeout, "--log", "info", "--partitions", "3"];
+    let flags = ["--lead-timeout-ms", &timeout];
     let mut members: Vec<Member> = urls
         .iter()
         .enumerate()
@@ -165,7 +165,7 @@ fn check(members: &[Member], load: &Load) {
 
 fn stored(member: &Member) -> Option<BTreeMap<(u32, u64), String>> {
     let mut found = BTreeMap::new();
-    for partition in 0..3u32 {
+    for partition in 0..1u32 {
         let mut from = 1u64;
         loop {
             let path = format!("/topics/{TOPIC}/events?partition={partition}&from={from}&limit=1000");

@@ -7,6 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use millrace_client::{Client, ClientOptions, NewMessage, SubscribeOptions};
+use millrace_wire::PublishedPlace;
 
 pub const TOPIC: &str = "orders";
 const PUBLISHERS: usize = 3;
@@ -123,7 +124,10 @@ async fn publish(urls: String, who: usize, ledger: Arc<Mutex<Ledger>>, is_stoppi
             let message = NewMessage::new(json).key(format!("k{}", n % 5)).id(&id).unwrap();
             match client.publish(TOPIC, message).await {
                 Ok(published) => {
-                    let place = (published.partition.unwrap().0, published.offset.unwrap().0);
+                    let PublishedPlace::At { partition, offset } = published.place else {
+                        panic!("nothing is delayed: {published:?}");
+                    };
+                    let place = (partition.0, offset.0);
                     ledger.lock().unwrap().confirm(place, &payload);
                     break;
                 }

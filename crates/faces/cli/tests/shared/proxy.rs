@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-/// What the proxy does with bytes.
+/// The state of the line between a server and the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Line {
     Open = 0,

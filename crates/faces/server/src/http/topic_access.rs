@@ -1,4 +1,4 @@
-//! Who may read a topic, by the rows of the store. The engine has the same rule for its own requests
+//! The rule for reading a topic, by the rows of the store. The engine has the same rule for its own requests
 //! (`bus/src/topics/access.rs`).
 
 use millrace_bus::BusError;

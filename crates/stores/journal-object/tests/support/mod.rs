@@ -1,4 +1,4 @@
-//! What the tests of this crate share: journals with made-up credentials, real servers, and the stub.
+//! Shared by the tests of this crate: journals with made-up credentials, real servers, and the stub.
 
 #![allow(dead_code, reason = "every test file uses another part of it")]
 

@@ -10,7 +10,7 @@ pub(crate) const BUCKET: &str = "bucket";
 pub(crate) const DATE: &str = "Sun, 06 Nov 1994 08:49:37 GMT";
 pub(crate) const DATE_MS: u64 = 784_111_777_000;
 
-/// What is wrong with the stub.
+/// The promise that the stub breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     None,
@@ -30,6 +30,8 @@ pub(crate) enum Fault {
     Denied,
     DeniesDeleting,
     DeniesListing,
+    /// Listings are empty.
+    ListsNothing,
     NoBucket,
     OtherRegion,
     Hangs,
@@ -50,11 +52,14 @@ pub(crate) struct Stub {
 struct Objects {
     objects: BTreeMap<String, StoredObject>,
     requests: Vec<String>,
+    generations: usize,
 }
 
 struct StoredObject {
     body: Vec<u8>,
     reads: usize,
+    /// Google's number for the state of an object.
+    generation: usize,
 }
 
 impl Stub {
@@ -80,6 +85,7 @@ impl Stub {
 fn respond(fault: Fault, objects: &Mutex<Objects>, creators: &Barrier, request: &StubRequest) -> StubAnswer {
     let key =
         request.path.trim_start_matches('/').trim_start_matches(BUCKET).trim_start_matches('/').to_owned();
+    let key = key.replace("%2F", "/").replace("%2D", "-");
     objects.lock().unwrap().requests.push(format!("{} {key}", request.method));
     match fault {
         Fault::SlowDown => return error(503, "SlowDown", "Please reduce your request rate."),
@@ -94,9 +100,16 @@ fn respond(fault: Fault, objects: &Mutex<Objects>, creators: &Barrier, request: 
         "GET" if key.is_empty() && fault == Fault::DeniesListing => {
             error(403, "AccessDenied", "Access Denied")
         }
+        "GET" if key.is_empty() && fault == Fault::ListsNothing => {
+            answer(200, "<ListBucketResult></ListBucketResult>")
+        }
         "GET" if key.is_empty() => list(objects, &request.query),
         "GET" => get(fault, objects, &key),
         "POST" => delete_many(fault, objects, &String::from_utf8_lossy(&request.body)),
+        "DELETE" => match objects.lock().unwrap().objects.remove(&key) {
+            Some(_) => answer(204, ""),
+            None => error(404, "NoSuchKey", "The specified key does not exist."),
+        },
         method => error(405, "MethodNotAllowed", method),
     }
 }
@@ -122,10 +135,19 @@ fn put(
     }
     if fault == Fault::Races && key.contains("-race-") {
         creators.wait();
-        store(objects, key, &request.body);
-        return written(fault, &request.body);
+        let generation = store(objects, key, &request.body);
+        return written(fault, &request.body, generation);
     }
     let standing = objects.lock().unwrap().objects.get(&key).map(|object| tag(&object.body));
+    let generation = objects.lock().unwrap().objects.get(&key).map_or(0, |object| object.generation);
+    let expected_generation = request.header("x-goog-if-generation-match");
+    if expected_generation.is_some_and(|expected| expected != generation.to_string()) {
+        return error(
+            412,
+            "PreconditionFailed",
+            "At least one of the pre-conditions you specified did not hold.",
+        );
+    }
     let is_taken = is_creation && standing.is_some() && fault != Fault::IgnoresIfNoneMatch;
     let is_stale = expected.is_some() && expected != standing.as_deref() && fault != Fault::IgnoresIfMatch;
     if is_taken && fault == Fault::WritesWhatItRefuses {
@@ -138,22 +160,27 @@ fn put(
             "At least one of the pre-conditions you specified did not hold",
         );
     }
-    store(objects, key, &request.body);
+    let generation = store(objects, key, &request.body);
     match fault {
         Fault::LosesAnswers => StubAnswer::Cut,
-        _ => written(fault, &request.body),
+        _ => written(fault, &request.body, generation),
     }
 }
 
-fn store(objects: &Mutex<Objects>, key: String, body: &[u8]) {
-    objects.lock().unwrap().objects.insert(key, StoredObject { body: body.to_vec(), reads: 0 });
+/// Returns the number of the object's new state.
+fn store(objects: &Mutex<Objects>, key: String, body: &[u8]) -> usize {
+    let mut objects = objects.lock().unwrap();
+    objects.generations += 1;
+    let generation = objects.generations;
+    objects.objects.insert(key, StoredObject { body: body.to_vec(), reads: 0, generation });
+    generation
 }
 
-fn written(fault: Fault, body: &[u8]) -> StubAnswer {
-    let headers = match fault {
-        Fault::NoEntityTags => Vec::new(),
-        _ => vec![("etag", tag(body))],
-    };
+fn written(fault: Fault, body: &[u8], generation: usize) -> StubAnswer {
+    let mut headers = vec![("x-goog-generation", generation.to_string())];
+    if fault != Fault::NoEntityTags {
+        headers.push(("etag", tag(body)));
+    }
     StubAnswer::Answer { status: 200, headers, body: Vec::new() }
 }
 
@@ -166,6 +193,8 @@ fn get(fault: Fault, objects: &Mutex<Objects>, key: &str) -> StubAnswer {
         return missing;
     }
     let mut headers = vec![("date", DATE.to_owned()), ("server", "Stub/1".to_owned())];
+    headers.push(("x-goog-generation", object.generation.to_string()));
+    headers.push(("last-modified", DATE.to_owned()));
     if fault != Fault::NoEntityTags {
         headers.push(("etag", tag(&object.body)));
     }

@@ -1,3 +1,5 @@
+//! Tests of the record's bytes: round trips, fixed bytes, damage, forged input.
+
 #![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;

@@ -230,10 +230,19 @@ impl MemoryState {
         let before = log.bounds(stream).start;
         let trimmed = log.trim(start);
         let (number, start) = (log.incarnation(), log.bounds(stream).start);
-        if let Some(recording) = self.recording.as_mut().filter(|_| start > before) {
+        // A trim that moves nothing leaves no trace in a record, so it must change nothing.
+        if start == before {
+            return;
+        }
+        if let Some(recording) = &mut self.recording {
             recording.start(stream, number, start);
         }
         self.forget_lanes(stream, &trimmed);
+        self.forget_finished(stream, start);
+    }
+
+    /// Removes the rows that say how trimmed events have ended.
+    pub(super) fn forget_finished(&mut self, stream: &Stream, start: Offset) {
         let prefix = KeyRange::prefix(&format!("{stream}/"));
         let end = format!("{stream}/{:016x}", start.0);
         self.tables.remove_range(Space::Finished, &KeyRange { from: prefix.from, to: Some(end) });
@@ -251,7 +260,8 @@ impl MemoryState {
         let stored = runs.iter().find(|run| run.stream == *stream).map_or(log.next(), |run| run.first);
         let compacted_to = compacted_to.min(stored);
         let removed = log.remove(offsets, compacted_to);
-        if let Some(recording) = &mut self.recording {
+        // A stream that this commit has made has nothing to remove, and is not there yet when the record is applied.
+        if let Some(recording) = self.recording.as_mut().filter(|_| !removed.is_empty()) {
             let offsets = removed.iter().map(|event| event.offset).collect();
             let (stream, number) = (stream.clone(), log.incarnation());
             recording.add(RecordedChange::Remove { stream, number, offsets, compacted_to });

@@ -89,7 +89,12 @@ impl Foldable for MemoryStore {
         state.recording = Some(Recording::default());
         let created_before = state.streams_created;
         let outcomes = state.commit(batches);
-        let changes = state.recording.take().unwrap_or_default().into_changes();
+        let recording = state.recording.take().unwrap_or_default();
+        // Others apply the starts last: an event that was trimmed and then finished in one commit leaves no row there.
+        for (stream, (_, start)) in &recording.starts {
+            state.forget_finished(stream, *start);
+        }
+        let changes = recording.into_changes();
         // A stream that this commit both made and dropped leaves no trace in the journal, so its number stays free.
         state.streams_created = changes.iter().filter_map(number_of).fold(created_before, u64::max);
         match place(&changes) {

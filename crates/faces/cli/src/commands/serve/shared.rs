@@ -127,7 +127,7 @@ impl ServePlan {
     }
 }
 
-fn io_failure(error: std::io::Error) -> Failure {
+fn io_failure(error: impl std::fmt::Display) -> Failure {
     Failure::Failed(error.to_string())
 }
 
