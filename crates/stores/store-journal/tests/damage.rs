@@ -433,6 +433,33 @@ fn a_poisoned_copy_ends_the_handle_and_is_used_again_after_reopening() {
     assert_eq!(dump(&again), dump(&follower));
 }
 
+/// An id that was brought before is looked up in its event, or in what is left of it: if that is damaged, nothing is
+/// stored, because nobody knows whether it would be stored twice.
+#[test]
+fn a_damaged_id_decides_nothing() {
+    for is_trimmed in [false, true] {
+        let journal = memory();
+        let machine = Machine::new(&journal);
+        let store = filled(&machine);
+        if is_trimmed {
+            store.commit(&[batch(3_000, vec![trim(&events(), 15)])]).unwrap();
+            while store.maintain(100).unwrap().more {}
+            meddle(&machine.path, "UPDATE gone_ids SET id = 'other' WHERE offset = 7");
+        } else {
+            meddle(&machine.path, "UPDATE events SET id = 'other' WHERE offset = 7");
+        }
+        let again = |n: u64| store.commit(&[Batch { now: Timestamp(3_000), ..event_id(&format!("id-{n}")) }]);
+        assert_eq!(offset_of(&again(5).unwrap()), Offset(6), "its neighbour is known");
+        let error = again(6).unwrap_err();
+        assert!(is_poisoned_by(&error, "damaged"), "trimmed: {is_trimmed}: {error}");
+        drop(store);
+        let store = lead_again(&machine);
+        let outcomes = store.commit(&[Batch { now: Timestamp(3_000), ..event_id("id-6") }]).unwrap();
+        assert_eq!(offset_of(&outcomes), Offset(7), "the copy that was made anew knows it");
+        assert_eq!(dump(&store), dump(&Machine::new(&journal).open()));
+    }
+}
+
 /// Retention must not be decided by a row whose time was changed: events would be gone for everybody.
 #[test]
 fn a_damaged_time_trims_nothing() {

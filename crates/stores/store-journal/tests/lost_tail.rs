@@ -139,6 +139,28 @@ fn a_leader_in_the_middle_of_a_commit_notices_after_the_engine_was_away() {
     }
 }
 
+/// The request that was lost while the engine failed over is not the commit itself.
+#[test]
+fn a_leader_notices_at_the_first_commit_after_the_engine_was_away() {
+    let FailedOver { journal, machine, leader, next, kept } = FailedOver::new(3, WIRES[0]);
+    next.go_on(3);
+    let before = heads(&*journal);
+    let mut is_away = true;
+    machine.wire.on(move |call, moment| {
+        let is_lost = is_away && matches!(call, JournalCall::Read { .. }) && moment == Moment::Before;
+        is_away &= !is_lost;
+        is_lost.then(|| unknown("failing over"))
+    });
+    // Places nothing, and only looks whether the next number is free.
+    leader.commit(&[event_id("lost-0")]).unwrap();
+    let error = publish(&leader, "on lost ground").unwrap_err();
+    assert!(is_diverged(&error), "{error}");
+    assert_eq!(heads(&*journal), before);
+    drop(leader);
+    machine.wire.mend();
+    check_rebuilt(&machine, &next, kept, 3);
+}
+
 #[test]
 fn an_engine_that_guards_its_head_is_noticed_at_the_next_commit() {
     for others in [0, 2, 3] {
