@@ -1,6 +1,7 @@
 //! The journal: the port's methods in terms of objects (`bucket.rs`) and keys (`keys.rs`).
 
 use std::fmt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, mpsc};
 
 use bytes::Bytes;
@@ -68,7 +69,7 @@ impl ObjectJournal {
             .build()
             .map_err(threads)?;
         let Connection { store, host } = connect(url, &environment)?;
-        let context = RequestContext { url: url.clone(), host, environment };
+        let context = RequestContext { url: url.clone(), host, environment, server_time_ms: Arc::default() };
         let keys = ObjectKeys::new(url.prefix.clone());
         let bucket = Bucket { store, context };
         let objects = Arc::new(JournalObjects { bucket, keys, end: ExpectedEnd::default() });
@@ -129,6 +130,11 @@ impl Journal for ObjectJournal {
             let version = ManifestVersion(version);
             Ok(Some(ManifestRead { bytes: object.bytes, version, engine_time_ms: object.server_time_ms }))
         })
+    }
+
+    fn engine_time_ms(&self) -> Option<u64> {
+        let ms = self.objects.bucket.context.server_time_ms.load(Relaxed);
+        (ms > 0).then_some(ms)
     }
 
     fn set_manifest(&self, new: &[u8], was: Option<&ManifestVersion>) -> Result<bool, JournalError> {

@@ -1,6 +1,8 @@
 //! One request: its deadline, and what its failure means.
 
 use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use millrace_journal::JournalError;
@@ -24,6 +26,8 @@ pub(crate) struct RequestContext {
     /// The host that requests go to.
     pub(crate) host: String,
     pub(crate) environment: ObjectEnvironment,
+    /// The latest time that the server told in any answer; 0 = none.
+    pub(crate) server_time_ms: Arc<AtomicU64>,
 }
 
 /// A request that did not succeed.
@@ -50,7 +54,9 @@ impl RequestContext {
         F: Future<Output = object_store::Result<T>>,
     {
         let deadline = self.deadline(bytes);
-        let (verdict, is_foreign, text) = match timeout(deadline, notes.of(request)).await {
+        let answered = timeout(deadline, notes.of(request)).await;
+        self.server_time_ms.fetch_max(notes.server_time_ms().unwrap_or(0), Relaxed);
+        let (verdict, is_foreign, text) = match answered {
             Ok(Ok(value)) => return Ok(value),
             Ok(Err(error)) => self.meaning(kind, notes, &error),
             Err(_) => (Verdict::Unknown, false, format!("no answer within {} ms", deadline.as_millis())),

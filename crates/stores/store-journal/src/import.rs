@@ -41,6 +41,7 @@ pub fn import(
     upload.end_part()?;
     let (parts, bytes) = (upload.parts, upload.bytes);
     let mut manifest = Manifest::new(rand::random());
+    manifest.is_imported = true;
     manifest.snapshot = Some(SnapshotEntry { n: 0, tip: Tip::START.to_string(), bytes, parts });
     match journal.set_manifest(&manifest.encode(), None).map_err(unusable)? {
         true => Ok(bytes),

@@ -23,6 +23,9 @@ pub struct Manifest {
     pub snapshot: Option<SnapshotEntry>,
     /// Records up to this number may be deleted: the snapshot holds what they did.
     pub trimmed_to: u64,
+    /// The store was made of a file, whose content is in no record: the journal alone is not the whole store.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub is_imported: bool,
     /// When `trimmed_to` was set, by the wall clock of the server that did.
     pub trimmed_at_ms: u64,
 }
@@ -68,6 +71,7 @@ impl Manifest {
             store_id: format!("{store_id:032x}"),
             record_format: crate::record::FORMAT,
             snapshot: None,
+            is_imported: false,
             trimmed_to: 0,
             trimmed_at_ms: 0,
         }

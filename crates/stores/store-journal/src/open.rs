@@ -341,6 +341,10 @@ impl Opening<'_> {
             (Err(error), None) => return Err(error.into()),
             (Ok(copy), None) => {
                 let expected = CopyPosition { store_id, n: entry.n, tip: entry.tip()? };
+                if entry.n == 0 {
+                    // The file of a store that was brought here from elsewhere (`import.rs`).
+                    copy.set_position(&expected)?;
+                }
                 let found = copy.position()?;
                 if found == Some(expected) {
                     return Ok(Some((copy, expected)));
@@ -350,13 +354,14 @@ impl Opening<'_> {
                 format!("the snapshot stands at {found:?}, and the manifest says {expected:?}")
             }
         };
-        self.without_snapshot(store_id, entry, &what)
+        self.without_snapshot(store_id, manifest, entry, &what)
     }
 
     /// Goes on without a snapshot that cannot be used: with a newer one, or with the whole journal if it is still there.
     fn without_snapshot(
         &mut self,
         store_id: u128,
+        manifest: &Manifest,
         entry: &SnapshotEntry,
         what: &str,
     ) -> Result<Option<OpenCopy>, OpenError> {
@@ -368,7 +373,7 @@ impl Opening<'_> {
         let journal = self.journal.clone();
         let first =
             self.until_reached("reading the journal", || journal.read(1, ONE))?.first().map(|(n, _)| *n);
-        if first == Some(1) {
+        if first == Some(1) && !manifest.is_imported {
             tracing::error!("{what}: the whole journal is folded instead. Make a new snapshot soon");
             return self.empty_copy(store_id).map(Some);
         }

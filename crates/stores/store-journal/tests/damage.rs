@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use harness::clock::DAY;
 use harness::machine::{
-    LEAD_TIMEOUT, Machine, WHOLE, crash, dump, event, event_id, events, folded, heads, is_poisoned_by, meddle, memory,
-    offset_of, publish, texts,
+    LEAD_TIMEOUT, Machine, WHOLE, crash, dump, event, event_id, events, folded, heads, is_poisoned_by,
+    meddle, memory, offset_of, publish, texts,
 };
 use millrace_conformance::build::{batch, equals, put, trim};
 use millrace_journal::MemoryJournal;
@@ -49,7 +49,8 @@ fn use_all(store: &JournalStore) -> Result<(), StoreError> {
     store.streams()?;
     store.read(&events(), Offset(1), WHOLE)?;
     store.seek(&events(), Timestamp(1_055))?;
-    store.retention_start(&events(), Retention { older_than: Some(Timestamp(1_055)), bytes_max: Some(60) })?;
+    store
+        .retention_start(&events(), Retention { older_than: Some(Timestamp(1_055)), bytes_max: Some(60) })?;
     let row = Check::Present { space: Space::Kv, key: "row".into() };
     store.commit(&[Batch { checks: vec![row], ..batch(2_000, vec![put(Space::Kv, "row", "other")]) }])?;
     for n in 0..20 {
@@ -91,7 +92,8 @@ fn is_there(path: &Path, change: &str) -> bool {
     let conn = rusqlite::Connection::open(path).unwrap();
     for table in ["loc", "ids"] {
         if change.contains(&format!("UPDATE {table} ")) {
-            let rows: i64 = conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
+            let rows: i64 =
+                conn.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap();
             return rows > 0;
         }
     }
@@ -104,7 +106,8 @@ fn rows_that_were_changed_while_the_copy_was_closed_cost_a_rebuild_and_no_event(
         for change in CHANGES {
             let journal = memory();
             let mut machine = Machine::new(&journal);
-            machine.options = SqliteOptions { fold_events: if is_folded { 4 } else { 1_000 }, ..harness::small() };
+            machine.options =
+                SqliteOptions { fold_events: if is_folded { 4 } else { 1_000 }, ..harness::small() };
             let store = filled(&machine);
             while is_folded && store.maintain(100).unwrap().more {}
             drop(store);
@@ -126,7 +129,10 @@ fn check_heals(machine: &Machine, journal: &Arc<MemoryJournal>, what: &str) {
         match use_all(&store) {
             Ok(()) => break,
             Err(error) => {
-                assert!(is_poisoned_by(&error, "damaged") || matches!(error, StoreError::Poisoned(_)), "{what}: {error}");
+                assert!(
+                    is_poisoned_by(&error, "damaged") || matches!(error, StoreError::Poisoned(_)),
+                    "{what}: {error}"
+                );
                 assert!(store.ended().is_some(), "{what}: the handle ends");
             }
         }
@@ -193,7 +199,9 @@ fn flipped_bits_anywhere_in_the_file_lose_no_event() {
         }
         // Whatever is decided is right.
         for n in 0..20 {
-            let Ok(outcomes) = store.commit(&[Batch { now: Timestamp(2_000), ..event_id(&format!("id-{n}")) }]) else {
+            let Ok(outcomes) =
+                store.commit(&[Batch { now: Timestamp(2_000), ..event_id(&format!("id-{n}")) }])
+            else {
                 break;
             };
             assert_eq!(offset_of(&outcomes), Offset(n + 1), "round {round}: an id was not found");
@@ -425,6 +433,33 @@ fn a_poisoned_copy_ends_the_handle_and_is_used_again_after_reopening() {
     assert_eq!(dump(&again), dump(&follower));
 }
 
+/// An id that was brought before is looked up in its event, or in what is left of it: if that is damaged, nothing is
+/// stored, because nobody knows whether it would be stored twice.
+#[test]
+fn a_damaged_id_decides_nothing() {
+    for is_trimmed in [false, true] {
+        let journal = memory();
+        let machine = Machine::new(&journal);
+        let store = filled(&machine);
+        if is_trimmed {
+            store.commit(&[batch(3_000, vec![trim(&events(), 15)])]).unwrap();
+            while store.maintain(100).unwrap().more {}
+            meddle(&machine.path, "UPDATE gone_ids SET id = 'other' WHERE offset = 7");
+        } else {
+            meddle(&machine.path, "UPDATE events SET id = 'other' WHERE offset = 7");
+        }
+        let again = |n: u64| store.commit(&[Batch { now: Timestamp(3_000), ..event_id(&format!("id-{n}")) }]);
+        assert_eq!(offset_of(&again(5).unwrap()), Offset(6), "its neighbour is known");
+        let error = again(6).unwrap_err();
+        assert!(is_poisoned_by(&error, "damaged"), "trimmed: {is_trimmed}: {error}");
+        drop(store);
+        let store = lead_again(&machine);
+        let outcomes = store.commit(&[Batch { now: Timestamp(3_000), ..event_id("id-6") }]).unwrap();
+        assert_eq!(offset_of(&outcomes), Offset(7), "the copy that was made anew knows it");
+        assert_eq!(dump(&store), dump(&Machine::new(&journal).open()));
+    }
+}
+
 /// Retention must not be decided by a row whose time was changed: events would be gone for everybody.
 #[test]
 fn a_damaged_time_trims_nothing() {
@@ -432,7 +467,10 @@ fn a_damaged_time_trims_nothing() {
         let journal = memory();
         let machine = Machine::new(&journal);
         let store = filled(&machine);
-        meddle(&machine.path, "UPDATE events SET ts = 1, payload = payload || zeroblob(1000) WHERE offset BETWEEN 5 AND 20");
+        meddle(
+            &machine.path,
+            "UPDATE events SET ts = 1, payload = payload || zeroblob(1000) WHERE offset BETWEEN 5 AND 20",
+        );
         let older_than = bytes_max.is_none().then_some(Timestamp(1_055));
         let error = store.retention_start(&events(), Retention { older_than, bytes_max }).unwrap_err();
         assert!(is_poisoned_by(&error, "damaged"), "{error}");

@@ -135,7 +135,10 @@ fn a_record_of_a_newer_format_stops_this_server_and_nothing_else() {
     replace(&journal, 3, |record| record[4] = 2);
     let error = follower.follow().unwrap_err();
     assert!(matches!(error, StoreError::Unusable(_)), "{error}");
-    assert!(error.to_string().contains("record 3 of the journal cannot be read") && error.to_string().contains("upgrade this server"));
+    assert!(
+        error.to_string().contains("record 3 of the journal cannot be read")
+            && error.to_string().contains("upgrade this server")
+    );
     assert_eq!(texts(&follower), ["old format"], "what came before is folded");
     drop(follower);
     for machine in [&other, &Machine::new(&journal)] {
@@ -156,7 +159,10 @@ fn a_damaged_record_is_named_and_nothing_behind_it_is_folded() {
     replace(&journal, 3, |record| record[60] ^= 1);
     let error = follower.follow().unwrap_err();
     assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
-    assert!(error.to_string().contains("record 3 of the journal cannot be read: it is damaged: its checksum"), "{error}");
+    assert!(
+        error.to_string().contains("record 3 of the journal cannot be read: it is damaged: its checksum"),
+        "{error}"
+    );
     assert!(follower.status().position.n <= 2);
     drop(follower);
     let text = other.try_open().unwrap_err().to_string();
@@ -195,9 +201,9 @@ fn an_engine_that_is_away_at_the_start_is_waited_for() {
             settings.store_wait_ms = Some(MINUTE);
             settings.backoff_ms_max = 1_000;
         });
-        limited.wire.on(move |call, moment| {
-            (moment == Moment::Before && is_it(call)).then(|| unknown("no route"))
-        });
+        limited
+            .wire
+            .on(move |call, moment| (moment == Moment::Before && is_it(call)).then(|| unknown("no route")));
         let began = limited.clock.mono();
         let error = limited.try_open().unwrap_err();
         assert!(matches!(&error, OpenError::Unreachable(cause) if cause.contains("no route")), "{error:?}");
@@ -227,7 +233,10 @@ fn opening_stops_when_it_is_told_to() {
         told.len() < 5
     });
     assert!(matches!(stopped, Err(OpenError::Stopped)));
-    assert!(told[0].contains("looking at the engine: waiting for the engine of the shared store"), "{told:?}");
+    assert!(
+        told[0].contains("looking at the engine: waiting for the engine of the shared store"),
+        "{told:?}"
+    );
     machine.wire.mend();
     for word in ["fetching a snapshot", "folding the journal"] {
         let stopped = open(&mut |text: &str| !text.contains(word));
@@ -253,7 +262,10 @@ fn a_copy_of_another_store_is_refused() {
         let error = wrong.try_open().unwrap_err();
         assert!(matches!(error, OpenError::Store(StoreError::Unusable(_))), "{error:?}");
         let text = error.to_string();
-        assert!(text.contains("the local copy is of another store") && text.contains("another cache folder"), "{text}");
+        assert!(
+            text.contains("the local copy is of another store") && text.contains("another cache folder"),
+            "{text}"
+        );
     }
     assert_eq!(wrong.aside(""), [""; 0], "a copy that may be needed elsewhere stays");
     assert_eq!(texts(&mine.open()), ["mine"]);

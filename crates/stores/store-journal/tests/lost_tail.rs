@@ -139,6 +139,28 @@ fn a_leader_in_the_middle_of_a_commit_notices_after_the_engine_was_away() {
     }
 }
 
+/// The request that was lost while the engine failed over is not the commit itself.
+#[test]
+fn a_leader_notices_at_the_first_commit_after_the_engine_was_away() {
+    let FailedOver { journal, machine, leader, next, kept } = FailedOver::new(3, WIRES[0]);
+    next.go_on(3);
+    let before = heads(&*journal);
+    let mut is_away = true;
+    machine.wire.on(move |call, moment| {
+        let is_lost = is_away && matches!(call, JournalCall::Read { .. }) && moment == Moment::Before;
+        is_away &= !is_lost;
+        is_lost.then(|| unknown("failing over"))
+    });
+    // Places nothing, and only looks whether the next number is free.
+    leader.commit(&[event_id("lost-0")]).unwrap();
+    let error = publish(&leader, "on lost ground").unwrap_err();
+    assert!(is_diverged(&error), "{error}");
+    assert_eq!(heads(&*journal), before);
+    drop(leader);
+    machine.wire.mend();
+    check_rebuilt(&machine, &next, kept, 3);
+}
+
 #[test]
 fn an_engine_that_guards_its_head_is_noticed_at_the_next_commit() {
     for others in [0, 2, 3] {
@@ -197,7 +219,8 @@ fn a_follower_notices_when_it_follows_keeps_or_takes_the_lead() {
     ];
     for (at, (others, act)) in acts.into_iter().enumerate() {
         let journal = memory();
-        let (leader_machine, machine, other) = (Machine::new(&journal), Machine::new(&journal), Machine::new(&journal));
+        let (leader_machine, machine, other) =
+            (Machine::new(&journal), Machine::new(&journal), Machine::new(&journal));
         let leader = leader_machine.lead();
         for n in 0..7 {
             publish(&leader, &format!("kept {n}")).unwrap();
@@ -347,7 +370,9 @@ fn a_journal_whose_chain_is_broken_is_refused() {
     let limit = millrace_journal::JournalReadLimit { records_max: 3, bytes_max: usize::MAX };
     for (n, record) in one.read(next, limit).unwrap() {
         let tip = millrace_journal::Tip::START;
-        journal.place(&millrace_journal::Placing { n, prev: tip, tip, record: &record, settles: &[] }).unwrap();
+        journal
+            .place(&millrace_journal::Placing { n, prev: tip, tip, record: &record, settles: &[] })
+            .unwrap();
     }
     for machine in [&two, &Machine::new(&journal)] {
         for _ in 0..2 {

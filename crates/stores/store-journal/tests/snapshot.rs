@@ -10,8 +10,8 @@ use std::thread;
 
 use harness::clock::{DAY, HOUR, MINUTE};
 use harness::machine::{
-    LEAD_TIMEOUT, Machine, dump, event, event_id, heads, is_poisoned_by, manifest_of, meddle, memory, publish,
-    texts,
+    LEAD_TIMEOUT, Machine, dump, event, event_id, heads, is_poisoned_by, manifest_of, meddle, memory,
+    publish, texts,
 };
 use harness::wire::{Moment, unknown};
 use millrace_conformance::build::{append, batch, put, stream, trim};
@@ -19,7 +19,8 @@ use millrace_conformance::journal::{FaultPlan, FaultyJournal, JournalCall};
 use millrace_journal::{Journal, MemoryJournal, PartName};
 use millrace_model::Space;
 use millrace_store::{Store, StoreError};
-use millrace_store_journal::{JournalStore, Manifest, OpenError};
+use millrace_store_journal::{JournalStore, Manifest, OpenError, import};
+use millrace_store_sqlite::{SqliteOptions, SqliteStore};
 
 fn fill(store: &JournalStore, events: usize) {
     for n in 0..events {
@@ -51,7 +52,8 @@ fn a_new_machine_begins_with_the_snapshot_and_then_follows() {
     let leader_machine = Machine::new(&journal);
     let leader = leader_machine.lead();
     fill(&leader, 30);
-    let rows = vec![put(Space::Kv, "row", "value"), append(&stream("other", 3), "x"), trim(&stream("events", 0), 5)];
+    let rows =
+        vec![put(Space::Kv, "row", "value"), append(&stream("other", 3), "x"), trim(&stream("events", 0), 5)];
     leader.commit(&[batch(1, rows), event_id("brought")]).unwrap();
     let at_snapshot = dump(&leader);
     let made = leader.snapshot().unwrap();
@@ -263,12 +265,15 @@ fn a_snapshot_never_replaces_a_newer_one() {
     fill(&leader, 20);
     slow.follow().unwrap();
     let (fast, also_slow) = (leader.clone(), slow.clone());
-    two.wire.once_before(|call| call == JournalCall::PutPart, move || {
-        fill(&fast, 5);
-        fast.snapshot().unwrap();
-        // Knows the newer manifest, and would succeed in replacing it.
-        also_slow.keep();
-    });
+    two.wire.once_before(
+        |call| call == JournalCall::PutPart,
+        move || {
+            fill(&fast, 5);
+            fast.snapshot().unwrap();
+            // Knows the newer manifest, and would succeed in replacing it.
+            also_slow.keep();
+        },
+    );
     let newest = || manifest_of(&*journal).snapshot.unwrap().n;
     let lost = slow.snapshot();
     assert!(is_busy(&lost), "{lost:?}");
@@ -282,7 +287,9 @@ fn two_snapshots_of_one_handle_do_not_mix() {
     let leader = machine.lead();
     fill(&leader, 10);
     let again = leader.clone();
-    machine.wire.once_before(|call| call == JournalCall::PutPart, move || assert!(is_busy(&again.snapshot())));
+    machine
+        .wire
+        .once_before(|call| call == JournalCall::PutPart, move || assert!(is_busy(&again.snapshot())));
     leader.snapshot().unwrap();
 }
 
@@ -347,7 +354,13 @@ fn a_leader_makes_a_snapshot_when_enough_lies_behind_the_last_one() {
 #[test]
 fn a_snapshot_is_made_over_a_wire_that_loses() {
     let journal = memory();
-    let plan = FaultPlan { seed: 11, lose_request_every: 6, lose_answer_every: 6, repeat_every: 7, ..FaultPlan::default() };
+    let plan = FaultPlan {
+        seed: 11,
+        lose_request_every: 6,
+        lose_answer_every: 6,
+        repeat_every: 7,
+        ..FaultPlan::default()
+    };
     let faulty = Arc::new(FaultyJournal::new(journal.clone(), plan));
     let machine = Machine::new(&faulty);
     let leader = machine.lead();
@@ -433,6 +446,38 @@ fn a_snapshot_of_a_file_of_another_store_is_not_made() {
     leader.snapshot().unwrap_err();
     assert_eq!(manifest_of(&*journal).snapshot, None);
     assert!(leader.lost_names().is_some());
+}
+
+/// A store that was made of a file: its journal alone is not the whole store.
+#[test]
+fn a_store_that_was_imported_never_begins_without_its_snapshot() {
+    let (journal, folder) = (memory(), tempfile::tempdir().unwrap());
+    let path = folder.path().join("file.db");
+    {
+        let file = SqliteStore::open(&path, SqliteOptions::default()).unwrap();
+        (0..50).for_each(|n| drop(file.commit(&[event(&format!("{n} {}", "x".repeat(300)))]).unwrap()));
+    }
+    let mut source = std::fs::File::open(&path).unwrap();
+    import(&*journal, &mut source, &harness::machine::settings(), 7).unwrap();
+    let again = import(&*journal, &mut std::fs::File::open(&path).unwrap(), &harness::machine::settings(), 7);
+    assert!(matches!(again, Err(StoreError::InUse(_))), "{again:?}");
+    let (one, other) = (Machine::new(&journal), Machine::new(&journal));
+    let leader = one.lead();
+    assert_eq!(publish(&leader, "behind").unwrap().0, 51);
+    assert_eq!(dump(&other.open()), dump(&leader));
+    for is_replaced in [false, true] {
+        if is_replaced {
+            leader.snapshot().unwrap();
+        }
+        let part = PartName(named(&journal)[1].clone());
+        let bytes = journal.get_part(&part).unwrap().unwrap();
+        journal.delete_part(&part).unwrap();
+        let refused = Machine::new(&journal).try_open().unwrap_err().to_string();
+        assert!(refused.contains("is missing") && refused.contains("begins at record 1"), "{refused}");
+        journal.put_part(&part, &bytes).unwrap();
+        assert_eq!(dump(&Machine::new(&journal).open()), dump(&leader));
+    }
+    assert!(manifest_of(&*journal).is_imported, "later snapshots keep this");
 }
 
 #[test]
