@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-use millrace_journal::{Fitness, Journal};
+use millrace_journal::{Fitness, Journal, JournalError};
 use millrace_store::{Copies, CopyPosition, FailureCause, Foldable, Page, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
@@ -270,6 +270,15 @@ impl SharedHandle {
         if is_new {
             tracing::warn!("the engine of the shared store cannot be reached: {reason}");
         }
+    }
+
+    /// Passes an answer on, and notes a failure that nobody waits for: the next placing looks whether the engine has
+    /// lost records since.
+    pub(crate) fn noted<T>(&self, answer: Result<T, JournalError>) -> Result<T, JournalError> {
+        if matches!(answer, Err(JournalError::Unknown(_))) {
+            self.was_away.store(true, Relaxed);
+        }
+        answer
     }
 
     pub(crate) fn reachable(&self) {

@@ -216,7 +216,7 @@ impl SharedHandle {
     pub(crate) fn read_manifest(&self) -> Result<(), JournalError> {
         let began = (self.clock.mono_ms(), self.clock.wall_ms());
         let refused = |text: String| JournalError::Refused(FailureCause::from(text));
-        let Some(read) = self.journal.manifest()? else {
+        let Some(read) = self.noted(self.journal.manifest())? else {
             return Err(refused(
                 "the manifest of the store is gone: restore it from the engine's backup".into(),
             ));
@@ -242,7 +242,8 @@ impl SharedHandle {
             let known = self.manifest.lock();
             (known.manifest.clone(), known.version.clone())
         };
-        let is_set = change(&mut new) && self.journal.set_manifest(&new.encode(), Some(&version))?;
+        let is_set =
+            change(&mut new) && self.noted(self.journal.set_manifest(&new.encode(), Some(&version)))?;
         self.read_manifest()?;
         Ok(is_set)
     }

@@ -1,5 +1,6 @@
 //! Opening a shared store: checks the engine, finds or makes the store, finds or makes the copy, and folds the journal.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -305,12 +306,18 @@ impl Opening<'_> {
             _ if manifest.snapshot.as_ref().is_some_and(|snapshot| snapshot.is_at(n, position.tip)) => {
                 Ok(None)
             }
-            _ if n > manifest.trimmed_to => {
-                Ok(Some(("diverged", format!("the journal has lost or replaced its record {n}"))))
+            _ => {
+                // This machine may have slept since the manifest was read.
+                let newest = self.standing_manifest()?;
+                let trimmed_to = newest.map_or(manifest.trimmed_to, |newest| newest.manifest.trimmed_to);
+                let diverged = || ("diverged", format!("the journal has lost or replaced its record {n}"));
+                Ok(match n.cmp(&trimmed_to) {
+                    Ordering::Greater => Some(diverged()),
+                    // The record may be deleted, or be one that a sleeping writer placed for nobody.
+                    Ordering::Less => stale(),
+                    Ordering::Equal => None,
+                })
             }
-            // The record may be deleted, or be one that a sleeping writer placed for nobody.
-            _ if n < manifest.trimmed_to => Ok(stale()),
-            _ => Ok(None),
         }
     }
 

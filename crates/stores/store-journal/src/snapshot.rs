@@ -99,7 +99,7 @@ impl SharedHandle {
 
     /// Deletes parts of older snapshots, and parts of uploads that were never finished.
     pub(crate) fn delete_orphans(&self) -> Result<usize, JournalError> {
-        let listed = self.journal.parts()?;
+        let listed = self.noted(self.journal.parts())?;
         // Read after the listing: a part that was named in between must stay.
         self.read_manifest()?;
         let snapshot = self.manifest.lock().manifest.snapshot.clone();
@@ -132,7 +132,7 @@ impl SharedHandle {
             due.map(|(part, _)| part.clone()).collect()
         };
         for part in &due {
-            self.journal.delete_part(part)?;
+            self.noted(self.journal.delete_part(part))?;
         }
         Ok(due.len())
     }
@@ -198,7 +198,10 @@ impl<'a> Upload<'a> {
             if !matches!(stored, Err(JournalError::Unknown(_))) {
                 break;
             }
-            self.handle.map_or(Ok(()), |handle| handle.back_off(attempt))?;
+            if let Some(handle) = self.handle {
+                let _ = handle.noted(stored);
+                handle.back_off(attempt)?;
+            }
             stored = self.journal.put_part(&part, &self.buffer);
         }
         stored.map_err(failed)?;

@@ -29,7 +29,7 @@ impl SharedHandle {
         if trimmed_to == 0 || !is_due {
             return Ok(None);
         }
-        self.journal.delete_below(trimmed_to + 1)?;
+        self.noted(self.journal.delete_below(trimmed_to + 1))?;
         Ok(Some(trimmed_to))
     }
 

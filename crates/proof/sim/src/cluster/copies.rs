@@ -128,6 +128,8 @@ impl Copies for MachineCopies {
             if state.servers[server].disk.condemned.is_none() {
                 state.look_at_alarm(server, reason);
             }
+            // Diverged, or damaged, or from before the trim: then whether it held lost records is not known.
+            state.truth.noticed(server);
             let disk = &mut state.servers[server].disk;
             disk.copy = None;
             disk.condemned = None;
@@ -182,10 +184,6 @@ impl State {
             ("damaged", Some(_)) => self.servers[server].disk.has_failed,
             _ => false,
         };
-        // A copy from before the trim cannot be compared any more: whether it held lost records is not known.
-        if reason == "diverged" || reason == "stale" {
-            self.truth.noticed(server);
-        }
         if !is_true {
             let n = position.map(|position| position.n);
             let detail = format!(

@@ -94,10 +94,9 @@ impl Client {
         self.wish.is_some()
     }
 
-    pub(super) fn wish_for_events(&mut self) {
+    pub(super) fn wish_for_events(&mut self, brings_ids: bool) {
         self.sequence += 1;
         let count = self.dice.between(1, 4);
-        let brings_ids = self.dice.chance(700);
         let events = (0..count).map(|n| {
             let name = format!("c{}-{}-{n}", self.at, self.sequence);
             let id = brings_ids.then(|| EventId::parse(&name).ok()).flatten();
@@ -110,7 +109,10 @@ impl Client {
 
     fn draw_wish(&mut self) {
         let once = match self.dice.below(22) {
-            0..10 => return self.wish_for_events(),
+            0..10 => {
+                let brings_ids = self.dice.chance(700);
+                return self.wish_for_events(brings_ids);
+            }
             10..12 => OnceWish::History,
             12..15 => OnceWish::Claims,
             15..17 => OnceWish::Cursor,

@@ -189,15 +189,13 @@ impl State {
         let events = batch.ops.iter().filter(|op| matches!(op, Op::Append(_) | Op::Delay(_)));
         for (op, appended) in events.zip(&done.appended) {
             let Op::Append(append) = op else { continue };
-            let topic = &append.stream.topic;
-            if !topic.as_str().starts_with(OWN_TOPICS) {
+            if !append.stream.topic.as_str().starts_with(OWN_TOPICS) {
                 continue;
             }
-            let stream = topic.stream(appended.partition);
-            let told = EventPlace { stream, offset: appended.offset };
-            match appended.duplicate {
-                true => self.truth.was_duplicate(topic, &appended.id, &told)?,
-                false => self.truth.acked(n, append.event.body.payload.as_str(), &told)?,
+            // Duplicates are checked with all outcomes, at the state that they were answered from.
+            if !appended.duplicate {
+                let told = EventPlace { stream: append.stream.clone(), offset: appended.offset };
+                self.truth.acked(n, append.event.body.payload.as_str(), &told)?;
             }
         }
         Ok(())

@@ -320,22 +320,6 @@ impl Truth {
         Ok(())
     }
 
-    /// A server has said that an event with this id is stored already, at this place.
-    pub(super) fn was_duplicate(
-        &self,
-        topic: &TopicKey,
-        id: &EventId,
-        told: &EventPlace,
-    ) -> Result<(), Violation> {
-        match self.ids.get(&(topic.clone(), id.clone())) {
-            Some(first) if first == told => Ok(()),
-            first => {
-                let detail = format!("{topic} {id} was called a duplicate of {told:?}, and is {first:?}");
-                Err(violation("acked_is_in_the_journal", detail))
-            }
-        }
-    }
-
     /// Checks that everything confirmed is in the journal, except records that the engine has lost.
     pub(super) fn acks_stand(&self) -> Result<(), Violation> {
         for Ack { n, tip, text } in &self.acks {

@@ -18,7 +18,8 @@ impl Hub {
     pub(super) fn settle(self: &Arc<Hub>) {
         let (began_ms, began_steps, commits) = {
             let mut state = self.lock();
-            state.clients[0].wish_for_events();
+            // With ids, so that it is sent until it is confirmed.
+            state.clients[0].wish_for_events(true);
             for client in 0..state.clients.len() {
                 state.ask_another(client, None);
             }
