@@ -37,7 +37,7 @@ impl Engine for Mongo {
     }
 
     fn variable(&self) -> &'static str {
-        "MILLRACE_TEST_MONGO"
+        "TEST_MONGO"
     }
 
     fn install(&self, folder: &Path) -> Result<bool> {

@@ -24,7 +24,7 @@ impl Engine for Moto {
     }
 
     fn variable(&self) -> &'static str {
-        "MILLRACE_TEST_S3_MOTO"
+        "TEST_S3_MOTO"
     }
 
     fn install(&self, folder: &Path) -> Result<bool> {

@@ -21,7 +21,7 @@ use crate::needs;
 /// The oldest version that the journal supports.
 const MAJOR_MIN: u32 = 13;
 /// The variable with the folder of the programs.
-const PROGRAMS: &str = "MILLRACE_TEST_POSTGRES_BIN";
+const PROGRAMS: &str = "TEST_POSTGRES_BIN";
 const USER: &str = "millrace";
 /// The tests connect with a password, like users do. Roles that a test makes for itself need none.
 const ACCESS: &str = "host all millrace 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n";
@@ -35,7 +35,7 @@ impl Engine for Postgres {
     }
 
     fn variable(&self) -> &'static str {
-        "MILLRACE_TEST_POSTGRES"
+        "TEST_POSTGRES"
     }
 
     fn install(&self, folder: &Path) -> Result<bool> {
@@ -194,7 +194,7 @@ impl RunAs {
         }
         bail!(
             "PostgreSQL does not run as root. The user `nobody` may not enter {}, and user namespaces are not allowed: \
-             let `nobody` enter, or set MILLRACE_TEST_POSTGRES to the address of a PostgreSQL",
+             let `nobody` enter, or set TEST_POSTGRES to the address of a PostgreSQL",
             run.display()
         )
     }

@@ -24,7 +24,7 @@ impl Engine for Seaweed {
     }
 
     fn variable(&self) -> &'static str {
-        "MILLRACE_TEST_S3_SEAWEED"
+        "TEST_S3_SEAWEED"
     }
 
     fn install(&self, folder: &Path) -> Result<bool> {

@@ -49,13 +49,13 @@ fn all_cases_on_moto() {
     all_cases(|| TestPlace::on_moto().map(plain));
 }
 
-/// On any provider, for people who have an account: `MILLRACE_TEST_OBJECT_URL` names a bucket and a prefix, credentials
+/// On any provider, for people who have an account: `TEST_OBJECT_URL` names a bucket and a prefix, credentials
 /// come from the environment. Manifests of the cases are left below the prefix.
 #[test]
 fn all_cases_at_a_url() {
     all_cases(|| {
-        let Ok(url) = std::env::var("MILLRACE_TEST_OBJECT_URL") else {
-            println!("skipped: MILLRACE_TEST_OBJECT_URL is not set");
+        let Ok(url) = std::env::var("TEST_OBJECT_URL") else {
+            println!("skipped: TEST_OBJECT_URL is not set");
             return None;
         };
         let (place, parameters) = url.split_once('?').unwrap_or((&url, ""));

@@ -1,5 +1,5 @@
 //! Measures a placing beside a raw insert of the same bytes on the same server, in turn:
-//! `MILLRACE_TEST_POSTGRES=postgres://… cargo run --release --example place_cost -- [rounds] [bytes]`
+//! `TEST_POSTGRES=postgres://… cargo run --release --example place_cost -- [rounds] [bytes]`
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,7 @@ use millrace_journal_postgres::PostgresJournal;
 use postgres::{Client, NoTls};
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let url = std::env::var("MILLRACE_TEST_POSTGRES")?;
+    let url = std::env::var("TEST_POSTGRES")?;
     let mut arguments = std::env::args().skip(1).map(|text| text.parse::<usize>());
     let rounds = arguments.next().transpose()?.unwrap_or(2000);
     let record = vec![7_u8; arguments.next().transpose()?.unwrap_or(300)];

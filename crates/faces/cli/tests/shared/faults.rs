@@ -51,7 +51,6 @@ fn nothing_confirmed_is_lost_in_a_folder() {
 #[test]
 fn nothing_confirmed_is_lost_on_engines() {
     for (name, url) in engines::started() {
-        // The test engine of MongoDB answers before it syncs: kills of servers are fine, kills of the engine are not.
         let host = host_of(&url);
         let target = host.to_socket_addrs().unwrap().next().unwrap();
         let proxies: Vec<Proxy> = (0..3).map(|_| Proxy::to(target)).collect();

@@ -57,7 +57,7 @@ fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
 
 /// PostgreSQL's own client, wherever Debian has put it.
 fn psql() -> String {
-    match std::env::var("MILLRACE_TEST_POSTGRES_BIN") {
+    match std::env::var("TEST_POSTGRES_BIN") {
         Ok(folder) => format!("{folder}/psql"),
         Err(_) => "psql".to_owned(),
     }

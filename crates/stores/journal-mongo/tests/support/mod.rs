@@ -20,14 +20,14 @@ pub(crate) struct TestDatabase {
 impl TestDatabase {
     /// Returns `None`, and says so, if no engine is there.
     pub(crate) fn new() -> Option<TestDatabase> {
-        match std::env::var("MILLRACE_TEST_MONGO") {
+        match std::env::var("TEST_MONGO") {
             // The driver knows no options of ours.
             Ok(url) => Some(TestDatabase {
                 url: url.replace("allow_unsynced=true", ""),
                 name: format!("millrace_test_{}", ObjectId::new()),
             }),
             Err(_) => {
-                println!("skipped: MILLRACE_TEST_MONGO is not set (cargo xtask test starts the engines)");
+                println!("skipped: TEST_MONGO is not set (cargo xtask test starts the engines)");
                 None
             }
         }

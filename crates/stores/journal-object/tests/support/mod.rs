@@ -17,8 +17,8 @@ use millrace_journal_object::{ObjectEnvironment, ObjectJournal, ObjectUrl};
 
 use http_stub::{HttpStub, StubAnswer, StubRequest};
 
-pub(crate) const SEAWEED: &str = "MILLRACE_TEST_S3_SEAWEED";
-pub(crate) const MOTO: &str = "MILLRACE_TEST_S3_MOTO";
+pub(crate) const SEAWEED: &str = "TEST_S3_SEAWEED";
+pub(crate) const MOTO: &str = "TEST_S3_MOTO";
 
 /// Long enough to be told from ordinary words, so that tests can look for it in texts.
 pub(crate) const SECRET: &str = "secret-of-the-tests-0123456789";

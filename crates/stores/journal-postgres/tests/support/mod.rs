@@ -1,4 +1,4 @@
-//! Things that the tests share: a schema of one's own on the server of `MILLRACE_TEST_POSTGRES`, records, a proxy, and servers
+//! Things that the tests share: a schema of one's own on the server of `TEST_POSTGRES`, records, a proxy, and servers
 //! with settings of their own.
 
 // Every test file is a crate of its own and uses a part of this.
@@ -25,8 +25,8 @@ pub(crate) struct Schema {
 impl Schema {
     /// Returns nothing if there is no server for tests.
     pub(crate) fn new() -> Option<Schema> {
-        let Ok(url) = std::env::var("MILLRACE_TEST_POSTGRES") else {
-            println!("skipped: MILLRACE_TEST_POSTGRES is not set (cargo xtask test starts the engines)");
+        let Ok(url) = std::env::var("TEST_POSTGRES") else {
+            println!("skipped: TEST_POSTGRES is not set (cargo xtask test starts the engines)");
             return None;
         };
         Some(Schema::on(&url))

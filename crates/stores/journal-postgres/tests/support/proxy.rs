@@ -24,9 +24,9 @@ pub(crate) struct Proxy {
 }
 
 impl Proxy {
-    /// Starts a proxy to the server of `MILLRACE_TEST_POSTGRES`. Its threads end with the connections.
+    /// Starts a proxy to the server of `TEST_POSTGRES`. Its threads end with the connections.
     pub(crate) fn start() -> Proxy {
-        let url = std::env::var("MILLRACE_TEST_POSTGRES").unwrap();
+        let url = std::env::var("TEST_POSTGRES").unwrap();
         let config: postgres::Config = url.parse().unwrap();
         let postgres::config::Host::Tcp(host) = &config.get_hosts()[0] else {
             panic!("the tests need a server that listens on TCP");

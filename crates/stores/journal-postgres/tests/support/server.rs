@@ -38,7 +38,7 @@ impl Server {
 
     fn make() -> Option<Server> {
         let Some(binaries) = binaries() else {
-            println!("skipped: no initdb in MILLRACE_TEST_POSTGRES_BIN, PATH or /usr/lib/postgresql");
+            println!("skipped: no initdb in TEST_POSTGRES_BIN, PATH or /usr/lib/postgresql");
             return None;
         };
         let folder = tempfile::tempdir().unwrap();
@@ -108,7 +108,7 @@ fn binaries() -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let versions = std::fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
     // Set by `cargo xtask test`, which unpacks PostgreSQL on a machine that has none.
-    let unpacked = std::env::var_os("MILLRACE_TEST_POSTGRES_BIN").map(PathBuf::from);
+    let unpacked = std::env::var_os("TEST_POSTGRES_BIN").map(PathBuf::from);
     let mut folders: Vec<PathBuf> = unpacked.into_iter().chain(std::env::split_paths(&path)).collect();
     folders.extend(versions.map(|version| version.path().join("bin")));
     let needed = ["initdb", "postgres", "pg_ctl", "pg_basebackup"];
