@@ -301,7 +301,9 @@ mod tests {
         publish(first.store.as_ref(), "1");
         publish(first.store.as_ref(), "2");
         let mut steps = BTreeSet::new();
-        let mut progress = |step: &str, _: u64| drop(steps.insert(step.to_owned()));
+        let mut progress = |step: &str, _: u64| {
+            steps.insert(step.to_owned());
+        };
         let moved = move_store(&file, &engine, &options, &mut progress).unwrap();
         assert_eq!((moved.events, moved.rows), (2, 2), "while the source is served");
         assert_eq!(steps.len(), 3);
