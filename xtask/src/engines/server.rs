@@ -131,7 +131,6 @@ mod tests {
     fn free_ports_are_different() {
         let [a, b, c] = free_ports().unwrap();
         assert!(a != b && b != c && a != c, "{a} {b} {c}");
-        assert!(!accepts(a));
     }
 
     #[test]
