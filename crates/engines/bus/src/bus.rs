@@ -111,6 +111,7 @@ impl Bus {
             Input::TooLarge { token, bytes } => self.too_large(now, token, bytes),
             Input::StorageFailed { reason } => self.storage_failed(&reason),
             Input::NoSpace { reason } => self.lifecycle.set_no_space(reason),
+            Input::PauseDelivery { is_paused } => self.pause_delivery(is_paused),
             Input::Page { token, page } => self.page(now, token, page),
             Input::Found { token, offsets } => self.found(now, token, offsets),
             Input::DueRows { token, rows } => self.due_rows(now, token, rows),
@@ -184,15 +185,7 @@ impl Bus {
         request: Request,
         checked: Option<Box<SchemaVerdict>>,
     ) {
-        let reads_only = matches!(
-            request,
-            Request::ListTopics { .. }
-                | Request::DescribeTopic { .. }
-                | Request::Offsets { .. }
-                | Request::ListGroups { .. }
-                | Request::Stats
-                | Request::Flow { .. }
-        );
+        let reads_only = request.only_reads();
         if let (Some(reason), false) = (self.lifecycle.failed(), reads_only) {
             let error = BusError::StorageFailed(reason.to_owned());
             return self.refuse(to, error);

@@ -33,6 +33,9 @@ pub(crate) struct App {
 impl App {
     /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem.
     pub(crate) async fn request(&self, by: Requester, request: Request) -> Result<Reply, Refusal> {
+        if let Some(moved) = self.edge.doubt.reason().filter(|_| !request.only_reads()) {
+            return Err(Moved::to(None).refusal_because(&moved));
+        }
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
         match self.broker.call(by, request).await {

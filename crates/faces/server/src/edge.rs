@@ -13,6 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use crate::access::{Audit, Tokens};
 use crate::fairness::{Evictions, Frames, Room, SeatRule, Seats, share_of};
 use crate::follower::FollowedStore;
+use crate::lead_doubt::LeadDoubt;
 use crate::observe::{AuditLog, HttpRequester};
 use crate::refusal::Refusal;
 use crate::reload::Reload;
@@ -47,6 +48,7 @@ pub(crate) struct Edge {
     pub(crate) closing: watch::Receiver<bool>,
     /// This server's copy of a store that several servers share. Not set for a store that this server has alone.
     pub(crate) copy: OnceLock<Arc<dyn FollowedStore>>,
+    pub(crate) doubt: LeadDoubt,
 }
 
 impl Edge {
@@ -79,6 +81,7 @@ impl Edge {
             listen,
             closing,
             copy: OnceLock::new(),
+            doubt: LeadDoubt::default(),
         }
     }
 

@@ -24,6 +24,7 @@ mod from_wire;
 mod host;
 mod http;
 mod kernel;
+mod lead_doubt;
 mod moved;
 mod observe;
 mod origin;
@@ -45,6 +46,7 @@ pub use access::{
 pub use advertise::{AdvertiseError, AdvertisedUrl};
 pub use follower::{FollowPhase, FollowStatus, FollowedStore, Follower, Unreachable};
 pub use http::openapi::document as openapi;
+pub use lead_doubt::LeadDoubter;
 pub use millrace_child::{Changed, ChildLimits, ChildSettings};
 pub use millrace_kernel::{
     Capability, FeedLimits, KernelHandle, KernelSettings, MemoryLimits, NotReloaded, SocketFile,

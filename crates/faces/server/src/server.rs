@@ -25,6 +25,7 @@ use crate::app::{App, SharedApp};
 use crate::edge::Edge;
 use crate::follower::FollowedStore;
 use crate::http::durable_handlers::Figures;
+use crate::lead_doubt::LeadDoubter;
 use crate::observe::{AuditKind, AuditLog};
 use crate::reload::Reloader;
 use crate::settings::ServerSettings;
@@ -218,6 +219,13 @@ impl Server {
     /// store has no occasion to say it.
     pub fn deposer(&self) -> Deposer {
         Deposer(self.handle())
+    }
+
+    /// Returns a handle that tells this server that it may have been replaced and cannot know it, because it cannot reach
+    /// the engine of the shared store. Until the doubt is over, nothing is delivered and clients are sent to look for
+    /// the leader.
+    pub fn lead_doubter(&self) -> LeadDoubter {
+        LeadDoubter::new(self.app.edge.clone(), self.handle())
     }
 
     /// Serves until `shutdown` is ready or `Syscall.Shutdown` arrives, then stops. Also ends if the engine fails by a

@@ -190,6 +190,7 @@ impl Facts {
             Input::Stop | Input::StorageFailed { .. } => self.ending = true,
             Input::TooLarge { .. }
             | Input::NoSpace { .. }
+            | Input::PauseDelivery { .. }
             | Input::Committed { .. }
             | Input::Page { .. }
             | Input::Found { .. }

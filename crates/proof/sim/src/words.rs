@@ -16,6 +16,7 @@ pub(crate) fn input(input: &Input) -> String {
         Input::Committed { token, outcome } => format!("> committed {} {outcome:?}", token.0),
         Input::TooLarge { token, bytes } => format!("> too large {} {bytes}", token.0),
         Input::StorageFailed { reason } => format!("> storage failed: {reason}"),
+        Input::PauseDelivery { is_paused } => format!("> pause delivery: {is_paused}"),
         Input::NoSpace { reason } => format!("> no space: {reason:?}"),
         Input::Page { token, page: None } => format!("> page {} unreadable", token.0),
         Input::Page { token, page: Some(page) } => {

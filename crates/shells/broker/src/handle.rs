@@ -149,6 +149,11 @@ impl BrokerHandle {
         self.shared.inbox.complete([Input::StorageFailed { reason }]);
     }
 
+    /// Holds all deliveries back, or lets them go on: see [`Input::PauseDelivery`].
+    pub fn pause_delivery(&self, is_paused: bool) {
+        self.shared.inbox.complete([Input::PauseDelivery { is_paused }]);
+    }
+
     /// For edges that drop a connection because it does not read.
     pub fn count_dropped_slow(&self) {
         self.shared.metrics.dropped_slow.fetch_add(1, Ordering::Relaxed);

@@ -52,6 +52,23 @@ impl JournalStatus {
             records_since_snapshot: 0,
         }
     }
+
+    /// Returns why a leader may have been replaced without knowing it. A leader that can place records does so at least
+    /// every third of the lead timeout. After the whole timeout another server leads, if that one can reach the engine;
+    /// half of it is early enough to stop delivering before.
+    pub fn lead_doubt(&self, lead_timeout_ms: u64) -> Option<String> {
+        let silent_ms = self.silent_ms;
+        if silent_ms < lead_timeout_ms / 2 {
+            return None;
+        }
+        let why = match &self.unreachable {
+            Some(away) => away.reason.as_str(),
+            None => "the engine has not answered yet",
+        };
+        Some(format!(
+            "this server could not write to the shared store for {silent_ms} ms, so another one may lead: {why}"
+        ))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,4 +93,20 @@ impl Role {
 pub struct Unreachable {
     pub since_ms: u64,
     pub reason: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_doubts_after_half_the_timeout_without_a_record() {
+        let mut status = JournalStatus::at(CopyPosition::start(1));
+        for (silent_ms, is_doubted) in [(0, false), (2_499, false), (2_500, true), (60_000, true)] {
+            status.silent_ms = silent_ms;
+            assert_eq!(status.lead_doubt(5_000).is_some(), is_doubted, "{silent_ms}");
+        }
+        status.unreachable = Some(Unreachable { since_ms: 0, reason: "no route".into() });
+        assert!(status.lead_doubt(5_000).is_some_and(|why| why.ends_with("no route")));
+    }
 }

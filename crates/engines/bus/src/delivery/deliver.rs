@@ -15,9 +15,16 @@ use crate::interface::note::{Note, Redelivery};
 const TURN_EVENTS: usize = 64;
 
 impl Bus {
+    /// Holds all deliveries back, or lets them go on with what has become ready meanwhile.
+    pub(crate) fn pause_delivery(&mut self, is_paused: bool) {
+        if self.lifecycle.set_delivery_paused(is_paused) && !is_paused {
+            self.agenda.deliver_all(self.groups.ids());
+        }
+    }
+
     /// Sends the group what it can take, in turns over its partitions, until members or events run out.
     pub(crate) fn deliver_ready(&mut self, now: Now, group: GroupId) {
-        if self.lifecycle.is_stopping() {
+        if self.lifecycle.is_stopping() || self.lifecycle.is_delivery_paused() {
             return;
         }
         let mut idle = 0;

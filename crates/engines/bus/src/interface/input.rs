@@ -71,6 +71,11 @@ pub enum Input {
     NoSpace {
         reason: Option<String>,
     },
+    /// Events are to stay here for now, or may go out again. Leases, acks and commits go on. For a leader of a shared
+    /// store that may have been replaced: whatever it delivers now, another server may be delivering, too.
+    PauseDelivery {
+        is_paused: bool,
+    },
     /// The answer to [`crate::Effect::Read`].
     Page {
         token: Token,
@@ -183,6 +188,21 @@ pub enum Request {
         from: From,
     },
     Stats,
+}
+
+impl Request {
+    /// Returns whether the request neither writes to the store nor needs a store that can be written.
+    pub fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            Request::ListTopics { .. }
+                | Request::DescribeTopic { .. }
+                | Request::Offsets { .. }
+                | Request::ListGroups { .. }
+                | Request::Stats
+                | Request::Flow { .. }
+        )
+    }
 }
 
 #[derive(Clone, Debug)]

@@ -1,10 +1,11 @@
-//! Whether the engine runs, must not let its store grow, is stopping, or has failed.
+//! Whether the engine runs, must not let its store grow, keeps events back, is stopping, or has failed.
 
 #[derive(Debug, Default)]
 pub(crate) struct Lifecycle {
     failed: Option<String>,
     /// Why the store must not grow for now: requests that add to it are refused.
     no_space: Option<String>,
+    delivery_paused: bool,
     stopping: bool,
     stopped: bool,
 }
@@ -25,6 +26,15 @@ impl Lifecycle {
 
     pub(crate) fn set_no_space(&mut self, reason: Option<String>) {
         self.no_space = reason;
+    }
+
+    pub(crate) fn is_delivery_paused(&self) -> bool {
+        self.delivery_paused
+    }
+
+    /// Returns whether that is a change.
+    pub(crate) fn set_delivery_paused(&mut self, is_paused: bool) -> bool {
+        std::mem::replace(&mut self.delivery_paused, is_paused) != is_paused
     }
 
     pub(crate) fn is_stopping(&self) -> bool {

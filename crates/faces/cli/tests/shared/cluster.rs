@@ -97,9 +97,19 @@ impl Member {
 
     /// Returns status, head and body of a GET; `None` if the server cannot be reached.
     pub fn get(&self, path: &str) -> Option<(u16, String, String)> {
+        self.request("GET", path, "")
+    }
+
+    pub fn post(&self, path: &str, body: &str) -> Option<(u16, String, String)> {
+        self.request("POST", path, body)
+    }
+
+    fn request(&self, method: &str, path: &str, body: &str) -> Option<(u16, String, String)> {
         let mut stream = TcpStream::connect_timeout(&self.addr, Duration::from_secs(2)).ok()?;
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        let request = format!("GET {path} HTTP/1.1\r\nhost: {}\r\nconnection: close\r\n\r\n", self.addr);
+        let (addr, bytes) = (self.addr, body.len());
+        let head = format!("{method} {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n");
+        let request = format!("{head}content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n{body}");
         stream.write_all(request.as_bytes()).ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;

@@ -61,7 +61,7 @@ fn nothing_confirmed_is_lost_on_engines() {
 }
 
 /// Returns host and port of a URL.
-fn host_of(url: &str) -> String {
+pub fn host_of(url: &str) -> String {
     let rest = url.split_once("://").unwrap().1;
     let authority = rest.split(['/', '?']).next().unwrap();
     authority.rsplit('@').next().unwrap().to_owned()

@@ -5,6 +5,7 @@
 
 mod basics;
 mod cluster;
+mod doubt;
 mod engines;
 mod faults;
 mod load;

@@ -21,6 +21,7 @@ use crate::follower::FollowStatus;
 use crate::http::durable_handlers::HandlerFigures;
 use crate::http::prometheus::Page;
 use crate::http::status::Role;
+use crate::lead_doubt::LeadDoubt;
 use crate::settings::ServerSettings;
 use crate::to_wire::OTHER;
 
@@ -59,6 +60,7 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
     }
     if let Some(copy) = app.edge.copy.get() {
         write_copy(&mut page, Role::Leader, &copy.status());
+        write_doubt(&mut page, &app.edge.doubt);
     }
     write_edge(&mut page, &app.edge);
     answer(page)
@@ -94,6 +96,18 @@ pub(crate) fn write_copy(page: &mut Page, role: Role, status: &FollowStatus) {
     if let Some(silent_for) = status.silent_for {
         page.labelled("store_last_record_seconds", &[], silent_for.as_secs_f64());
     }
+}
+
+/// Writes whether this leader may have been replaced without knowing it.
+fn write_doubt(page: &mut Page, doubt: &LeadDoubt) {
+    let is_doubted = u64::from(doubt.reason().is_some());
+    page.single(
+        "gauge",
+        "lead_in_doubt",
+        "1 while this leader cannot reach the engine and may have been replaced.",
+        is_doubted,
+    );
+    page.single("counter", "lead_doubts_total", "How often the lead was in doubt.", doubt.times());
 }
 
 fn write_bus(page: &mut Page, stats: &Stats) {

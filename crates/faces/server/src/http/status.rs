@@ -62,6 +62,9 @@ fn not_ready(app: &App) -> Option<Problem> {
     if health.stopping() {
         return Some(to_wire::problem(&BusError::ShuttingDown));
     }
+    if let Some(doubt) = app.edge.doubt.reason() {
+        return Some(Problem::new(ErrorCode::StorageFailed, &*doubt));
+    }
     waiting(health).map(|detail| Problem::new(ErrorCode::StorageFailed, detail))
 }
 

@@ -12,6 +12,7 @@ use tokio::sync::mpsc;
 use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
 use crate::fairness::{FrameMeter, Seat};
+use crate::moved::Moved;
 use crate::observe::RequestParty;
 use crate::to_wire;
 use crate::to_wire::UnansweredRequest;
@@ -121,9 +122,10 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
     let (mut sink, mut stream) = socket.split();
     let (answers, own_answers) = mpsc::channel(OWN_ANSWERS_MAX);
     let end = tokio::select! {
-        // The reader comes first: the engine may answer a request on the spot, and the answer is then written in the
+        // The reader comes before the writer: the engine may answer a request on the spot, and the answer is then written in the
         // same poll.
         biased;
+        () = app.edge.doubt.begun() => WsEnd::Moved(Moved::to(None)),
         end = read::run(&connection, &mut stream, answers) => end,
         end = write::run(&connection, &mut sink, own_answers) => end,
         end = connection.grant.ended(&app.edge) => end,

@@ -22,6 +22,7 @@ use crate::access::{Caller, Refused};
 use crate::app::{App, SharedApp};
 use crate::edge::Edge;
 use crate::fairness::{FrameMeter, Seat};
+use crate::moved::Moved;
 use crate::refusal::Refusal;
 use crate::ws::Entrance;
 use crate::ws::close::{ABOVE_SHARE, INCOMPLETE_FRAME, WsEnd, close_handshake};
@@ -85,6 +86,7 @@ async fn talk(
         end = &mut writing => return end,
         end = grant.ended(&app.edge) => end,
         () = lost_lead(app) => return app.stopping_end(),
+        () = app.edge.doubt.begun() => WsEnd::Moved(Moved::to(None)),
         () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
         () = frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
     };

@@ -1,5 +1,6 @@
 //! `millrace serve`: runs the broker.
 
+mod lead_watch;
 mod outbox_relay;
 mod shared;
 mod shared_state;

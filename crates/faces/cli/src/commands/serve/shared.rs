@@ -21,7 +21,7 @@ use tokio::time::sleep;
 use crate::commands::memory;
 use crate::commands::serve::shared_state::SharedState;
 use crate::commands::serve::{
-    ServeEnd, ServePlan, StopSignals, bind, listen_for, outbox_relay, reload, say_ready,
+    ServeEnd, ServePlan, StopSignals, bind, lead_watch, listen_for, outbox_relay, reload, say_ready,
 };
 use crate::failure::Failure;
 
@@ -29,8 +29,6 @@ use crate::failure::Failure;
 const STEP_DOWN_MAX: Duration = Duration::from_secs(5);
 /// The pause before a store that failed is opened again.
 const REOPEN_PAUSE: Duration = Duration::from_secs(1);
-/// How often the server looks whether its handle on the store has ended.
-const END_LOOK: Duration = Duration::from_millis(100);
 
 /// The parts of a server that outlive the changes between following and leading.
 struct SharedServer {
@@ -353,17 +351,7 @@ impl SharedServer {
         tracing::info!("this server leads: it serves everything");
         let relay = outbox_relay::start(shared.store.clone(), server.handle());
         let giving_back = memory::give_back_after_crowds(server.connections());
-        let (deposer, watched) = (server.deposer(), shared.store.clone());
-        let watching = async move {
-            let ended = loop {
-                let looked = watched.clone();
-                if let Ok(Some(ended)) = spawn_blocking(move || looked.wait_for_end(END_LOOK)).await {
-                    break ended;
-                }
-            };
-            deposer.depose(ended);
-            std::future::pending::<()>().await;
-        };
+        let watching = lead_watch::watch(shared.store.clone(), server.deposer(), server.lead_doubter());
         let mut stopping = self.stopping.clone();
         let ran = tokio::select! {
             ran = server.run_until(async move { stop_asked(&mut stopping).await }) => ran,
