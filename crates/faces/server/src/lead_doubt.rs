@@ -71,7 +71,10 @@ impl LeadDoubter {
         self.broker.pause_delivery(is_doubted);
         if is_doubted {
             let connections = self.edge.seats.taken();
-            tracing::warn!(connections, "the lead is in doubt, clients are sent to look for the leader: {text}");
+            tracing::warn!(
+                connections,
+                "the lead is in doubt, clients are sent to look for the leader: {text}"
+            );
         } else {
             tracing::info!("the lead is certain again: this server serves everything");
         }

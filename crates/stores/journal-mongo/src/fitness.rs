@@ -169,7 +169,7 @@ fn refuse_writing(writing: &Writing) -> Result<(), JournalError> {
 }
 
 /// Returns whether a confirmed write is on more than one machine. Adds remarks if it is not.
-fn judge_members(deployment: &Deployment, remarks: &mut Vec<String>) -> bool {
+pub(crate) fn judge_members(deployment: &Deployment, remarks: &mut Vec<String>) -> bool {
     let (name, electable, passive) = match deployment {
         Deployment::Standalone => {
             remarks.push(

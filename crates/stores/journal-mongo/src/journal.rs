@@ -41,6 +41,11 @@ impl Journal for MongoJournal {
         fitness::decide(&observed)
     }
 
+    fn is_still_replicated(&self) -> Result<bool, JournalError> {
+        let deployment = observe::deployment(&self.connection)?;
+        Ok(fitness::judge_members(&deployment, &mut Vec::new()))
+    }
+
     fn place(&self, placing: &Placing<'_>) -> Result<Placed, JournalError> {
         let doing = format!("placing record {}", placing.n);
         check_size(&format!("record {}", placing.n), placing.record)?;

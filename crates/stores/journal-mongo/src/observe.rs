@@ -46,6 +46,11 @@ pub(crate) fn observe(connection: &Connection) -> Result<Observed, JournalError>
     })
 }
 
+/// Asks the deployment for its members.
+pub(crate) fn deployment(connection: &Connection) -> Result<Deployment, JournalError> {
+    connection.run("asking for the members", hello).map(|hello| deployment_of(&hello))
+}
+
 async fn hello(collections: Collections) -> Result<Document, RequestError> {
     match collections.database.run_command(doc! { "hello": 1 }).await.map_err(RequestError::from) {
         // 4.4.0 and 4.4.1 know only the old name.

@@ -16,7 +16,7 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::time::timeout_at;
 
 use crate::address::PostgresAddress;
-use crate::failure::{judged, unknown};
+use crate::failure::{judged, refused, unknown};
 use crate::fitness::{ServerSettings, fitness};
 use crate::session::{Fault, Requests, Session};
 
@@ -47,6 +47,21 @@ pub(crate) struct Engine {
     pub(crate) address: PostgresAddress,
     /// Whether `check` has told the caller that placed records are replicated.
     pub(crate) promised_replication: AtomicBool,
+}
+
+impl Engine {
+    /// Refuses to go on with records on fewer machines than `check` has told the caller, who tells others. The next
+    /// `check` promises what holds then.
+    pub(crate) fn refuse_less_replication(&self, is_replicated: bool) -> Result<(), JournalError> {
+        if is_replicated || !self.promised_replication.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        Err(refused(
+            "PostgreSQL no longer waits for a synchronous standby (synchronous_standby_names is empty, or \
+             synchronous_commit is lower): records are on one machine's disk only, and more was promised"
+                .to_owned(),
+        ))
+    }
 }
 
 pub(crate) struct Lane {
@@ -140,15 +155,7 @@ impl Lane {
         if let Some(reason) = found.why_no_writes() {
             return Err(unknown(reason.to_owned()));
         }
-        let fitness = fitness(found)?;
-        if self.engine.promised_replication.load(Ordering::Relaxed) && !fitness.is_replicated {
-            tracing::warn!(
-                address = %self.engine.address,
-                "PostgreSQL no longer waits for a synchronous standby: records are on one machine's disk only until \
-                 synchronous_standby_names is set again"
-            );
-        }
-        Ok(())
+        self.engine.refuse_less_replication(fitness(found)?.is_replicated)
     }
 
     fn late(&self, doing: &str) -> JournalError {

@@ -33,14 +33,18 @@ impl PostgresJournal {
             let (prev, tip) = (&placing.prev.0[..], &placing.tip.0[..]);
             let done = if settles.is_empty() {
                 let statement = requests.prepared(&self.statements.place).await?;
-                requests.client.execute(&statement, &[&n, &placing.record, &prev, &tip]).await
+                requests.client.query_opt(&statement, &[&n, &placing.record, &prev, &tip]).await
             } else {
                 let statement = requests.prepared(&self.statements.place_and_settle).await?;
-                requests.client.execute(&statement, &[&n, &placing.record, &prev, &tip, &settles]).await
+                requests.client.query_opt(&statement, &[&n, &placing.record, &prev, &tip, &settles]).await
             };
             match done {
-                Ok(0) => Ok(Some(Placed::Taken)),
-                Ok(_) => Ok(Some(Placed::Yes)),
+                Ok(None) => Ok(Some(Placed::Taken)),
+                Ok(Some(row)) => {
+                    let waits_for_standby: bool = row.get(0);
+                    self.engine.refuse_less_replication(waits_for_standby)?;
+                    Ok(Some(Placed::Yes))
+                }
                 Err(error) if error.code() == Some(&SqlState::CHECK_VIOLATION) => Ok(None),
                 Err(error) => Err(error.into()),
             }

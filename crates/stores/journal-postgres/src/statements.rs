@@ -43,14 +43,16 @@ impl Statements {
     }
 }
 
-/// $1 number, $2 record, $3 tip of the record before, $4 tip. Affects one row, or none if the head does not fit. Writers
-/// that race wait for the row of the head, and see it moved.
+/// $1 number, $2 record, $3 tip of the record before, $4 tip. Returns one row, or none if the head does not fit. Writers
+/// that race wait for the row of the head, and see it moved. The row says whether a commit waits for a standby now: the
+/// setting may change at any time, and a reload of it takes effect between two statements.
 const PLACE: &str = "
 WITH head AS (
     UPDATE {schema}.millrace_head SET n = $1::bigint, tip = $4::bytea
     WHERE n = $1::bigint - 1 AND tip = $3::bytea RETURNING n
 )
-INSERT INTO {schema}.millrace_journal (n, record) SELECT n, $2::bytea FROM head";
+INSERT INTO {schema}.millrace_journal (n, record) SELECT n, $2::bytea FROM head
+RETURNING current_setting('synchronous_standby_names') <> ''";
 
 /// $5 ids in the outbox: without a row of the head, nothing is joined and nothing deleted.
 const PLACE_AND_SETTLE: &str = "
@@ -60,7 +62,8 @@ WITH head AS (
 ), settled AS (
     DELETE FROM {schema}.millrace_outbox o USING head WHERE o.id = ANY ($5::bigint[])
 )
-INSERT INTO {schema}.millrace_journal (n, record) SELECT n, $2::bytea FROM head";
+INSERT INTO {schema}.millrace_journal (n, record) SELECT n, $2::bytea FROM head
+RETURNING current_setting('synchronous_standby_names') <> ''";
 
 /// $1 first number, $2 records, $3 bytes. Sizes are known without reading the bytes of large records. The first record
 /// comes whatever its size.

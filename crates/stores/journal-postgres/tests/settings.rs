@@ -114,15 +114,47 @@ fn a_standby_is_refused_at_the_start_and_waited_for_in_a_failover() {
         assert!(matches!(place(&journal, 21), Err(JournalError::Unknown(_))));
     }
     standby.promote();
-    loop {
+    let text = loop {
         match place(&journal, 21) {
-            Ok(Placed::Yes) => break,
             Err(JournalError::Unknown(_)) => {}
+            Err(JournalError::Refused(cause)) => break cause.to_string(),
             other => panic!("{other:?}"),
         }
-    }
-    assert_eq!(numbers(&journal, 1), (1..=21).collect::<Vec<_>>());
+    };
+    assert!(text.contains("no longer waits for a synchronous standby"), "{text}");
+    assert_eq!(numbers(&PostgresJournal::open(&schema.url_at(&both, "")).unwrap(), 1).len(), 20);
     assert!(!journal.check().unwrap().is_replicated, "the new primary has no standby");
+    assert_eq!(place(&journal, 21).unwrap(), Placed::Yes, "nothing more is promised now");
+}
+
+#[test]
+fn a_record_is_not_confirmed_once_the_server_stops_waiting_for_standbys() {
+    let Some(primary) = Server::start("") else { return };
+    let schema = Schema::on(&primary.url());
+    let _standby = Server::standby_of(&primary, "one");
+    set(&schema, "synchronous_standby_names", "one");
+    let journal = schema.journal();
+    assert!(journal.check().unwrap().is_replicated);
+    place_up_to(&journal, 1, 3);
+    // The connection stays as it is: only the settings of the server change.
+    set(&schema, "synchronous_standby_names", "");
+    // The connection may meet the reload a statement later.
+    let mut n = 4;
+    let refused = loop {
+        match place(&journal, n) {
+            Ok(Placed::Yes) => n += 1,
+            other => break other,
+        }
+    };
+    let Err(JournalError::Refused(cause)) = refused else { panic!("{refused:?}") };
+    assert!(cause.to_string().contains("synchronous_standby_names"), "{cause}");
+    assert_eq!(
+        numbers(&schema.journal(), n),
+        [n],
+        "it is there, and its writer must not say on how many machines"
+    );
+    assert!(!journal.check().unwrap().is_replicated);
+    place_up_to(&journal, n + 1, n + 2);
 }
 
 #[test]

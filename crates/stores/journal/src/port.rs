@@ -58,6 +58,13 @@ pub trait Journal: Send + Sync + 'static {
         None
     }
 
+    /// Returns whether placed records still are on more than one machine, for an engine whose [`Fitness`] promised it and
+    /// that may be changed while it runs. Asked now and then; an engine that notices in [`Journal::place`] need not
+    /// answer here.
+    fn is_still_replicated(&self) -> Result<bool, JournalError> {
+        Ok(true)
+    }
+
     /// Returns waiting rows of the outbox, oldest first, at most `rows_max`. An engine without an outbox has none.
     fn outbox(&self, _rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
         Ok(Vec::new())

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use millrace_journal::{Fitness, Journal, JournalError};
-use millrace_store::{Copies, CopyPosition, FailureCause, Foldable, Page, StoreError};
+use millrace_store::{Copies, CopyBounds, CopyPosition, FailureCause, Foldable, Page, StoreError};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::clock::EngineClock;
@@ -39,6 +39,8 @@ pub(crate) struct SharedHandle {
     pub(crate) fitness: Fitness,
     pub(crate) clock: Arc<dyn EngineClock>,
     pub(crate) writer_id: u128,
+    /// The bounds that the copy was opened with.
+    pub(crate) bounds: CopyBounds,
     pub(crate) publishing: PublishingRows,
     /// Held during a commit and while records are folded: the copy moves by one thread at a time.
     turn: Mutex<Turn>,
@@ -92,7 +94,7 @@ pub(crate) struct HandleEnd {
 impl SharedHandle {
     pub(crate) fn new(parts: HandleParts) -> Result<SharedHandle, StoreError> {
         let HandleParts { journal, copies, copy, settings, fitness, clock, position, manifest } = parts;
-        let now_ms = clock.mono_ms();
+        let (now_ms, bounds) = (clock.mono_ms(), manifest.manifest.copy_bounds());
         let lead = LeadState::load(copy.as_ref())?;
         let turn = Turn {
             position,
@@ -111,6 +113,7 @@ impl SharedHandle {
             fitness,
             clock,
             writer_id: rand::random(),
+            bounds,
             publishing: PublishingRows::default(),
             turn: Mutex::new(turn),
             ended: Mutex::new(None),

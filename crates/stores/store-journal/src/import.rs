@@ -42,6 +42,7 @@ pub fn import(
     let (parts, bytes) = (upload.parts, upload.bytes);
     let mut manifest = Manifest::new(rand::random());
     manifest.is_imported = true;
+    manifest.dedupe_ids_max = settings.dedupe_ids_max;
     manifest.snapshot = Some(SnapshotEntry { n: 0, tip: Tip::START.to_string(), bytes, parts });
     match journal.set_manifest(&manifest.encode(), None).map_err(unusable)? {
         true => Ok(bytes),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_store::StoreError;
 
-use crate::commit::Stop;
+use crate::commit::{Stop, refused};
 use crate::handle::SharedHandle;
 use crate::status::Role;
 
@@ -139,7 +139,18 @@ impl SharedHandle {
     fn look_around(&self) -> Result<(), Stop> {
         self.read_manifest_until_known()?;
         let position = self.turn().position;
-        self.verify_record(position.n, position.tip)
+        self.verify_record(position.n, position.tip)?;
+        self.refuse_less_replication()
+    }
+
+    /// Ends a handle whose engine keeps records on fewer machines than it promised, because others were told so. The
+    /// store is opened again, with the promise that holds then.
+    fn refuse_less_replication(&self) -> Result<(), Stop> {
+        // An engine that does not answer is asked again in the next round.
+        if !self.fitness.is_replicated || !matches!(self.journal.is_still_replicated(), Ok(false)) {
+            return Ok(());
+        }
+        Err(Stop::End(refused("records are no longer on more than one machine, and more was promised")))
     }
 
     fn snapshot_or_warn(&self) {

@@ -131,6 +131,7 @@ impl SharedHandle {
     fn take_lead(&self, turn: &mut Turn) -> Result<bool, StoreError> {
         // A copy that has records which the engine lost must not lead.
         self.verify_position(turn)?;
+        self.refuse_smaller_bounds()?;
         let term = turn.lead.row().map_or(0, |row| row.term).max(turn.term_seen) + 1;
         let own = LeadRow {
             term,

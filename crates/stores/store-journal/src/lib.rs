@@ -17,6 +17,7 @@
 //!
 //! Not in this crate: any engine (crates `journal-*`), and any database for the copy (`Copies`).
 
+mod bounds;
 mod catch_up;
 mod clock;
 mod commit;

@@ -26,6 +26,10 @@ pub struct Manifest {
     /// The store was made of a file, whose content is in no record: the journal alone is not the whole store.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_imported: bool,
+    /// How many ids the copies of this store remember for dedupe: the most that any server was told to. `None` in stores
+    /// that were made before this was written down.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub dedupe_ids_max: Option<u64>,
     /// When `trimmed_to` was set, by the wall clock of the server that did.
     pub trimmed_at_ms: u64,
 }
@@ -72,6 +76,7 @@ impl Manifest {
             record_format: crate::record::FORMAT,
             snapshot: None,
             is_imported: false,
+            dedupe_ids_max: None,
             trimmed_to: 0,
             trimmed_at_ms: 0,
         }

@@ -53,7 +53,7 @@ type OpenCopy = (Arc<dyn Foldable>, CopyPosition);
 pub(crate) struct Opening<'a> {
     pub(crate) journal: Arc<dyn Journal>,
     copies: Arc<dyn Copies>,
-    settings: JournalSettings,
+    pub(crate) settings: JournalSettings,
     clock: Arc<dyn EngineClock>,
     progress: &'a mut dyn OpenProgress,
     /// Where a copy lies that has records which the engine lost.
@@ -107,6 +107,7 @@ impl Opening<'_> {
     /// Returns `None` if the copy has turned out to be bad while it was opened, and is marked so.
     fn attempt(&mut self, fitness: &Fitness) -> Result<Option<SharedHandle>, OpenError> {
         let manifest = self.manifest(fitness)?;
+        let manifest = self.with_own_bounds(manifest)?;
         let store_id = manifest.manifest.store_id()?;
         let Some((copy, position)) = self.copy(store_id, &manifest.manifest)? else { return Ok(None) };
         let shared = SharedHandle::new(HandleParts {
@@ -214,7 +215,7 @@ impl Opening<'_> {
         }
     }
 
-    fn standing_manifest(&mut self) -> Result<Option<ManifestState>, OpenError> {
+    pub(crate) fn standing_manifest(&mut self) -> Result<Option<ManifestState>, OpenError> {
         let (journal, clock) = (self.journal.clone(), self.clock.clone());
         let mut began = (0, 0);
         let read = self.until_reached("reading the manifest", || {
@@ -247,7 +248,7 @@ impl Opening<'_> {
 
     /// Returns the copy that is there if it is of this store and of this journal's history.
     fn usable_copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<Option<OpenCopy>, OpenError> {
-        let opened = match self.copies.open() {
+        let opened = match self.copies.open(&manifest.copy_bounds()) {
             Ok(None) => return Ok(None),
             Ok(Some(copy)) => copy.position().map(|position| (copy, position)),
             Err(error) => Err(error),
@@ -331,13 +332,13 @@ impl Opening<'_> {
     }
 
     fn new_copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<Option<OpenCopy>, OpenError> {
-        let Some(entry) = &manifest.snapshot else { return self.empty_copy(store_id).map(Some) };
+        let Some(entry) = &manifest.snapshot else { return self.empty_copy(store_id, manifest).map(Some) };
         if !self.progress.at(&format!("fetching a snapshot of {} bytes", entry.bytes)) {
             return Err(OpenError::Stopped);
         }
         let copies = self.copies.clone();
         let mut reader = SnapshotReader::new(self, entry);
-        let created = copies.create(Some(&mut reader));
+        let created = copies.create(Some(&mut reader), &manifest.copy_bounds());
         let what = match (created, reader.failure) {
             (_, Some(FetchFailure::Open(error))) => return Err(error),
             (_, Some(FetchFailure::Part(what))) => what,
@@ -382,7 +383,7 @@ impl Opening<'_> {
             self.until_reached("reading the journal", || journal.read(1, ONE))?.first().map(|(n, _)| *n);
         if first == Some(1) && !manifest.is_imported {
             tracing::error!("{what}: the whole journal is folded instead. Make a new snapshot soon");
-            return self.empty_copy(store_id).map(Some);
+            return self.empty_copy(store_id, manifest).map(Some);
         }
         let begins = first.map_or("is empty".to_owned(), |n| format!("begins at record {n}"));
         let text = format!(
@@ -392,8 +393,9 @@ impl Opening<'_> {
         Err(StoreError::Unusable(FailureCause::from(text)).into())
     }
 
-    fn empty_copy(&mut self, store_id: u128) -> Result<OpenCopy, OpenError> {
-        let (copy, position) = (self.copies.create(None)?, CopyPosition::start(store_id));
+    fn empty_copy(&mut self, store_id: u128, manifest: &Manifest) -> Result<OpenCopy, OpenError> {
+        let copy = self.copies.create(None, &manifest.copy_bounds())?;
+        let position = CopyPosition::start(store_id);
         copy.set_position(&position)?;
         Ok((copy, position))
     }

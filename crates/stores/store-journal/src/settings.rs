@@ -32,6 +32,9 @@ pub struct JournalSettings {
     /// How old a reading of the manifest may be for a placing to be believed, where the engine does not compare with
     /// the newest number itself.
     pub manifest_age_ms_max: u64,
+    /// How many ids the store has to remember for dedupe, at least. The store remembers as many as the server that asks
+    /// for most. `None` = as many as the store does already (tools).
+    pub dedupe_ids_max: Option<u64>,
     /// The longest pause between two attempts to reach an engine.
     pub backoff_ms_max: u64,
 }
@@ -63,6 +66,7 @@ impl Default for JournalSettings {
             clean_up_ms: 10 * 60 * 1000,
             manifest_refresh_ms: 60_000,
             manifest_age_ms_max: 3600 * 1000,
+            dedupe_ids_max: None,
             backoff_ms_max: 1_000,
         }
     }

@@ -393,3 +393,24 @@ fn a_placing_that_arrives_after_the_crash_of_its_writer_is_an_ordinary_record() 
     assert_eq!(texts(&follower), ["before", "arrives", "next"]);
     assert_eq!(dump(&one.open()), dump(&follower), "the copy of the dead process had not folded it");
 }
+
+#[test]
+fn a_handle_that_has_promised_more_machines_ends_when_the_engine_has_fewer() {
+    let journal = memory();
+    let machine = Machine::new(&journal);
+    machine.wire.set_replicated(true);
+    let store = machine.lead();
+    assert!(store.fitness().is_replicated);
+    machine.clock.pass(2 * MINUTE);
+    store.keep();
+    assert_eq!(store.ended(), None);
+    machine.wire.set_replicated(false);
+    machine.clock.pass(2 * MINUTE);
+    store.keep();
+    let ended = store.ended().unwrap().to_string();
+    assert!(ended.contains("more than one machine"), "{ended}");
+    assert!(publish(&store, "promised too much").is_err());
+    crash(store);
+    let store = machine.open();
+    assert!(!store.fitness().is_replicated, "the promise that holds now");
+}

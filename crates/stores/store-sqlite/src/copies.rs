@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use millrace_store::{Copies, CopyPosition, FailureCause, Foldable, StoreError};
+use millrace_store::{Copies, CopyBounds, CopyPosition, FailureCause, Foldable, StoreError};
 use rusqlite::{Connection, OpenFlags};
 
 use crate::doctor::Doctor;
@@ -53,8 +53,9 @@ impl SqliteCopies {
         beside(&self.path, ".condemned")
     }
 
-    fn open_file(&self, lock: ServeLock) -> Result<Arc<dyn Foldable>, StoreError> {
-        let store = SqliteStore::open_served(lock, self.options.clone())?;
+    fn open_file(&self, lock: ServeLock, bounds: &CopyBounds) -> Result<Arc<dyn Foldable>, StoreError> {
+        let options = SqliteOptions { dedupe_ids_max: bounds.dedupe_ids_max, ..self.options.clone() };
+        let store = SqliteStore::open_served(lock, options)?;
         match store.poisoned() {
             // A failed write of a cache: whatever the disk holds, the journal has it too.
             Some(reason) => Err(StoreError::Poisoned(reason.into())),
@@ -113,12 +114,16 @@ impl SqliteCopies {
 }
 
 impl Copies for SqliteCopies {
-    fn open(&self) -> Result<Option<Arc<dyn Foldable>>, StoreError> {
+    fn open(&self, bounds: &CopyBounds) -> Result<Option<Arc<dyn Foldable>>, StoreError> {
         let is_there = self.path.try_exists().map_err(self.failed("it cannot be looked at"))?;
-        if is_there { self.open_file(ServeLock::acquire(&self.path)?).map(Some) } else { Ok(None) }
+        if is_there { self.open_file(ServeLock::acquire(&self.path)?, bounds).map(Some) } else { Ok(None) }
     }
 
-    fn create(&self, snapshot: Option<&mut dyn Read>) -> Result<Arc<dyn Foldable>, StoreError> {
+    fn create(
+        &self,
+        snapshot: Option<&mut dyn Read>,
+        bounds: &CopyBounds,
+    ) -> Result<Arc<dyn Foldable>, StoreError> {
         let parent = folder::parent_of(&self.path);
         folder::create(parent).map_err(self.failed("its folder cannot be made"))?;
         let lock = ServeLock::acquire(&self.path)?;
@@ -126,7 +131,7 @@ impl Copies for SqliteCopies {
         if let Some(snapshot) = snapshot {
             self.fill(snapshot)?;
         }
-        self.open_file(lock)
+        self.open_file(lock, bounds)
     }
 
     fn set_aside(&self, reason: &str) -> Result<String, StoreError> {

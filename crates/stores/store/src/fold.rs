@@ -12,7 +12,7 @@ mod position;
 use millrace_model::{Batch, Outcome};
 
 pub use change::{FoldRecord, RecordedChange, RecordedEvent};
-pub use copies::Copies;
+pub use copies::{Copies, CopyBounds};
 pub use position::{CopyPosition, Tip};
 
 use crate::error::StoreError;

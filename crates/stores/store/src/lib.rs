@@ -24,7 +24,7 @@ pub use millrace_model::{KeyRange, Page, ReadLimit, Row};
 pub use error::StoreError;
 pub use failure_cause::FailureCause;
 pub use fold::{
-    CommitVia, Copies, CopyPosition, FoldError, FoldRecord, Foldable, Placement, RecordedChange,
+    CommitVia, Copies, CopyBounds, CopyPosition, FoldError, FoldRecord, Foldable, Placement, RecordedChange,
     RecordedEvent, Tip,
 };
 pub use memory::MemoryStore;

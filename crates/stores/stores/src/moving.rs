@@ -125,7 +125,8 @@ pub fn make_snapshot(url: &SharedUrl, options: &StoreOptions) -> Result<Snapshot
 fn open_apart(url: &SharedUrl, copy: &Path, options: &StoreOptions) -> Result<JournalStore, OfflineError> {
     let journal = open_journal(url)?;
     // A command reports an engine that is away instead of waiting for it.
-    let settings = JournalSettings { store_wait_ms: Some(0), ..settings_for(url, options) };
+    let settings =
+        JournalSettings { store_wait_ms: Some(0), dedupe_ids_max: None, ..settings_for(url, options) };
     let copies = Arc::new(SqliteCopies::new(copy.to_owned(), options.for_sqlite()));
     if journal.manifest().ok().flatten().is_none() {
         let _ = journal.check().map_err(|error| OfflineError::Unreachable(error.into()))?;

@@ -102,6 +102,7 @@ pub(crate) fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSe
         follow_ms: shared.follow_ms.unwrap_or(defaults.follow_ms),
         store_wait_ms: shared.store_wait_ms,
         snapshot_bytes: shared.snapshot_bytes.unwrap_or(defaults.snapshot_bytes),
+        dedupe_ids_max: Some(options.dedupe_ids_max as u64),
         ..defaults
     }
 }

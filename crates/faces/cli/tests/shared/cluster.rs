@@ -109,7 +109,8 @@ impl Member {
         stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
         let (addr, bytes) = (self.addr, body.len());
         let head = format!("{method} {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n");
-        let request = format!("{head}content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n{body}");
+        let request =
+            format!("{head}content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n{body}");
         stream.write_all(request.as_bytes()).ok()?;
         let mut text = String::new();
         stream.read_to_string(&mut text).ok()?;

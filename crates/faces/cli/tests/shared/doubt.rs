@@ -40,7 +40,9 @@ fn clients_of_a_leader_that_is_cut_off_go_on_with_the_next_one() {
         wait_for("publishes are confirmed", || (load.confirmed() >= 30).then_some(()));
         // Packets vanish: nobody tells the leader anything.
         proxies[first].set(Line::Silent);
-        wait_for("the leader doubts its lead", || (metric(&members[first], "lead_in_doubt")? > 0.0).then_some(()));
+        wait_for("the leader doubts its lead", || {
+            (metric(&members[first], "lead_in_doubt")? > 0.0).then_some(())
+        });
         let (status, _, body) = members[first].get("/readyz").unwrap();
         assert!(status == 503 && body.contains("another one may lead"), "{status} {body}");
         // The line stays as it is, and the clients work with the other server.

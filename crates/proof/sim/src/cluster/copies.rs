@@ -4,7 +4,7 @@
 use std::io::Read;
 use std::sync::Arc;
 
-use millrace_store::{Copies, CopyPosition, Foldable, MemoryStore, StoreError};
+use millrace_store::{Copies, CopyBounds, CopyPosition, Foldable, MemoryStore, StoreError};
 
 use super::Writer;
 use super::hub::{Hub, State};
@@ -88,14 +88,18 @@ impl MachineCopies {
 }
 
 impl Copies for MachineCopies {
-    fn open(&self) -> Result<Option<Arc<dyn Foldable>>, StoreError> {
+    fn open(&self, _: &CopyBounds) -> Result<Option<Arc<dyn Foldable>>, StoreError> {
         self.with(|state| {
             let copy = state.servers[self.writer.server].disk.copy.clone();
             Ok(copy.map(|copy| self.opened(state, copy)))
         })
     }
 
-    fn create(&self, snapshot: Option<&mut dyn Read>) -> Result<Arc<dyn Foldable>, StoreError> {
+    fn create(
+        &self,
+        snapshot: Option<&mut dyn Read>,
+        bounds: &CopyBounds,
+    ) -> Result<Arc<dyn Foldable>, StoreError> {
         let mut bytes = Vec::new();
         if let Some(snapshot) = snapshot {
             // Asks the engine for each part, so the lock must be free.
@@ -104,7 +108,7 @@ impl Copies for MachineCopies {
         }
         self.with(|state| {
             let content = match bytes.first_chunk::<8>() {
-                None => MemoryStore::new(),
+                None => MemoryStore::with_dedupe_ids_max(bounds.dedupe_ids_max),
                 Some(number) => {
                     let number = u64::from_le_bytes(*number);
                     let whole = bytes.len() == SNAPSHOT_BYTES;

@@ -157,6 +157,10 @@ impl<J: Journal + ?Sized> Journal for FaultyJournal<J> {
         self.plain(JournalCall::Check, |journal| journal.check())
     }
 
+    fn is_still_replicated(&self) -> Result<bool, JournalError> {
+        self.inner.is_still_replicated()
+    }
+
     fn place(&self, placing: &Placing<'_>) -> Result<Placed, JournalError> {
         let late = || {
             let Placing { n, prev, tip, record, settles } = *placing;

@@ -1,6 +1,7 @@
 //! The way of one server to its engine, which a test can cut, and at which it can act before and after every request.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use bytes::Bytes;
 use millrace_conformance::journal::JournalCall;
@@ -30,6 +31,7 @@ pub(crate) struct Wire {
     hook: Mutex<Option<Hook>>,
     calls: Mutex<Vec<JournalCall>>,
     engine_time_ms: Mutex<Option<u64>>,
+    is_replicated: AtomicBool,
     /// Compares like PostgreSQL: a record is placed only behind the one that it names.
     guards_head: bool,
 }
@@ -45,6 +47,7 @@ impl Wire {
             hook: Mutex::default(),
             calls: Mutex::default(),
             engine_time_ms: Mutex::default(),
+            is_replicated: AtomicBool::new(false),
             guards_head: false,
         }
     }
@@ -85,6 +88,10 @@ impl Wire {
 
     pub(crate) fn set_engine_time(&self, ms: u64) {
         *self.engine_time_ms.lock() = Some(ms);
+    }
+
+    pub(crate) fn set_replicated(&self, is_replicated: bool) {
+        self.is_replicated.store(is_replicated, Relaxed);
     }
 
     /// Returns the requests since the last call of this method.
@@ -130,7 +137,11 @@ impl Journal for Wire {
     fn check(&self) -> Result<Fitness, JournalError> {
         let fitness = self.request(JournalCall::Check, || self.inner.check())?;
         let head_guard = if self.guards_head { HeadGuard::Engine } else { fitness.head_guard };
-        Ok(Fitness { head_guard, ..fitness })
+        Ok(Fitness { head_guard, is_replicated: self.is_replicated.load(Relaxed), ..fitness })
+    }
+
+    fn is_still_replicated(&self) -> Result<bool, JournalError> {
+        Ok(self.is_replicated.load(Relaxed))
     }
 
     fn place(&self, placing: &Placing<'_>) -> Result<Placed, JournalError> {

@@ -6,6 +6,13 @@ use std::sync::Arc;
 use crate::error::StoreError;
 use crate::fold::{CopyPosition, Foldable};
 
+/// The bounds of a shared store that its copies keep, whichever server they belong to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CopyBounds {
+    /// How many ids brought by clients are remembered for dedupe.
+    pub dedupe_ids_max: usize,
+}
+
 /// The place of one copy: a file under the cache folder of a server, or memory in a simulation.
 pub trait Copies: Send + Sync + 'static {
     /// Opens the copy that is there, for this handle alone; `None` if there is none.
@@ -14,10 +21,14 @@ pub trait Copies: Send + Sync + 'static {
     ///
     /// [`StoreError::Unusable`] and [`StoreError::Unreadable`] say that the copy cannot be used: it is set aside and
     /// made anew. Every other error is one of this machine, such as a full disk.
-    fn open(&self) -> Result<Option<Arc<dyn Foldable>>, StoreError>;
+    fn open(&self, bounds: &CopyBounds) -> Result<Option<Arc<dyn Foldable>>, StoreError>;
 
     /// Makes a new copy, of a snapshot or empty, and opens it. There must be none.
-    fn create(&self, snapshot: Option<&mut dyn Read>) -> Result<Arc<dyn Foldable>, StoreError>;
+    fn create(
+        &self,
+        snapshot: Option<&mut dyn Read>,
+        bounds: &CopyBounds,
+    ) -> Result<Arc<dyn Foldable>, StoreError>;
 
     /// Moves a closed copy out of the way, under a name that contains `reason`. Returns where it is now.
     fn set_aside(&self, reason: &str) -> Result<String, StoreError>;
