@@ -16,6 +16,7 @@ use crate::files::file_error::FileError;
 use crate::files::private;
 use crate::locks::file_claim::{FileClaim, SETTLE_MAX, SETTLE_PAUSE};
 use crate::locks::holder::{self, HeldLock};
+use crate::locks::lock_file::LockFile;
 use crate::locks::presence::Presence;
 
 /// The poison file has its full size from the start, so that raising the flag on a full disk allocates nothing.
@@ -31,10 +32,10 @@ pub(crate) struct Locks {
     pub(crate) claim: Option<FileClaim>,
     /// Held shared as long as the handle lives: an opener that gets it exclusively is alone. Dropped before the gate,
     /// so that an opener that passes the gate does not find it held.
-    open: File,
-    gate: File,
-    writer: File,
-    poison: File,
+    open: LockFile,
+    gate: LockFile,
+    writer: LockFile,
+    poison: LockFile,
     presence: Presence,
     /// The reason in a raised flag, if this handle was alone when it opened the store: then this handle recovers and
     /// lowers the flag.
@@ -55,8 +56,8 @@ pub(crate) fn beside(path: &Path, more: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-pub(crate) fn open_file(folder: &Path, name: &str) -> io::Result<File> {
-    private::options().create(true).open(folder.join(name))
+pub(crate) fn open_file(folder: &Path, name: &str) -> io::Result<LockFile> {
+    private::options().create(true).open(folder.join(name)).map(LockFile::new)
 }
 
 /// Returns the text of a raised flag. A file that cannot be read counts as raised; an empty file is new and counts as
@@ -91,11 +92,11 @@ fn pass(gate: &File) -> io::Result<()> {
 /// Proves that no handle is open in any process, and that none can be opened until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Alone {
-    poison: File,
+    poison: LockFile,
     // Dropped in this order: an opener that passes the gate must find neither of the others held.
     _claim: Option<FileClaim>,
-    _open: File,
-    _gate: File,
+    _open: LockFile,
+    _gate: LockFile,
 }
 
 impl Alone {
@@ -211,10 +212,10 @@ impl Locks {
     pub(crate) fn files(&self) -> [(PathBuf, &File); 4] {
         let file = |name: &str, file| (self.folder.join(name), file);
         [
-            file("gate", &self.gate),
-            file("open", &self.open),
-            file("writer", &self.writer),
-            file("poison", &self.poison),
+            file("gate", &*self.gate),
+            file("open", &*self.open),
+            file("writer", &*self.writer),
+            file("poison", &*self.poison),
         ]
     }
 

@@ -13,13 +13,14 @@ use std::path::Path;
 
 use parking_lot::Mutex;
 
+use crate::locks::lock_file::LockFile;
 use crate::locks::lock_folder;
 
 /// How often to retry while another handle is checking.
 const ATTEMPTS_MAX: usize = 1000;
 
 #[derive(Debug)]
-pub(crate) struct Presence(Mutex<File>);
+pub(crate) struct Presence(Mutex<LockFile>);
 
 impl Presence {
     /// Joins the handles of a store. `folder` is the lock folder.

@@ -9,6 +9,7 @@ use millrace_store::StoreError;
 
 use crate::files::file_error::FileError;
 use crate::files::{folder, private, real_path};
+use crate::locks::lock_file::LockFile;
 use crate::locks::lock_folder;
 use crate::store::SqliteStore;
 
@@ -19,7 +20,7 @@ const LOOKS_MAX: usize = 1000;
 #[derive(Debug)]
 pub struct ServeLock {
     database: PathBuf,
-    _file: File,
+    _file: LockFile,
 }
 
 impl ServeLock {
@@ -30,13 +31,13 @@ impl ServeLock {
         // The store's own folder must survive a power failure; the lock folder need not.
         folder::create(folder::parent_of(&database)).map_err(unusable)?;
         let folder = private::lock_folder(&database)?;
-        let mut file = lock_folder::open_file(&folder, "serve").map_err(unusable)?;
+        let file = lock_folder::open_file(&folder, "serve").map_err(unusable)?;
         match try_lock(&file) {
             Ok(()) => {}
             Err(TryLockError::Error(error)) => return Err(unusable(error)),
             Err(TryLockError::WouldBlock) => {
                 let mut holder = String::new();
-                let read = file.read_to_string(&mut holder);
+                let read = (&*file).read_to_string(&mut holder);
                 let holder =
                     if read.is_ok() && !holder.trim().is_empty() { holder.trim() } else { "unknown" };
                 let path = database.display();
@@ -45,8 +46,8 @@ impl ServeLock {
                 return Err(StoreError::InUse(text.into()));
             }
         }
-        let written = file.set_len(0).and_then(|()| file.rewind());
-        written.and_then(|()| writeln!(file, "{}", std::process::id())).map_err(unusable)?;
+        let written = file.set_len(0).and_then(|()| (&*file).rewind());
+        written.and_then(|()| writeln!(&*file, "{}", std::process::id())).map_err(unusable)?;
         Ok(ServeLock { database, _file: file })
     }
 
