@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 mod deposed;
+mod doubt;
 mod fake;
 mod gate;
 mod history;
