@@ -106,8 +106,13 @@ pub(crate) fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSe
     }
 }
 
-/// Connects to nothing yet: the engine is looked at when the store is opened.
-pub(crate) fn open_journal(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+/// Opens the journal of a shared store, for tools and tests that use the engine itself. Connects to nothing yet: the
+/// engine is looked at when the store is opened.
+///
+/// # Errors
+///
+/// [`OpenError::Address`] if the URL is wrong, or names an engine that is not built in.
+pub fn open_journal(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
     match url.engine() {
         Engine::Directory => Ok(Arc::new(DirectoryJournal::new(folder_of(url)))),
         Engine::Postgres => open_postgres(url),
