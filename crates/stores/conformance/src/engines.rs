@@ -59,7 +59,10 @@ impl TestEngine {
         };
         if self.is_object() {
             let has_credentials = env::var_os(CREDENTIALS).is_some();
-            assert!(has_credentials, "{variable} is set, {CREDENTIALS} is not (cargo xtask engines tells both)");
+            assert!(
+                has_credentials,
+                "{variable} is set, {CREDENTIALS} is not (cargo xtask engines tells both)"
+            );
             make_bucket(&address);
         }
         let name = format!("millrace_test_{:016x}", rand::random::<u64>());

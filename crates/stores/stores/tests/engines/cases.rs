@@ -1,92 +1,84 @@
-//! Runs the cases of the conformance suite, each on a store of its own, several at a time: most of their time they wait
-//! for the engine.
-
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
-use std::thread;
-use std::time::Instant;
+//! The cases of the conformance suite and random histories, each as a job for `jobs.rs`.
 
 use millrace_conformance::engines::TestEngine;
-use millrace_conformance::shared::{alone, in_turn};
-use millrace_conformance::{CASES, Subject, run_case};
-use millrace_store_sqlite::SqliteOptions;
+use millrace_conformance::{
+    CASES, check_against_memory, check_claims_against_memory, run_case, steps_from_seed,
+};
 
-use crate::place::{TestPlace, Way};
+use crate::jobs::{Handles, Job, Mode, run};
+use crate::place::Way;
+use crate::rounds::{rounds, seed};
 
-const THREADS: usize = 4;
+/// The driver of MongoDB waits half a second after each cut, so that the ordinary run has one such case in so many.
+const MONGO_LOSSY_EVERY: usize = 16;
+/// moto takes milliseconds for a request and does one at a time, so that the ordinary run has one case in so many.
+const MOTO_EVERY: usize = 3;
+/// Each step is several requests.
+const HISTORY_STEPS: usize = 60;
 
-/// How many handles commit to one store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Handles {
-    Alone,
-    /// Two, one after the other; their copies are compared in the end.
-    Twins,
+/// Runs every case of the suite in one mode.
+pub(crate) fn all_cases(engine: TestEngine, mode: Mode) {
+    run(engine, CASES.iter().enumerate().map(|(at, _)| case(at, mode)).collect());
 }
 
-/// The small seams of a copy: its borders are met after a few events.
-pub(crate) fn small() -> SqliteOptions {
-    SqliteOptions {
-        fold_events: 8,
-        loc_events_max: 5,
-        commits_kept: 64,
-        wal_bytes: 64 << 10,
-        readers_max: 1,
-        ..SqliteOptions::default()
-    }
-}
-
-pub(crate) fn subject(place: &Arc<TestPlace>, handles: Handles) -> Subject {
-    let place = place.clone();
-    match handles {
-        Handles::Alone => alone(move |copy| place.open(copy, &SqliteOptions::default())),
-        Handles::Twins => in_turn(move |copy| place.open(copy, &small())),
-    }
-}
-
-/// Runs all cases and prints how many.
-pub(crate) fn all_cases(engine: TestEngine, way: Way, handles: Handles) {
-    each(engine, way, CASES.len(), |at, place| {
-        run_case(CASES[at].0, &mut subject(place, handles));
-    });
-}
-
-/// Runs `count` cases, each on a fresh store, and prints what it did. Skips an engine that is not there.
-pub(crate) fn each(
-    engine: TestEngine,
-    way: Way,
-    count: usize,
-    case: impl Fn(usize, &Arc<TestPlace>) + Sync,
-) {
-    let began = Instant::now();
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let (line_faults, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));
-    let work = || {
-        while let at @ 0.. = next.fetch_add(1, SeqCst)
-            && at < count
-        {
-            let Some(place) = TestPlace::new(engine, way, at as u64) else { return };
-            let place = Arc::new(place);
-            match catch_unwind(AssertUnwindSafe(|| case(at, &place))) {
-                Ok(()) => done.fetch_add(1, SeqCst),
-                Err(_) => {
-                    failed.lock().unwrap().push(CASES.get(at).map_or(at.to_string(), |(name, _)| (*name).into()));
-                    0
-                }
-            };
-            line_faults.fetch_add(place.line_faults(), SeqCst);
-        }
+/// Runs the cases of the suite once, each in another mode than the one before. The seed decides which is first.
+pub(crate) fn dealt_cases(engine: TestEngine) {
+    let is_dealt = |mode: &Mode| engine != TestEngine::Mongo || mode.way != Way::Lossy;
+    let modes: Vec<Mode> = Mode::ALL.into_iter().filter(is_dealt).collect();
+    let first = seed() as usize % Mode::ALL.len();
+    let dealt = |(turn, at): (usize, usize)| {
+        let mode = modes[(first + turn) % modes.len()];
+        let is_lossy = engine == TestEngine::Mongo && (first + turn).is_multiple_of(MONGO_LOSSY_EVERY);
+        case(at, if is_lossy { Mode { way: Way::Lossy, ..mode } } else { mode })
     };
-    thread::scope(|scope| {
-        for _ in 0..THREADS {
-            scope.spawn(work);
-        }
-    });
-    assert_eq!(failed.into_inner().unwrap(), Vec::<String>::new(), "these cases failed");
-    let (done, faults) = (done.into_inner(), line_faults.into_inner());
-    if done > 0 {
-        let name = engine.name();
-        println!("{name}: {done} cases, {way:?}, {faults} faults of the line, {:.1?}", began.elapsed());
-        assert!(way != Way::Lossy || faults > 0, "the line had no fault");
+    let every = if engine == TestEngine::Moto { MOTO_EVERY } else { 1 };
+    let chosen = (0..CASES.len()).skip(first % every).step_by(every);
+    run(engine, chosen.enumerate().map(dealt).collect());
+}
+
+/// Runs every case in every mode, and random histories in each. Only if rounds are asked for.
+pub(crate) fn everything(engine: TestEngine) {
+    let Some(rounds) = rounds() else {
+        println!("skipped: TEST_ENGINE_ROUNDS is not set: each case ran once");
+        return;
+    };
+    for mode in Mode::ALL {
+        all_cases(engine, mode);
     }
+    for mode in Mode::ALL {
+        let seeds = (0..rounds).map(|round| seed() + round);
+        run(
+            engine,
+            seeds
+                .flat_map(|seed| [history(seed, HISTORY_STEPS, mode), claims(seed, HISTORY_STEPS, mode)])
+                .collect(),
+        );
+    }
+}
+
+/// Runs a random history of twins and one of their claims, in one of the ways.
+pub(crate) fn histories(engine: TestEngine) {
+    let ways = if engine == TestEngine::Mongo { &Way::ALL[..2] } else { &Way::ALL[..] };
+    let mode =
+        |at: u64| Mode { way: ways[((seed() + at) % ways.len() as u64) as usize], handles: Handles::Twins };
+    let steps = if engine == TestEngine::Moto { HISTORY_STEPS / MOTO_EVERY } else { HISTORY_STEPS };
+    run(engine, vec![history(seed(), steps, mode(0)), claims(seed(), steps, mode(1))]);
+}
+
+fn case(at: usize, mode: Mode) -> Job {
+    let name = CASES[at].0;
+    let seed = seed().wrapping_add(at as u64);
+    Job { name: name.to_owned(), mode, seed, work: Box::new(move |subject| run_case(name, subject)) }
+}
+
+fn history(seed: u64, steps: usize, mode: Mode) -> Job {
+    let work = Box::new(move |subject: &mut _| {
+        check_against_memory(subject, &steps_from_seed(seed, steps));
+    });
+    Job { name: format!("history {seed}"), mode, seed, work }
+}
+
+fn claims(seed: u64, steps: usize, mode: Mode) -> Job {
+    let work = Box::new(move |subject: &mut _| check_claims_against_memory(subject, seed, steps));
+    Job { name: format!("claims {seed}"), mode, seed, work }
 }

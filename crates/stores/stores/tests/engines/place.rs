@@ -24,6 +24,10 @@ pub(crate) enum Way {
     Lossy,
 }
 
+impl Way {
+    pub(crate) const ALL: [Way; 3] = [Way::Direct, Way::Faulty, Way::Lossy];
+}
+
 /// Handles are opened by its methods; it lives longer than they do, and removes its store at the end.
 pub(crate) struct TestPlace {
     store: FreshStore,
