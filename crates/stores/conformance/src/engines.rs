@@ -19,7 +19,7 @@ pub enum TestEngine {
     Postgres,
     /// The S3 protocol, served by SeaweedFS.
     Seaweed,
-    /// The S3 protocol, served by moto: the oracle for conditions. It looks and writes in two steps, so requests must
+    /// The S3 protocol, served by moto: the oracle for conditions. moto looks and writes in two steps, so requests must
     /// not race there.
     Moto,
     Mongo,
@@ -70,7 +70,7 @@ impl TestEngine {
     }
 }
 
-/// A store that does not exist before its URL is opened. Whoever makes many of them removes them.
+/// A store that does not exist before its URL is opened. Tests that make many of them remove them.
 #[derive(Clone, Debug)]
 pub struct FreshStore {
     pub engine: TestEngine,

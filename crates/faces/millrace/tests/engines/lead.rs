@@ -1,4 +1,4 @@
-//! One process leads a shared store: a second one is refused, and one that has lost the lead writes nothing.
+//! A shared store has one process that leads it: a second one is refused, and one that has lost the lead writes nothing.
 
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex};

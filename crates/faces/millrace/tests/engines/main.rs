@@ -1,6 +1,7 @@
 //! The library on every engine of a shared store: sessions, the lead, and all examples.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod away;
 mod examples;
 mod lead;
 mod sessions;

@@ -18,7 +18,8 @@ const HISTORY_STEPS: usize = 60;
 
 /// Runs every case of the suite in one mode.
 pub(crate) fn all_cases(engine: TestEngine, mode: Mode) {
-    run(engine, CASES.iter().enumerate().map(|(at, _)| case(at, mode)).collect());
+    let cases: Vec<Job> = (0..CASES.len()).map(|at| case(at, mode)).collect();
+    run(engine, &cases);
 }
 
 /// Runs the cases of the suite once, each in another mode than the one before. The seed decides which is first.
@@ -33,7 +34,8 @@ pub(crate) fn dealt_cases(engine: TestEngine) {
     };
     let every = if engine == TestEngine::Moto { MOTO_EVERY } else { 1 };
     let chosen = (0..CASES.len()).skip(first % every).step_by(every);
-    run(engine, chosen.enumerate().map(dealt).collect());
+    let cases: Vec<Job> = chosen.enumerate().map(dealt).collect();
+    run(engine, &cases);
 }
 
 /// Runs every case in every mode, and random histories in each. Only if rounds are asked for.
@@ -47,12 +49,10 @@ pub(crate) fn everything(engine: TestEngine) {
     }
     for mode in Mode::ALL {
         let seeds = (0..rounds).map(|round| seed() + round);
-        run(
-            engine,
-            seeds
-                .flat_map(|seed| [history(seed, HISTORY_STEPS, mode), claims(seed, HISTORY_STEPS, mode)])
-                .collect(),
-        );
+        let histories: Vec<Job> = seeds
+            .flat_map(|seed| [history(seed, HISTORY_STEPS, mode), claims(seed, HISTORY_STEPS, mode)])
+            .collect();
+        run(engine, &histories);
     }
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn histories(engine: TestEngine) {
     let mode =
         |at: u64| Mode { way: ways[((seed() + at) % ways.len() as u64) as usize], handles: Handles::Twins };
     let steps = if engine == TestEngine::Moto { HISTORY_STEPS / MOTO_EVERY } else { HISTORY_STEPS };
-    run(engine, vec![history(seed(), steps, mode(0)), claims(seed(), steps, mode(1))]);
+    run(engine, &[history(seed(), steps, mode(0)), claims(seed(), steps, mode(1))]);
 }
 
 fn case(at: usize, mode: Mode) -> Job {

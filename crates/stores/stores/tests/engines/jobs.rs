@@ -50,7 +50,7 @@ pub(crate) struct Job {
 }
 
 /// Runs all jobs and prints how many. Skips an engine that is not there.
-pub(crate) fn run(engine: TestEngine, jobs: Vec<Job>) {
+pub(crate) fn run(engine: TestEngine, jobs: &[Job]) {
     let began = Instant::now();
     let (next, done, lossy) = (AtomicUsize::new(0), AtomicUsize::new(0), AtomicUsize::new(0));
     let (line_faults, failed) = (AtomicU64::new(0), Mutex::new(Vec::new()));

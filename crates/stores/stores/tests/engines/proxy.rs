@@ -10,7 +10,7 @@ use std::time::Duration;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
-/// One piece in so many has a fault. A handshake takes several pieces and must get through at times.
+/// Among so many pieces one has a fault. A handshake takes several pieces and must get through at times.
 const FAULT_EVERY: u32 = 25;
 const DELAY: Duration = Duration::from_millis(3);
 
