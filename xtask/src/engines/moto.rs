@@ -43,7 +43,7 @@ impl Engine for Moto {
         Ok(StartedEngine {
             server,
             url: format!("http://127.0.0.1:{port}"),
-            more_variables: Vec::new(),
+            more_variables: s3_probe::account(),
             is_ready: Box::new(move || s3_probe::stores_objects(port)),
         })
     }

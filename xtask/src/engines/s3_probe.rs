@@ -1,4 +1,4 @@
-//! Whether an S3 server does its work: an open port does not say that yet.
+//! Whether an S3 server does its work, which an open port does not say yet, and the account that tests use there.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,6 +6,16 @@ use std::time::Duration;
 
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 const BUCKET: &str = "/millrace-ready";
+
+/// Returns variables with an account. The servers take any; stores on object storage take theirs from the environment.
+pub(super) fn account() -> Vec<(String, String)> {
+    let variables = [
+        ("AWS_ACCESS_KEY_ID", "tests"),
+        ("AWS_SECRET_ACCESS_KEY", "secret-of-tests"),
+        ("AWS_REGION", "us-east-1"),
+    ];
+    variables.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
 
 /// Makes a bucket and an object in it, and removes them.
 pub(super) fn stores_objects(port: u16) -> bool {

@@ -66,7 +66,7 @@ impl Engine for Seaweed {
         Ok(StartedEngine {
             server,
             url: format!("http://127.0.0.1:{s3}"),
-            more_variables: Vec::new(),
+            more_variables: s3_probe::account(),
             is_ready: Box::new(move || s3_probe::stores_objects(s3)),
         })
     }

@@ -1,6 +1,6 @@
 //! Example 1: one event, one handler, one explicit commit.
 //!
-//! `cargo run -p millrace --example ex1_welcome_email [sqlite:///app.db]`
+//! `cargo run -p millrace --example ex1_welcome_email [sqlite:///app.db]`; every URL of `docs/engines.md` will do.
 
 use millrace::{Entity, Event, HandlerContext, Result, Session, handlers, on_event};
 use serde::{Deserialize, Serialize};

@@ -1,6 +1,6 @@
 //! Example 2: events that cause events. Each step commits its state together with the event for the next step.
 //!
-//! `cargo run -p millrace --example ex2_order_chain [sqlite:///app.db]`
+//! `cargo run -p millrace --example ex2_order_chain [sqlite:///app.db]`; every URL of `docs/engines.md` will do.
 
 use millrace::{Entity, Event, HandlerContext, Result, Session, handlers, on_event};
 use serde::{Deserialize, Serialize};

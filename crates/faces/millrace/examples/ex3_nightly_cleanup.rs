@@ -6,7 +6,8 @@
 use std::time::Duration;
 
 use millrace::{
-    Entity, Event, HandlerContext, Result, Schedule, Session, Simulation, handlers, on_event, schedules,
+    Entity, Event, HandlerContext, Result, Running, Schedule, Session, Simulation, handlers, on_event,
+    schedules,
 };
 use serde::{Deserialize, Serialize};
 
@@ -54,13 +55,22 @@ pub(crate) fn run() -> Result<Vec<u64>> {
     Ok(left)
 }
 
+fn open(store: &str) -> Result<Session> {
+    Session::builder(store).namespace("system-tasks").open()
+}
+
+/// Runs the schedule in the background, on a store, until the returned `Running` is stopped.
+#[allow(dead_code)]
+pub(crate) fn start(store: &str) -> Result<(Session, Running)> {
+    let session = open(store)?;
+    let running = session.spawn(handlers![cleanup_old_data], nightly()?)?;
+    Ok((session, running))
+}
+
 #[allow(dead_code)]
 fn main() -> Result<()> {
     match std::env::args().nth(1) {
-        Some(store) => Session::builder(&store)
-            .namespace("system-tasks")
-            .open()?
-            .run(handlers![cleanup_old_data], nightly()?),
+        Some(store) => open(&store)?.run(handlers![cleanup_old_data], nightly()?),
         None => {
             println!("left after each night: {:?}", run()?);
             Ok(())

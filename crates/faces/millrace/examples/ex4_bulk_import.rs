@@ -1,7 +1,7 @@
 //! Example 4: a handler that commits many times. A retry repeats nothing: declaring state that is already stored is no
 //! change.
 //!
-//! `cargo run -p millrace --example ex4_bulk_import [sqlite:///app.db]`
+//! `cargo run -p millrace --example ex4_bulk_import [sqlite:///app.db]`; every URL of `docs/engines.md` will do.
 
 use millrace::{Entity, Event, HandlerContext, HandlerError, Session, handlers, on_event};
 use serde::{Deserialize, Serialize};

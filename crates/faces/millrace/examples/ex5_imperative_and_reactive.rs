@@ -1,6 +1,6 @@
 //! Example 5: a program commits state and an event; a handler, perhaps in another process, reacts to the event.
 //!
-//! `cargo run -p millrace --example ex5_imperative_and_reactive [sqlite:///app.db]`
+//! `cargo run -p millrace --example ex5_imperative_and_reactive [sqlite:///app.db]`; every URL of `docs/engines.md` will do.
 
 use millrace::{Entity, Event, HandlerContext, Result, Session, handlers, on_event};
 use serde::{Deserialize, Serialize};

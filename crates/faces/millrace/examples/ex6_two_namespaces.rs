@@ -1,6 +1,6 @@
-//! Example 6: one process, one file, two namespaces, run from async tasks.
+//! Example 6: one process, one store, two namespaces, run from async tasks.
 //!
-//! `cargo run -p millrace --example ex6_two_namespaces [sqlite:///app.db]`
+//! `cargo run -p millrace --example ex6_two_namespaces [sqlite:///app.db]`; every URL of `docs/engines.md` will do.
 
 use millrace::{Entity, Event, Handler, HandlerContext, HandlerError, Result, Session, handlers, on_event};
 use serde::{Deserialize, Serialize};
@@ -46,9 +46,9 @@ async fn in_background(session: Session, handlers: Vec<Handler>) -> std::result:
 /// Returns how many events were handled in each namespace.
 pub(crate) async fn run(store: &str) -> std::result::Result<(u64, u64), HandlerError> {
     let orders = Session::builder(store).namespace("orders").open()?;
-    // A second session on the same file. `orders.namespace("payments")` would be an alternative; it would also share
-    // its commits.
-    let payments = Session::builder(store).namespace("payments").open()?;
+    // A second session on the open store, which shares its commits. A file may also be opened twice; a shared store has
+    // one process that leads it, and is opened once.
+    let payments = orders.to_builder().namespace("payments").open()?;
     orders.publish_all((0..20).map(|order_id| OrderPlaced { order_id }))?;
     payments.publish_all((0..30).map(|amount| PaymentReceived { amount }))?;
 

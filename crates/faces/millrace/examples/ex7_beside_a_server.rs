@@ -2,6 +2,8 @@
 //! subscribers receive the events that the handler commits and emits. No bridge is needed: both use the same table of
 //! events.
 //!
+//! A shared store (`docs/engines.md`) has one process that leads it, so that there the session runs without a server.
+//!
 //! ```sh
 //! millrace serve --store sqlite:///shop.db &
 //! cargo run -p millrace --example ex7_beside_a_server sqlite:///shop.db &

@@ -1,4 +1,4 @@
-//! Millrace as a library: one durable event loop on one file. State changes and events commit together; handlers
+//! Millrace as a library: one durable event loop on one file, or on a shared store. State changes and events commit together; handlers
 //! take events by claim, retry with backoff, and dead-letter what they cannot handle.
 //!
 //! An event is a struct, and so is a piece of state; a handler is a function:
@@ -183,8 +183,8 @@ pub use millrace_session::{
     Called, CatchUp, Config, DeadLettered, Event, EventError, EventMeta, EventName, EventOptions, Handler,
     HandlerContext, HandlerError, HandlerOrder, HandlerResult, HandlerSettings, HandlerSpec,
     IntoHandlerResult, IntoOutgoing, LocalFuture, OutcomeExt, Outgoing, Published, Result, Running, Schedule,
-    Session, SessionBuilder, SessionError, Simulation, SimulationBuilder, SpecError, Start, StopHandle,
-    Transaction, VirtualClock, WithOptions, handlers, schedules,
+    Session, SessionBuilder, SessionError, SharedSettings, Simulation, SimulationBuilder, SpecError, Start,
+    StopHandle, StoreError, Transaction, VirtualClock, WithOptions, handlers, schedules,
 };
 pub use millrace_state::{
     CommitRecord, Drift, Edge, Edges, Entity, Field, Filter, Grouped, IntoIntents, Key, Migrated, Migration,

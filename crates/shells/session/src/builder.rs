@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_model::{CLOCK_SETTLE_MS, Namespace};
 use millrace_shell::SystemClock;
-use millrace_stores::{StoreOptions, StoreUrl, open_shared};
+use millrace_stores::{SharedSettings, StoreOptions, StoreUrl, open_shared};
 use rand::Rng;
 
 use crate::Config;
@@ -23,6 +23,8 @@ pub struct SessionBuilder {
     settings: SessionSettings,
     /// The namespace as it was given; checked at the end.
     namespace: Option<String>,
+    /// Of a store that several processes share.
+    shared: SharedSettings,
 }
 
 #[derive(Clone, Debug)]
@@ -45,11 +47,21 @@ pub(crate) struct SessionSettings {
 impl SessionBuilder {
     pub(crate) fn of_url(url: &str) -> SessionBuilder {
         let store = StoreChoice::Url(url.to_owned());
-        SessionBuilder { store, settings: SessionSettings::default(), namespace: None }
+        SessionBuilder {
+            store,
+            settings: SessionSettings::default(),
+            namespace: None,
+            shared: SharedSettings::default(),
+        }
     }
 
     pub(crate) fn of_shared(shared: Arc<SessionShared>, settings: SessionSettings) -> SessionBuilder {
-        SessionBuilder { store: StoreChoice::Shared(shared), settings, namespace: None }
+        SessionBuilder {
+            store: StoreChoice::Shared(shared),
+            settings,
+            namespace: None,
+            shared: SharedSettings::default(),
+        }
     }
 
     /// The namespace of the session. Without one, the configuration's `default_namespace` is used.
@@ -76,6 +88,13 @@ impl SessionBuilder {
         self
     }
 
+    /// The settings of a store that several processes share: the folder of the local copy, the address that others are
+    /// told, timeouts. Other stores ignore them.
+    pub fn shared(mut self, shared: SharedSettings) -> SessionBuilder {
+        self.shared = shared;
+        self
+    }
+
     /// Opens the store, and makes it if it does not exist. A builder of [`Session::to_builder`] uses the open store of
     /// that session.
     pub fn open(mut self) -> Result<Session> {
@@ -85,7 +104,8 @@ impl SessionBuilder {
         let shared = match self.store {
             StoreChoice::Shared(shared) => shared,
             StoreChoice::Url(url) => {
-                let opened = open_shared(&url.parse::<StoreUrl>()?, &StoreOptions::default())?;
+                let options = StoreOptions { shared: self.shared, ..StoreOptions::default() };
+                let opened = open_shared(&url.parse::<StoreUrl>()?, &options)?;
                 let store = opened.store.clone();
                 let committer = Committer::start(opened).map_err(SessionError::Thread)?;
                 let (clock, seed) = (SystemClock::start(CLOCK_SETTLE_MS), rand::rng().random());

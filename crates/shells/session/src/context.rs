@@ -211,8 +211,9 @@ impl Core {
 
     fn write(&self, event: Option<&Outgoing>, last: bool) -> Result<Option<StateCommit>> {
         let Core { session, state, pending, commit_meta: meta, .. } = self;
-        Draft { session, state, pending, meta, event }
-            .commit(|changes| Ok(self.send_commit(self.input(changes, last))?))
+        Draft { session, state, pending, meta, event }.commit(|changes| {
+            self.send_commit(self.input(changes, last)).map_err(|error| session.told(error))
+        })
     }
 
     fn input(&self, commit: StateChanges, last: bool) -> Input {

@@ -33,6 +33,10 @@ pub use millrace_claims::WorkerConfig as Config;
 pub use millrace_claims::{CatchUp, HandlerSettings, SpecError};
 pub use millrace_model::HandlerOrder;
 
+/// How a store fails, and the settings of a store that several processes share.
+pub use millrace_store::StoreError;
+pub use millrace_stores::SharedSettings;
+
 pub use builder::SessionBuilder;
 pub use context::{Core, EventMeta, HandlerContext};
 pub use error::{Result, SessionError};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_claims::{Topics, WorkerIdentity};
+use millrace_claims::{CommitError, Topics, WorkerIdentity};
 use millrace_model::{
     Batch, Elapsed, ElapsedRow, EventId, Namespace, Outcome, SessionId, Space, Timestamp, keys,
 };
@@ -17,7 +17,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::Config;
 use crate::builder::{SessionBuilder, SessionSettings};
-use crate::error::Result;
+use crate::error::{Result, SessionError};
 use crate::shell::simulated::SimulatedStore;
 use crate::shell::{Clock, Committer};
 use crate::typed::{EventName, EventNames};
@@ -28,8 +28,8 @@ const TOPICS_MAX: usize = 10_000;
 /// A namespace of a store: state to declare and to read, events to publish, handlers to run.
 ///
 /// Clones are the same session and may be used from many threads: they share the state that `ensure` has queued, and
-/// their commits share syncs. Sessions of other processes, and `millrace serve`, may use the same store at the same
-/// time.
+/// their commits share syncs. Sessions of other processes, and `millrace serve`, may use the same file at the same time;
+/// a shared store has one process that leads it, and [`Session::to_builder`] makes further sessions in this process.
 #[derive(Clone)]
 pub struct Session {
     inner: Arc<Inner>,
@@ -70,7 +70,13 @@ pub(crate) struct Queued {
 
 impl Session {
     /// Opens a store, and makes it if it does not exist: `sqlite:///app.db` (relative), `sqlite:////var/lib/app.db`
-    /// (absolute), or `memory:`. The session is in the default namespace; [`Session::builder`] has more to choose.
+    /// (absolute), `memory:`, or a shared store (`docs/engines.md`): `postgres://…`, `s3://…`, `mongodb://…`,
+    /// `dir:///folder`. The session is in the default namespace; [`Session::builder`] has more to choose.
+    ///
+    /// # Errors
+    ///
+    /// A shared store is used by one process at a time, which leads it: if another one does, the error is
+    /// [`StoreError::InUse`] with that one's address.
     pub fn open(url: &str) -> Result<Session> {
         Session::builder(url).open()
     }
@@ -186,6 +192,16 @@ impl Session {
         match &self.inner.shared.commits {
             Commits::Threaded(committer) => committer.commit(batch),
             Commits::Inline(simulated) => simulated.commit_outside(batch),
+        }
+    }
+
+    /// Returns the error of a commit of a handler. The engine knows a failure of the store by its text only.
+    pub(crate) fn told(&self, error: CommitError) -> SessionError {
+        match (&error, &self.inner.shared.commits) {
+            (CommitError::StorageFailed { .. }, Commits::Threaded(committer)) => {
+                committer.failure().map_or_else(|| error.into(), SessionError::Store)
+            }
+            _ => error.into(),
         }
     }
 

@@ -214,7 +214,15 @@ impl<R> CommitQueue<R> {
     }
 
     pub(crate) fn has_failed(&self) -> bool {
-        matches!(self.state.lock().closed, Some(QueueClosed::Failed(_)))
+        self.failure().is_some()
+    }
+
+    /// Returns the error that the store has failed with.
+    pub fn failure(&self) -> Option<StoreError> {
+        match &self.state.lock().closed {
+            Some(QueueClosed::Failed(error)) => Some(error.clone()),
+            Some(QueueClosed::Ended) | None => None,
+        }
     }
 
     /// Counts batches out that were committed or refused.

@@ -4,6 +4,8 @@
 //! An adapter's tests call [`conformance_suite!`](crate::conformance_suite) with a closure that makes a fresh
 //! [`Subject`]; each case becomes one `#[test]`. [`run`] goes through all of them in one call. A case panics when the
 //! store is wrong: this module is for tests and stands outside the rule against panics.
+//!
+//! [`shared`] makes subjects of a store that several handles share; [`engines`] knows the engines that tests run on.
 
 mod appending;
 mod batches;
@@ -13,6 +15,7 @@ mod claims;
 mod claims_gone;
 mod dedupe;
 mod delaying;
+pub mod engines;
 mod feed;
 mod forward;
 pub mod journal;
@@ -20,6 +23,7 @@ mod model;
 mod ordered;
 mod reading;
 mod serving;
+pub mod shared;
 mod state;
 mod subject;
 mod tables;

@@ -4,18 +4,19 @@ mod harness;
 
 use std::sync::Arc;
 
-use harness::{small, subject, twins};
+use harness::{handles, small};
 use millrace_conformance::Subject;
 use millrace_conformance::journal::{FaultPlan, FaultyJournal};
+use millrace_conformance::shared::{alone, in_turn};
 use millrace_journal::{Journal, MemoryJournal};
 use millrace_store_sqlite::SqliteOptions;
 
-fn memory() -> impl Fn() -> Arc<dyn Journal> + Clone {
+fn memory() -> impl Fn() -> Arc<dyn Journal> {
     let journal = Arc::new(MemoryJournal::new());
     move || journal.clone()
 }
 
-fn faulty() -> impl Fn() -> Arc<dyn Journal> + Clone {
+fn faulty() -> impl Fn() -> Arc<dyn Journal> {
     let journal = Arc::new(MemoryJournal::new());
     let plan = FaultPlan {
         seed: 7,
@@ -29,19 +30,19 @@ fn faulty() -> impl Fn() -> Arc<dyn Journal> + Clone {
 }
 
 fn one_handle() -> Subject {
-    subject(SqliteOptions::default(), memory())
+    alone(handles(SqliteOptions::default(), memory()))
 }
 
 fn twin_handles() -> Subject {
-    twins(small(), memory())
+    in_turn(handles(small(), memory()))
 }
 
 fn one_handle_with_faults() -> Subject {
-    subject(small(), faulty())
+    alone(handles(small(), faulty()))
 }
 
 fn twins_with_faults() -> Subject {
-    twins(SqliteOptions::default(), faulty())
+    in_turn(handles(SqliteOptions::default(), faulty()))
 }
 
 mod alone {

@@ -64,17 +64,23 @@ pub fn open_followed(
 ///
 /// [`StoreError::InUse`] with the leader's address if somebody else leads: use that server instead.
 pub(crate) fn open_leading(url: &SharedUrl, options: &StoreOptions) -> Result<OpenedStore, OpenError> {
-    let SharedStore { store, durability } = open_followed(url, options, &mut |_: &str| true)?;
+    let mut told = String::new();
+    let mut progress = |text: &str| {
+        // An attempt to reach an engine that is away is repeated every second, with the same text.
+        if told != text {
+            tracing::info!(store = %url, "{text}");
+            text.clone_into(&mut told);
+        }
+        true
+    };
+    let SharedStore { store, durability } = open_followed(url, options, &mut progress)?;
     let pause = Duration::from_millis(store.settings().follow_ms.max(1));
-    let mut seen = store.status().position.n;
-    // A leader that lives places a record every third of the timeout: the second new one proves it.
-    let mut beats = 0;
+    let seen = store.status().position.n;
     while !store.try_lead()? {
         let status = store.status();
-        if status.position.n > seen {
-            (seen, beats) = (status.position.n, beats + 1);
-        }
-        if beats >= 1 {
+        // A leader that lives places a record every third of the timeout. The newest record may also be the one by which
+        // the leader gave the lead back.
+        if status.is_led && status.position.n > seen {
             let leader = status.leader_url.unwrap_or_else(|| "another process".to_owned());
             let text = format!("{leader} leads {url}: use that server, or stop it first");
             return Err(OpenError::Store(StoreError::InUse(FailureCause::from(text))));
@@ -107,8 +113,13 @@ pub(crate) fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSe
     }
 }
 
-/// Connects to nothing yet: the engine is looked at when the store is opened.
-pub(crate) fn open_journal(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+/// Opens the journal of a shared store, for tools and tests that use the engine itself. Connects to nothing yet: the
+/// engine is looked at when the store is opened.
+///
+/// # Errors
+///
+/// [`OpenError::Address`] if the URL is wrong, or names an engine that is not built in.
+pub fn open_journal(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
     match url.engine() {
         Engine::Directory => Ok(Arc::new(DirectoryJournal::new(folder_of(url)))),
         Engine::Postgres => open_postgres(url),

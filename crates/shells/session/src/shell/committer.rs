@@ -102,6 +102,11 @@ impl Committer {
         self.shared.commits.load(Ordering::Relaxed)
     }
 
+    /// Returns the error that the store has failed with.
+    pub(crate) fn failure(&self) -> Option<StoreError> {
+        self.shared.queue.failure()
+    }
+
     pub(crate) fn listen(&self, mailbox: &Arc<Mailbox>) {
         let mut listeners = self.shared.listeners.lock();
         listeners.retain(|listener| listener.strong_count() > 0);

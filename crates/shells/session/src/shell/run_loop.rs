@@ -84,7 +84,9 @@ impl RunLoop {
         // A session that stops has waited for its handlers already.
         let grace = Duration::from_millis(self.session.settings().stop_grace_ms);
         self.pool.shut_down(if failed.is_some() { grace } else { Duration::ZERO });
-        failed.map_or(Ok(()), |reason| Err(SessionError::Store(StoreError::Poisoned(reason.into()))))
+        let Some(reason) = failed else { return Ok(()) };
+        let failure = self.committer.failure();
+        Err(SessionError::Store(failure.unwrap_or_else(|| StoreError::Poisoned(reason.into()))))
     }
 
     fn turn(&mut self) {
