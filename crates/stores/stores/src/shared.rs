@@ -100,14 +100,19 @@ pub(crate) fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSe
         url: shared.advertise.clone(),
         lead_timeout_ms: shared.lead_timeout_ms.unwrap_or(defaults.lead_timeout_ms),
         follow_ms: shared.follow_ms.unwrap_or(defaults.follow_ms),
+        commit_interval_ms: shared.commit_interval_ms.unwrap_or(defaults.commit_interval_ms),
         store_wait_ms: shared.store_wait_ms,
         snapshot_bytes: shared.snapshot_bytes.unwrap_or(defaults.snapshot_bytes),
         ..defaults
     }
 }
 
-/// Connects to nothing yet: the engine is looked at when the store is opened.
-pub(crate) fn open_journal(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
+/// Returns the journal of a shared store. Connects to nothing yet: the engine is looked at when the store is opened.
+///
+/// # Errors
+///
+/// [`OpenError::Address`] for a wrong address, and for an engine that this build does not have.
+pub fn open_journal(url: &SharedUrl) -> Result<Arc<dyn Journal>, OpenError> {
     match url.engine() {
         Engine::Directory => Ok(Arc::new(DirectoryJournal::new(folder_of(url)))),
         Engine::Postgres => open_postgres(url),
