@@ -1,6 +1,7 @@
 //! Why a benchmark could not be completed.
 
 use millrace::SessionError;
+use millrace_journal::JournalError;
 use millrace_runs::{InputRefused, StartRefused};
 use millrace_store::StoreError;
 
@@ -18,6 +19,10 @@ pub enum BenchError {
     Http(#[from] Box<ureq::Error>),
     #[error("the server under test answered with something else than expected: {0}")]
     Unexpected(String),
+    #[error("the URL of the store to measure: {0}")]
+    StoreUrl(String),
+    #[error("the engine under test: {0}")]
+    Engine(String),
     #[error("a claim took {taken} events where {expected} waited: the figures would mean something else")]
     Claim { taken: usize, expected: usize },
     #[error(transparent)]
@@ -46,6 +51,12 @@ impl BenchError {
 impl From<tungstenite::Error> for BenchError {
     fn from(error: tungstenite::Error) -> Self {
         BenchError::Socket(Box::new(error))
+    }
+}
+
+impl From<JournalError> for BenchError {
+    fn from(error: JournalError) -> Self {
+        BenchError::Engine(error.to_string())
     }
 }
 

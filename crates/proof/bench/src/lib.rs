@@ -5,13 +5,15 @@
 //!
 //! Start with [`bench_bus`] (a server as a process of its own, loads over its sockets) and [`bench_store`] (the store
 //! alone), [`bench_handlers`] (a program that embeds the library), [`bench_router`] (the CQRS loop over its Unix
-//! socket, beside a raw echo), [`bench_runs`] (effect runs, in this process), [`bench_loop`] (`sys/loop` of zABI
+//! socket, beside a raw echo), [`bench_engines`] (servers on PostgreSQL, object storage, MongoDB, beside raw requests of
+//! those), [`bench_runs`] (effect runs, in this process), [`bench_loop`] (`sys/loop` of zABI
 //! guests, in this process). [`bench_growth`] measures whether a server gets slower as its store grows, [`bench_soak`]
 //! whether it stays healthy over time.
 
 mod aim;
 mod bus;
 mod cpu;
+mod engines;
 mod error;
 mod figures;
 mod growth;
@@ -26,6 +28,7 @@ mod store;
 
 pub use aim::Verdict;
 pub use bus::{BUS_SCENARIOS, bench_bus};
+pub use engines::{ENGINE_SCENARIOS, EngineOptions, bench_engines};
 pub use error::BenchError;
 pub use figures::{Latencies, Rounds};
 pub use growth::{GrowthOptions, bench_growth};
@@ -53,10 +56,10 @@ pub struct BenchOptions {
     /// How long a timed load runs.
     pub seconds: f64,
     pub payload_bytes: usize,
-    /// Names out of [`BUS_SCENARIOS`], [`STORE_SCENARIOS`] or [`HANDLER_SCENARIOS`]; empty = those that run by default.
+    /// Names out of [`BUS_SCENARIOS`], [`STORE_SCENARIOS`] and the like; empty = those that run by default.
     pub scenarios: Vec<String>,
-    /// How many events `recovery` (bus), `reads` and `claims` (store) and `retained` (handlers) put into the log, and
-    /// how many requests `memory` (router) makes.
+    /// How many events `recovery` (bus), `reads` and `claims` (store), `retained` (handlers) and `fold` (engines) put
+    /// into the log, and how many requests `memory` (router) makes.
     pub log_events: u64,
     /// The program whose `serve` is measured.
     pub program: PathBuf,

@@ -39,6 +39,8 @@ pub(crate) struct Collector {
     order: Vec<(String, String, &'static str)>,
     values: BTreeMap<(String, String), Rounds>,
     probes: BTreeMap<String, Rounds>,
+    /// Aims that depend on the run, by scenario and figure.
+    aims: BTreeMap<(String, String), Aim>,
 }
 
 impl Collector {
@@ -52,6 +54,11 @@ impl Collector {
 
     pub(crate) fn add_probe(&mut self, scenario: &str, p50_ms: f64) {
         self.probes.entry(scenario.to_owned()).or_default().push(p50_ms);
+    }
+
+    /// Gives a figure an aim that only this run knows.
+    pub(crate) fn set_aim(&mut self, scenario: &str, figure: &str, aim: Aim) {
+        self.aims.insert((scenario.to_owned(), figure.to_owned()), aim);
     }
 
     pub(crate) fn median(&self, scenario: &str, figure: &str) -> Option<f64> {
@@ -83,7 +90,8 @@ impl Collector {
                 "events/s" => Some(median * probe / 1000.0),
                 _ => None,
             });
-            let verdict = Aim::of(scenario, figure).and_then(|aim| aim.judge(median, probe_ms));
+            let aim = self.aims.get(&(scenario.clone(), figure.clone())).copied();
+            let verdict = aim.or(Aim::of(scenario, figure)).and_then(|aim| aim.judge(median, probe_ms));
             let (aim, verdict) = verdict.unzip();
             Some(Row {
                 scenario: scenario.clone(),
@@ -105,9 +113,12 @@ impl Collector {
 impl fmt::Display for BenchReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{}", self.title)?;
+        let scenario_width = self.rows.iter().map(|row| row.scenario.len()).max().unwrap_or(0).max(9);
+        let figure_bytes = |row: &Row| row.figure.len() + row.unit.len() + " ()".len();
+        let figure_width = self.rows.iter().map(figure_bytes).max().unwrap_or(0).max(45);
         writeln!(
             f,
-            "{:<9} {:<45} {:>9} {:>20} {:>9} {:>19}  aim",
+            "{:<scenario_width$} {:<figure_width$} {:>9} {:>20} {:>9} {:>19}  aim",
             "scenario", "figure", "median", "min .. max", "probe p50", "ratio to probe"
         )?;
         for row in &self.rows {
@@ -125,7 +136,7 @@ impl fmt::Display for BenchReport {
                 _ => String::new(),
             };
             let line = format!(
-                "{scenario:<9} {figure:<45} {median:>9} {spread:>20} {probe:>9} {ratio:>19}  {verdict}"
+                "{scenario:<scenario_width$} {figure:<figure_width$} {median:>9} {spread:>20} {probe:>9} {ratio:>19}  {verdict}"
             );
             writeln!(f, "{}", line.trim_end())?;
         }

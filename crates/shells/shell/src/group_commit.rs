@@ -143,6 +143,9 @@ impl<C: CommitReceiver> GroupCommit<C> {
     }
 
     fn next_commit(&self) -> Result<Attempt<C::Origin>, CommitFailure<C::Origin>> {
+        if self.queue.is_waiting() {
+            self.store.wait_to_commit();
+        }
         let mut taken = match self.queue.take(self.limits) {
             Next::Nothing => return Ok(Attempt::Done { batches: 0, wrote: false }),
             Next::TooLarge { origin, bytes } => {

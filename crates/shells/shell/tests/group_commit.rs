@@ -31,6 +31,9 @@ struct FaultyStore {
     /// The number of batches in each commit that succeeded.
     commits: Mutex<Vec<usize>>,
     bytes_max: Option<usize>,
+    /// Batches that arrive while the store lets a commit wait, and where to.
+    arriving: Mutex<Vec<(u32, Batch)>>,
+    queue: Arc<CommitQueue<u32>>,
 }
 
 impl FaultyStore {
@@ -57,6 +60,9 @@ impl Store for FaultyStore {
         self.fault()?;
         self.commits.lock().push(batches.len());
         self.store.commit(batches)
+    }
+    fn wait_to_commit(&self) {
+        self.queue.push(&mut self.arriving.lock()).unwrap();
     }
     fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
         self.fault()?;
@@ -113,7 +119,7 @@ impl Rig {
     fn new(store: FaultyStore, limits: CommitLimits) -> Rig {
         let (store, receiver) = (Arc::new(store), Answers::default());
         let answers = receiver.0.clone();
-        let queue = Arc::new(CommitQueue::default());
+        let queue = store.queue.clone();
         let pause_max = Duration::from_secs(1);
         let group = GroupCommit::new(store.clone(), queue, receiver, limits, pause_max);
         Rig { store, group, answers }
@@ -143,6 +149,17 @@ impl Rig {
 fn batch(number: u32, bytes: usize) -> Batch {
     let (key, value) = (format!("row/{number}"), Bytes::from(vec![b'x'; bytes]));
     Batch { ops: vec![Op::Put { space: Space::Kv, key, value }], ..Batch::default() }
+}
+
+#[test]
+fn batches_that_arrive_while_a_commit_waits_for_its_time_are_part_of_it() {
+    let rig = Rig::with([]);
+    *rig.store.arriving.lock() = vec![(2, batch(2, 10)), (3, batch(3, 10))];
+    // Nothing is committed, so nothing is waited for.
+    assert!(matches!(rig.group.commit_queued(), Wrote::Done(0)));
+    rig.push([1]).unwrap();
+    assert!(matches!(rig.group.commit_queued(), Wrote::Done(3)));
+    assert_eq!(*rig.answers.lock(), ["committed [1, 2, 3]"]);
 }
 
 #[test]

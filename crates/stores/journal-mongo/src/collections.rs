@@ -25,11 +25,7 @@ pub(crate) struct Collections {
 
 impl Collections {
     pub(crate) fn new(database: Database, engine_timeout: Duration) -> Collections {
-        // Reads are from the primary (an option of the client) and see only what a majority has.
-        let options = CollectionOptions::builder()
-            .read_concern(ReadConcern::majority())
-            .write_concern(write_concern(engine_timeout))
-            .build();
+        let options = options(engine_timeout);
         let collection = |name| database.collection_with_options(name, options.clone());
         Collections {
             journal: collection(JOURNAL),
@@ -38,6 +34,11 @@ impl Collections {
             engine_timeout,
             database,
         }
+    }
+
+    /// Returns the concerns of every collection.
+    pub(crate) fn options(&self) -> CollectionOptions {
+        options(self.engine_timeout)
     }
 
     /// Returns a document that can no longer disappear, or nothing if there was none when the engine looked.
@@ -50,6 +51,14 @@ impl Collections {
         let find = collection.find_one(filter).read_concern(settled(has_elections));
         Ok(find.max_time(self.engine_timeout).await?)
     }
+}
+
+/// Reads are from the primary (an option of the client) and see only what a majority has.
+fn options(engine_timeout: Duration) -> CollectionOptions {
+    CollectionOptions::builder()
+        .read_concern(ReadConcern::majority())
+        .write_concern(write_concern(engine_timeout))
+        .build()
 }
 
 /// On the disks of a majority of the members. The limit is for members that do not answer; without it the engine would

@@ -27,8 +27,10 @@ mod journal;
 mod manifest;
 mod observe;
 mod parts;
+mod plain;
 mod records;
 mod settings;
 
 pub use journal::MongoJournal;
+pub use plain::PlainDatabase;
 pub use settings::MongoSettings;

@@ -18,11 +18,11 @@ mod bucket;
 mod connect;
 mod environment;
 mod error;
-
 mod http;
 mod journal;
 mod keys;
 mod notes;
+mod plain;
 mod probe;
 mod provider;
 mod read;
@@ -32,4 +32,5 @@ mod store_url;
 pub use environment::ObjectEnvironment;
 pub use error::ObjectOpenError;
 pub use journal::ObjectJournal;
+pub use plain::PlainBucket;
 pub use store_url::ObjectUrl;

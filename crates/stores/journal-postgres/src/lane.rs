@@ -28,6 +28,7 @@ pub(crate) enum Purpose {
     Placing,
     Reading,
     Keeping,
+    Plain,
 }
 
 impl Purpose {
@@ -37,6 +38,7 @@ impl Purpose {
             Purpose::Placing => "millrace placing",
             Purpose::Reading => "millrace reading",
             Purpose::Keeping => "millrace keeping",
+            Purpose::Plain => "millrace plain",
         }
     }
 }

@@ -27,6 +27,7 @@ mod outbox;
 mod partitions;
 mod passfile;
 mod placing;
+mod plain;
 mod reading;
 mod schema;
 mod session;
@@ -35,3 +36,6 @@ mod tls;
 
 pub use address::{AddressError, PostgresAddress};
 pub use journal::PostgresJournal;
+pub use plain::PlainConnection;
+/// The values that a statement of [`PlainConnection`] takes.
+pub use tokio_postgres::types::ToSql;

@@ -55,8 +55,9 @@ impl SharedHandle {
         if let Some(bytes) = batches.iter().map(Batch::bytes).find(|bytes| *bytes > max) {
             return Err(StoreError::TooLarge { bytes, max });
         }
+        self.keep_interval();
         let mut turn = self.turn();
-        self.keep_interval(&turn);
+        turn.commit_began_ms = Some(self.clock.mono_ms());
         let mut outcomes = Vec::with_capacity(batches.len());
         let mut rest = batches;
         while !rest.is_empty() {
@@ -72,12 +73,16 @@ impl SharedHandle {
         Ok(outcomes)
     }
 
-    /// Waits until the last commit is long enough ago. Others gather in front of this one meanwhile, and share the next
-    /// record.
-    fn keep_interval(&self, turn: &Turn) {
-        let since_ms = self.clock.mono_ms().saturating_sub(turn.news_at_ms);
-        let rest_ms = self.settings.commit_interval_ms.saturating_sub(since_ms);
-        if rest_ms > 0 {
+    /// Waits until the last commit began long enough ago. A placing that takes longer than the interval is followed by
+    /// the next one at once.
+    pub(crate) fn keep_interval(&self) {
+        let interval_ms = self.settings.commit_interval_ms;
+        if interval_ms == 0 {
+            return;
+        }
+        let Some(began_ms) = self.turn().commit_began_ms else { return };
+        let rest_ms = interval_ms.saturating_sub(self.clock.mono_ms().saturating_sub(began_ms));
+        if rest_ms > 0 && !self.is_closed() {
             self.clock.pause(std::time::Duration::from_millis(rest_ms));
         }
     }
@@ -93,6 +98,7 @@ impl SharedHandle {
 
     /// Places a record without changes: followers see that the leader lives.
     pub(crate) fn beat(&self, turn: &mut Turn) -> Result<(), StoreError> {
+        turn.commit_began_ms = Some(self.clock.mono_ms());
         self.commit_fenced(turn, &[], Fence::Leader, EmptyRecord::Place).map(drop)
     }
 

@@ -77,6 +77,8 @@ pub(crate) struct Turn {
     pub(crate) news_at_ms: u64,
     /// [`SharedHandle::unreadable_ms`] at that time.
     unreadable_before_ms: u64,
+    /// When the last commit of this handle began, by the same clock.
+    pub(crate) commit_began_ms: Option<u64>,
     /// Records placed or folded by this handle, and their bytes: their average size is used to tell how much lies behind
     /// the last snapshot.
     pub(crate) records_seen: u64,
@@ -101,6 +103,7 @@ impl SharedHandle {
             lead,
             term_seen: 0,
             news_at_ms: now_ms,
+            commit_began_ms: None,
             unreadable_before_ms: 0,
             records_seen: 0,
             bytes_seen: 0,

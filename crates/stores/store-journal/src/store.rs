@@ -173,6 +173,10 @@ impl Store for JournalStore {
         Ok(text)
     }
 
+    fn wait_to_commit(&self) {
+        self.shared.keep_interval();
+    }
+
     fn close(&self) {
         self.shared.close();
     }

@@ -52,6 +52,35 @@ fn replace(journal: &MemoryJournal, n: u64, change: impl Fn(&mut Vec<u8>)) {
 }
 
 #[test]
+fn commits_begin_an_interval_apart_and_an_idle_store_commits_at_once() {
+    let journal = memory();
+    let machine = Machine::new(&journal).with(|settings| settings.commit_interval_ms = 100);
+    let store = machine.lead();
+    machine.clock.pass(1_000);
+    let began = machine.clock.mono();
+    // The placing itself takes 30 ms, which count.
+    let clock = machine.clock.clone();
+    machine.wire.on(move |call, moment| {
+        if is_place(call) && moment == Moment::Before {
+            clock.pass(30);
+        }
+        None
+    });
+    publish(&store, "at once").unwrap();
+    assert_eq!(machine.clock.mono(), began + 30);
+    publish(&store, "after the interval").unwrap();
+    assert_eq!(machine.clock.mono(), began + 130);
+    // A writer waits before it takes the batches, and the commit does not wait again.
+    store.wait_to_commit();
+    assert_eq!(machine.clock.mono(), began + 200);
+    publish(&store, "with what came meanwhile").unwrap();
+    assert_eq!(machine.clock.mono(), began + 230);
+    machine.clock.pass(70);
+    store.wait_to_commit();
+    assert_eq!(machine.clock.mono(), began + 300);
+}
+
+#[test]
 fn a_commit_waits_for_ever_and_closing_ends_the_wait() {
     // The request is lost, or its answer; or what was read to find out.
     type Loss = fn(JournalCall, Moment) -> bool;

@@ -97,6 +97,10 @@ pub trait Store: Send + Sync + 'static {
         Err(StoreError::Unusable("this store has no files".into()))
     }
 
+    /// Waits until the next commit may begin, where an engine outside is paid for every commit. A writer calls this
+    /// before it takes the batches of a commit: batches that arrive meanwhile are then in the same one.
+    fn wait_to_commit(&self) {}
+
     /// Ends every wait for an engine outside, now and later: commits under way fail with [`StoreError::Closed`]. For a
     /// process that must end although its engine is away. A store on the local disk has nothing to end.
     fn close(&self) {}

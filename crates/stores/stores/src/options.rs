@@ -36,6 +36,8 @@ pub struct SharedSettings {
     pub lead_timeout_ms: Option<u64>,
     /// See `JournalSettings::follow_ms`.
     pub follow_ms: Option<u64>,
+    /// See `JournalSettings::commit_interval_ms`.
+    pub commit_interval_ms: Option<u64>,
     /// How long to wait for an engine that is away at the start; `None` = for ever.
     pub store_wait_ms: Option<u64>,
     /// See `JournalSettings::snapshot_bytes`.
@@ -49,6 +51,7 @@ impl Default for SharedSettings {
             advertise: String::new(),
             lead_timeout_ms: None,
             follow_ms: None,
+            commit_interval_ms: None,
             store_wait_ms: None,
             snapshot_bytes: None,
         }

@@ -106,6 +106,7 @@ pub(crate) fn settings_for(url: &SharedUrl, options: &StoreOptions) -> JournalSe
         url: shared.advertise.clone(),
         lead_timeout_ms: shared.lead_timeout_ms.unwrap_or(defaults.lead_timeout_ms),
         follow_ms: shared.follow_ms.unwrap_or(defaults.follow_ms),
+        commit_interval_ms: shared.commit_interval_ms.unwrap_or(defaults.commit_interval_ms),
         store_wait_ms: shared.store_wait_ms,
         snapshot_bytes: shared.snapshot_bytes.unwrap_or(defaults.snapshot_bytes),
         dedupe_ids_max: Some(options.dedupe_ids_max as u64),

@@ -1,5 +1,5 @@
-//! `millrace bench bus|store|handlers|router|runs|loop|growth`: benchmarks, each beside a probe of the machine in the
-//! same run.
+//! `millrace bench bus|store|handlers|engines|router|runs|loop|growth`: benchmarks, each beside a probe of the machine or
+//! the engine in the same run.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,9 +8,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use clap::builder::ValueParser;
 use clap::{Arg, ArgMatches, Command, value_parser};
 use millrace_bench::{
-    BUS_SCENARIOS, BenchError, BenchOptions, BenchReport, GrowthOptions, HANDLER_SCENARIOS, LOOP_SCENARIOS,
-    ROUTER_SCENARIOS, RUNS_SCENARIOS, STORE_SCENARIOS, bench_bus, bench_growth, bench_handlers,
-    bench_handlers_worker, bench_loop, bench_router, bench_runs, bench_store,
+    BUS_SCENARIOS, BenchError, BenchOptions, BenchReport, ENGINE_SCENARIOS, EngineOptions, GrowthOptions,
+    HANDLER_SCENARIOS, LOOP_SCENARIOS, ROUTER_SCENARIOS, RUNS_SCENARIOS, STORE_SCENARIOS, bench_bus,
+    bench_engines, bench_growth, bench_handlers, bench_handlers_worker, bench_loop, bench_router, bench_runs,
+    bench_store,
 };
 
 use crate::commands::connect::interrupted;
@@ -21,7 +22,7 @@ use crate::output::Output;
 
 pub(super) fn command() -> Command {
     Command::new("bench")
-        .about("Measure the server, the store, durable handlers or effect runs, each figure beside a probe; or soak a server")
+        .about("Measure the server, the store, shared engines, durable handlers or effect runs, each figure beside a probe; or soak a server")
         .subcommand_required(true)
         .subcommand(
             with_scenarios(
@@ -50,6 +51,15 @@ pub(super) fn command() -> Command {
                 "1000000",
                 "Finished events that `retained` keeps",
             )),
+        )
+        .subcommand(
+            with_scenarios(
+                Command::new("engines")
+                    .about("Start servers on shared stores and load them, beside raw requests of their engines"),
+                ENGINE_SCENARIOS,
+            )
+            .args(engines_args())
+            .args(common_args()),
         )
         .subcommand(
             with_scenarios(
@@ -83,13 +93,6 @@ pub(super) fn command() -> Command {
             Command::new("handlers-worker")
                 .about("A process of `bench handlers`, told by its stdin what to do")
                 .hide(true)
-                .arg(
-                    Arg::new("store")
-                        .long("store")
-                        .value_name("FILE")
-                        .value_parser(value_parser!(PathBuf))
-                        .required(true),
-                )
                 .arg(payload_arg()),
         )
         .subcommand(
@@ -144,6 +147,29 @@ fn runs_args() -> [Arg; 3] {
     ]
 }
 
+fn engines_args() -> [Arg; 4] {
+    [
+        Arg::new("store")
+            .long("store")
+            .value_name("URL,...")
+            .value_delimiter(',')
+            .required(true)
+            .help("Stores to measure, any of sqlite, dir, postgres, s3, gs, az, mongodb. Each load makes a store of its own beside what the URL names, and removes it"),
+        number(
+            "log-events",
+            value_parser!(u64).range(256..).into(),
+            "200000",
+            "Events that `fold` puts into the journal",
+        ),
+        number("kills", value_parser!(u32).range(1..).into(), "5", "How often `takeover` ends the leader"),
+        Arg::new("lead-timeout-ms")
+            .long("lead-timeout-ms")
+            .value_name("N")
+            .value_parser(value_parser!(u64).range(500..))
+            .help("Lead timeout of the servers of `takeover` [default: the engine's own]"),
+    ]
+}
+
 fn long_log_arg() -> Arg {
     number("log-events", value_parser!(u64).range(100..).into(), "1000000", "Events in a long log")
 }
@@ -169,13 +195,19 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("bus", matches)) => measure(matches, bench_bus),
         Some(("store", matches)) => measure(matches, bench_store),
         Some(("handlers", matches)) => measure(matches, bench_handlers),
+        Some(("engines", matches)) => {
+            let engines = EngineOptions {
+                stores: matches.get_many::<String>("store").unwrap_or_default().cloned().collect(),
+                kills: matches.get_one::<u32>("kills").copied().unwrap_or(1),
+                lead_timeout_ms: matches.get_one::<u64>("lead-timeout-ms").copied(),
+            };
+            measure(matches, |options, progress| bench_engines(options, &engines, progress))
+        }
         Some(("router", matches)) => measure(matches, bench_router),
         Some(("runs", matches)) => measure(matches, bench_runs),
         Some(("loop", matches)) => measure(matches, bench_loop),
         Some(("handlers-worker", matches)) => {
-            let store = matches.get_one::<PathBuf>("store").cloned().unwrap_or_default();
-            bench_handlers_worker(&store, payload_bytes(matches))
-                .map_err(|error| Failure::Failed(error.to_string()))
+            bench_handlers_worker(payload_bytes(matches)).map_err(|error| Failure::Failed(error.to_string()))
         }
         Some(("growth", matches)) => {
             let count = |name: &str| matches.get_one::<u64>(name).copied().unwrap_or(1);
@@ -254,7 +286,7 @@ pub(super) fn interruptible() -> Result<Arc<AtomicBool>, Failure> {
 pub(super) fn failure(error: BenchError, stop: &AtomicBool) -> Failure {
     match error {
         _ if stop.load(Ordering::Relaxed) => Failure::Interrupted(None),
-        BenchError::UnknownScenario { .. } => Failure::Usage(error.to_string()),
+        BenchError::UnknownScenario { .. } | BenchError::StoreUrl(_) => Failure::Usage(error.to_string()),
         error => Failure::Failed(error.to_string()),
     }
 }

@@ -10,6 +10,8 @@ use crate::settings::{Scope, SettingDef, SettingKind, SettingValue};
 const LEAD_TIMEOUT_MS_MIN: u64 = 500;
 /// A day: longer than any pause that makes sense here.
 const DAY_MS: u64 = 24 * 3600 * 1000;
+/// Every publish may wait for this long.
+const MINUTE_MS: u64 = 60 * 1000;
 
 /// Declares a number of the settings of a shared store.
 macro_rules! number {
@@ -81,5 +83,11 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         follow_ms,
         DAY_MS,
         "With a shared store: how often a server that follows looks for news; 0 = 50, with object storage 500"
+    ),
+    number!(
+        "commit-interval-ms",
+        commit_interval_ms,
+        MINUTE_MS,
+        "With a shared store: commits begin at least this long after one another; 0 = at once, with object storage 100"
     ),
 ];

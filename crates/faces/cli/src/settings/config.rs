@@ -49,6 +49,8 @@ pub(crate) struct ClusterSettings {
     pub(crate) lead_timeout_ms: u64,
     /// 0 = the engine's own.
     pub(crate) follow_ms: u64,
+    /// 0 = the engine's own.
+    pub(crate) commit_interval_ms: u64,
 }
 
 impl Default for ClusterSettings {
@@ -59,6 +61,7 @@ impl Default for ClusterSettings {
             store_wait_ms: 0,
             lead_timeout_ms: 0,
             follow_ms: 0,
+            commit_interval_ms: 0,
         }
     }
 }

@@ -4,6 +4,7 @@
 #![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
 
 mod basics;
+mod bench;
 mod cluster;
 mod doubt;
 mod engines;

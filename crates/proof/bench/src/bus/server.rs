@@ -12,8 +12,24 @@ pub(crate) struct BenchServer {
     program: PathBuf,
     folder: PathBuf,
     socket: &'static str,
+    store: ServedStore,
     child: Child,
     ready: ReadyLine,
+}
+
+/// The store of a server, and its settings besides.
+#[derive(Clone, Debug)]
+pub(crate) struct ServedStore {
+    /// With its secrets, so it is told by the environment and not in the list of processes.
+    pub(crate) url: String,
+    pub(crate) flags: Vec<String>,
+}
+
+impl ServedStore {
+    /// A file in the folder of the server.
+    fn local() -> ServedStore {
+        ServedStore { url: "sqlite:///bench.db".to_owned(), flags: Vec::new() }
+    }
 }
 
 /// How a server ended, and the report of `doctor` on its store.
@@ -22,8 +38,6 @@ pub(crate) struct Examined {
     pub(crate) healthy: bool,
     pub(crate) told: String,
 }
-
-const STORE: &str = "sqlite:///bench.db";
 
 #[derive(Deserialize)]
 struct ReadyLine {
@@ -42,14 +56,44 @@ impl BenchServer {
         folder: &Path,
         socket: &'static str,
     ) -> Result<BenchServer, BenchError> {
-        let (child, ready) = spawn(program, folder, socket)?;
-        Ok(BenchServer { program: program.to_owned(), folder: folder.to_owned(), socket, child, ready })
+        BenchServer::with(program, folder, socket, ServedStore::local())
+    }
+
+    /// Starts a server on any store. If the store is a shared one, the server may still have to take the lead.
+    pub(crate) fn on_store(
+        program: &Path,
+        folder: &Path,
+        store: ServedStore,
+    ) -> Result<BenchServer, BenchError> {
+        BenchServer::with(program, folder, "none", store)
+    }
+
+    fn with(
+        program: &Path,
+        folder: &Path,
+        socket: &'static str,
+        store: ServedStore,
+    ) -> Result<BenchServer, BenchError> {
+        let (child, ready) = spawn(program, folder, socket, &store)?;
+        Ok(BenchServer {
+            program: program.to_owned(),
+            folder: folder.to_owned(),
+            socket,
+            store,
+            child,
+            ready,
+        })
     }
 
     /// Kills the process with SIGKILL and starts a new one on the same store.
     pub(crate) fn kill_and_restart(&mut self) -> Result<(), BenchError> {
         self.kill();
-        (self.child, self.ready) = spawn(&self.program, &self.folder, self.socket)?;
+        self.restart()
+    }
+
+    /// Starts a server that has ended again, on the same store.
+    pub(crate) fn restart(&mut self) -> Result<(), BenchError> {
+        (self.child, self.ready) = spawn(&self.program, &self.folder, self.socket, &self.store)?;
         Ok(())
     }
 
@@ -75,10 +119,34 @@ impl BenchServer {
 
     /// Number of commits so far: each is one sync.
     pub(crate) fn commits(&self) -> Result<f64, BenchError> {
+        self.metric("millrace_commits_total")
+    }
+
+    pub(crate) fn metric(&self, name: &str) -> Result<f64, BenchError> {
         let metrics = self.get("/metrics")?;
-        let line = metrics.lines().find_map(|line| line.strip_prefix("millrace_commits_total "));
+        let line = metrics.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         line.and_then(|value| value.trim().parse().ok())
-            .ok_or_else(|| BenchError::Unexpected("no millrace_commits_total in /metrics".to_owned()))
+            .ok_or_else(|| BenchError::Unexpected(format!("no {name} in /metrics")))
+    }
+
+    /// The part that a server on a shared store has in it: `leader` or `follower`.
+    pub(crate) fn role(&self) -> Option<String> {
+        self.readiness()["role"].as_str().map(str::to_owned)
+    }
+
+    /// Role and phase of a server on a shared store, in one text.
+    pub(crate) fn role_and_phase(&self) -> String {
+        let readiness = self.readiness();
+        let text = |name: &str| readiness[name].as_str().unwrap_or_default().to_owned();
+        format!("{} {}", text("role"), text("phase"))
+    }
+
+    /// Also of a server that is not ready; null if the server cannot be reached.
+    fn readiness(&self) -> serde_json::Value {
+        let request = ureq::get(format!("{}/readyz", self.ready.http));
+        let answer = request.config().http_status_as_error(false).build().call();
+        let text = answer.ok().and_then(|mut answer| answer.body_mut().read_to_string().ok());
+        text.and_then(|text| serde_json::from_str(&text).ok()).unwrap_or_default()
     }
 
     /// Resident memory in MB (10^6 bytes), where the system tells.
@@ -93,15 +161,30 @@ impl BenchServer {
         Ok(())
     }
 
+    /// Stops the server as an operator would, by SIGTERM, and waits: it gives the lead back.
+    pub(crate) fn terminate(mut self) -> Result<(), BenchError> {
+        self.ask_to_stop()?;
+        self.wait_for_end()
+    }
+
+    pub(crate) fn ask_to_stop(&mut self) -> Result<(), BenchError> {
+        let asked = Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status();
+        asked.map(drop).map_err(|source| BenchError::io("stopping the server under test", source))
+    }
+
+    pub(crate) fn wait_for_end(&mut self) -> Result<(), BenchError> {
+        let ended = self.child.wait();
+        ended.map(drop).map_err(|source| BenchError::io("waiting for the end of a server under test", source))
+    }
+
     /// Stops the server as an operator would, by SIGTERM, and waits. Then examines the store with the program's own
     /// `doctor`.
     pub(crate) fn stop_and_examine(mut self) -> Result<Examined, BenchError> {
-        let doing = "stopping the server under test";
-        let wrong = |source| BenchError::io(doing, source);
-        Command::new("kill").arg("-TERM").arg(self.child.id().to_string()).status().map_err(wrong)?;
-        let stopped = self.child.wait().map_err(wrong)?;
+        self.ask_to_stop()?;
+        let stopped = self.child.wait();
+        let stopped = stopped.map_err(|source| BenchError::io("stopping the server under test", source))?;
         let doctor = Command::new(&self.program)
-            .args(["doctor", "--store", STORE])
+            .args(["doctor", "--store", &self.store.url])
             .current_dir(&self.folder)
             .stdin(Stdio::null())
             .output()
@@ -114,7 +197,7 @@ impl BenchServer {
         })
     }
 
-    fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         // Both fail only if the process has already ended, which is the goal.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -127,14 +210,29 @@ impl Drop for BenchServer {
     }
 }
 
-fn spawn(program: &Path, folder: &Path, socket: &str) -> Result<(Child, ReadyLine), BenchError> {
+/// Servers on a shared store remark that the loopback cannot be reached from other machines, and who has the lead.
+fn log_level(store: &ServedStore) -> &'static str {
+    match store.url.starts_with("sqlite:") {
+        true => "warn,millrace::dead_letters=error",
+        false => "error",
+    }
+}
+
+fn spawn(
+    program: &Path,
+    folder: &Path,
+    socket: &str,
+    store: &ServedStore,
+) -> Result<(Child, ReadyLine), BenchError> {
     let doing = "starting the server under test";
     let mut child = Command::new(program)
-        .args(["serve", "--listen", "127.0.0.1:0", "--store", STORE, "--socket", socket])
+        .args(["serve", "--listen", "127.0.0.1:0", "--socket", socket])
+        .args(&store.flags)
         .current_dir(folder)
+        .env("MILLRACE_STORE", &store.url)
         .env_remove("BUS_PORT")
-        // Some loads make dead letters on purpose: their warnings would hide the report.
-        .env("RUST_LOG", "warn,millrace::dead_letters=error")
+        // Some loads make dead letters on purpose, or end servers: their warnings would hide the report.
+        .env("RUST_LOG", log_level(store))
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()

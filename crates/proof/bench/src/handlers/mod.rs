@@ -2,7 +2,7 @@
 
 mod enqueue;
 mod load;
-mod processes;
+pub(crate) mod processes;
 mod retained;
 mod run;
 mod stage;

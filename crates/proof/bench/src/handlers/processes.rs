@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use super::load::publish;
-use super::stage::HandlersStage;
+use super::stage::{HandlersStage, url_of};
 use crate::BenchOptions;
 use crate::error::BenchError;
 
@@ -20,9 +20,9 @@ const JOBS_PER_SECOND: f64 = 40_000.0;
 pub(crate) fn run(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     let session = stage.open()?;
     let options = stage.options;
-    let store = stage.folder.join("bench.db");
+    let (store, folder) = (url_of(&stage.folder.join("bench.db"))?, stage.folder);
     let mut workers =
-        (0..PROCESSES).map(|_| Worker::start(options, &store)).collect::<Result<Vec<_>, _>>()?;
+        (0..PROCESSES).map(|_| Worker::start(options, &store, folder)).collect::<Result<Vec<_>, _>>()?;
     for worker in &mut workers {
         worker.answer(options)?;
     }
@@ -54,19 +54,19 @@ pub(crate) fn run(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
 }
 
 /// This program, started again as a worker. Killed when dropped.
-struct Worker {
+pub(crate) struct Worker {
     child: Child,
     stdin: ChildStdin,
     lines: Receiver<String>,
 }
 
 impl Worker {
-    fn start(options: &BenchOptions, store: &Path) -> Result<Worker, BenchError> {
+    /// `folder` is where the copy of a shared store is kept.
+    pub(crate) fn start(options: &BenchOptions, store: &str, folder: &Path) -> Result<Worker, BenchError> {
         let wrong = |source| BenchError::io("starting a process of the bench", source);
         let mut child = Command::new(&options.program)
             .args(["bench", "handlers-worker", "--payload-bytes", &options.payload_bytes.to_string()])
-            .arg("--store")
-            .arg(store)
+            .current_dir(folder)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -84,15 +84,17 @@ impl Worker {
                 }
             }
         });
-        Ok(Worker { child, stdin, lines })
+        let mut worker = Worker { child, stdin, lines };
+        worker.send_line(store)?;
+        Ok(worker)
     }
 
-    fn send_line(&mut self, line: &str) -> Result<(), BenchError> {
+    pub(crate) fn send_line(&mut self, line: &str) -> Result<(), BenchError> {
         let wrong = |source| BenchError::io("telling a process of the bench", source);
         writeln!(self.stdin, "{line}").map_err(wrong)
     }
 
-    fn answer(&mut self, options: &BenchOptions) -> Result<String, BenchError> {
+    pub(crate) fn answer(&mut self, options: &BenchOptions) -> Result<String, BenchError> {
         loop {
             match self.lines.recv_timeout(LOOK) {
                 Ok(line) => return Ok(line),

@@ -40,8 +40,12 @@ impl HandlersStage<'_> {
 }
 
 pub(crate) fn open(path: &Path) -> Result<Session, BenchError> {
+    Ok(Session::open(&url_of(path)?)?)
+}
+
+pub(crate) fn url_of(path: &Path) -> Result<String, BenchError> {
     let path = std::path::absolute(path).map_err(|source| BenchError::io("finding the store", source))?;
-    Ok(Session::open(&format!("sqlite:///{}", path.display()))?)
+    Ok(format!("sqlite:///{}", path.display()))
 }
 
 pub(crate) fn timed(work: impl FnOnce() -> Result<(), BenchError>) -> Result<Duration, BenchError> {

@@ -1,14 +1,12 @@
-//! A worker process of the `processes` scenario: carries out the commands on the lines of stdin and answers each with a
-//! count.
+//! A worker process: the first line of stdin is the URL of the store, which may hold a password and so is no argument. The
+//! other lines are commands, each answered with a count.
 
 use std::io::Write;
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use millrace::{Config, Session};
 
-use super::load::{HandledTally, Job, Work, handler};
-use super::stage::open;
+use super::load::{HandledTally, Job, Work, handler, publish as publish_backlog, work_through};
 use crate::error::BenchError;
 
 /// Printed once, when the store is open.
@@ -16,20 +14,26 @@ const READY: &str = "ready";
 const CLAIMED_TOGETHER: usize = 64;
 
 /// Runs until stdin ends.
-pub fn bench_handlers_worker(store: &Path, payload_bytes: usize) -> Result<(), BenchError> {
-    let session = open(store)?
+pub fn bench_handlers_worker(payload_bytes: usize) -> Result<(), BenchError> {
+    let wrong = |source| BenchError::io("reading what to do", source);
+    let mut lines = std::io::stdin().lines();
+    let Some(store) = lines.next() else { return Ok(()) };
+    let session = Session::open(&store.map_err(wrong)?)?
         .to_builder()
         .config(Config { event_claim_limit: CLAIMED_TOGETHER, ..Config::default() })
         .open()?;
     say(READY)?;
-    for line in std::io::stdin().lines() {
-        let line = line.map_err(|source| BenchError::io("reading what to do", source))?;
-        let (verb, seconds) = line.split_once(' ').unwrap_or((&line, ""));
-        let seconds: f64 = seconds.parse().map_err(|_| BenchError::Unexpected(line.clone()))?;
-        let time = Duration::from_secs_f64(seconds);
+    for line in lines {
+        let line = line.map_err(wrong)?;
+        // Seconds, or a number of events.
+        let (verb, amount) = line.split_once(' ').unwrap_or((&line, ""));
+        let amount: f64 = amount.parse().map_err(|_| BenchError::Unexpected(line.clone()))?;
+        let (time, events) = (Duration::from_secs_f64(amount), amount as u64);
         let count = match verb {
             "publish" => publish(&session, time, payload_bytes)?,
             "handle" => handle(&session, time)?,
+            "backlog" => publish_backlog(&session, events, payload_bytes).map(|()| events)?,
+            "work" => work(&session, events)?,
             _ => return Err(BenchError::Unexpected(line)),
         };
         say(&count.to_string())?;
@@ -50,6 +54,13 @@ fn publish(session: &Session, time: Duration, bytes: usize) -> Result<u64, Bench
         count += 1;
     }
     Ok(count)
+}
+
+/// Handles exactly so many events.
+fn work(session: &Session, events: u64) -> Result<u64, BenchError> {
+    let (tally, reached) = HandledTally::new();
+    work_through(session, Work::Nothing, (&tally, &reached), events, || Ok(()))?;
+    Ok(tally.handled())
 }
 
 fn handle(session: &Session, time: Duration) -> Result<u64, BenchError> {

@@ -27,8 +27,10 @@ pub(crate) fn run(
     probe: &mut Probe,
     out: &mut Collector,
 ) -> Result<(), BenchError> {
-    let load =
-        |count: &usize| AppendLoad::open(&folder.join(format!("append-{count}.db")), options, *count, 1);
+    let load = |count: &usize| {
+        let path = folder.join(format!("append-{count}.db"));
+        AppendLoad::open(&path, options, *count, 1, Durability::Fsync)
+    };
     let mut loads: Vec<AppendLoad> = PER_COMMIT.iter().map(load).collect::<Result<_, _>>()?;
     in_turn(&mut loads, options, probe)?;
     for load in loads {
@@ -43,7 +45,10 @@ pub(crate) fn run_topics(
     probe: &mut Probe,
     out: &mut Collector,
 ) -> Result<(), BenchError> {
-    let load = |topics| AppendLoad::open(&folder.join(format!("topics-{topics}.db")), options, 256, topics);
+    let load = |topics| {
+        let path = folder.join(format!("topics-{topics}.db"));
+        AppendLoad::open(&path, options, 256, topics, Durability::Fsync)
+    };
     let mut loads = [load(1)?, load(TOPICS)?];
     in_turn(&mut loads, options, probe)?;
     for load in loads {
@@ -94,8 +99,9 @@ pub(crate) fn body(bytes: usize) -> Arc<EventBody> {
 }
 
 /// A store of its own, with counts of what was put into it so far.
-struct AppendLoad {
+pub(crate) struct AppendLoad {
     store: SqliteStore,
+    durability: Durability,
     streams: Vec<Stream>,
     body: Arc<EventBody>,
     per_commit: usize,
@@ -105,35 +111,53 @@ struct AppendLoad {
 }
 
 impl AppendLoad {
-    fn open(
+    pub(crate) fn open(
         path: &Path,
         options: &BenchOptions,
         per_commit: usize,
         topics: usize,
+        durability: Durability,
     ) -> Result<AppendLoad, BenchError> {
         let store = SqliteStore::open(path, SqliteOptions::default())?;
         let (streams, body) = (streams(topics), body(options.payload_bytes));
-        Ok(AppendLoad { store, streams, body, per_commit, events: 0, commits: 0, busy: Duration::ZERO })
+        let (events, commits, busy) = (0, 0, Duration::ZERO);
+        Ok(AppendLoad { store, durability, streams, body, per_commit, events, commits, busy })
     }
 
-    fn slice(&mut self, time: Duration) -> Result<(), BenchError> {
-        let begun = Instant::now();
-        while begun.elapsed() < time {
-            let turn = self.streams.iter().cycle().skip(self.events as usize % self.streams.len().max(1));
-            let numbered = turn.zip(self.events + 1..).take(self.per_commit);
-            let batches: Vec<Batch> =
-                numbered.map(|(stream, nonce)| batch(stream, &self.body, nonce)).collect();
-            self.events += self.store.commit(&batches)?.len() as u64;
-            self.commits += 1;
-            if self.commits.is_multiple_of(MAINTAIN_EVERY) {
-                self.store.maintain(MAINTAIN_ROWS_MAX)?;
-            }
+    /// Appends so many events, in whole commits.
+    pub(crate) fn events(&mut self, events: u64) -> Result<(), BenchError> {
+        let (begun, goal) = (Instant::now(), self.events + events);
+        while self.events < goal {
+            self.commit()?;
         }
         self.busy += begun.elapsed();
         Ok(())
     }
 
-    fn rate(&self) -> f64 {
+    fn slice(&mut self, time: Duration) -> Result<(), BenchError> {
+        let begun = Instant::now();
+        while begun.elapsed() < time {
+            self.commit()?;
+        }
+        self.busy += begun.elapsed();
+        Ok(())
+    }
+
+    fn commit(&mut self) -> Result<(), BenchError> {
+        let turn = self.streams.iter().cycle().skip(self.events as usize % self.streams.len().max(1));
+        let numbered = turn.zip(self.events + 1..).take(self.per_commit);
+        let batch =
+            |(stream, nonce)| Batch { durability: self.durability, ..batch(stream, &self.body, nonce) };
+        let batches: Vec<Batch> = numbered.map(batch).collect();
+        self.events += self.store.commit(&batches)?.len() as u64;
+        self.commits += 1;
+        if self.commits.is_multiple_of(MAINTAIN_EVERY) {
+            self.store.maintain(MAINTAIN_ROWS_MAX)?;
+        }
+        Ok(())
+    }
+
+    pub(crate) fn rate(&self) -> f64 {
         self.events as f64 / self.busy.as_secs_f64()
     }
 }

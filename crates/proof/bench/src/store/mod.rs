@@ -1,6 +1,6 @@
 //! The store alone: no sockets, no engine, one caller.
 
-mod append;
+pub(crate) mod append;
 pub(crate) mod claims;
 mod reads;
 

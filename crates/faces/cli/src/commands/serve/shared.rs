@@ -118,6 +118,7 @@ impl ServePlan {
             advertise: advertised.to_string(),
             lead_timeout_ms: given(cluster.lead_timeout_ms),
             follow_ms: given(cluster.follow_ms),
+            commit_interval_ms: given(cluster.commit_interval_ms),
             store_wait_ms: given(cluster.store_wait_ms),
             snapshot_bytes: None,
         };
