@@ -7,8 +7,10 @@ mod basics;
 mod cluster;
 mod engines;
 mod faults;
+mod http;
 mod load;
 mod outbox;
+mod private;
 mod proxy;
 #[path = "../bus/shifted.rs"]
 mod shifted;
