@@ -114,8 +114,11 @@ impl SqliteCopies {
 
 impl Copies for SqliteCopies {
     fn open(&self) -> Result<Option<Arc<dyn Foldable>>, StoreError> {
-        let is_there = self.path.try_exists().map_err(self.failed("it cannot be looked at"))?;
-        if is_there { self.open_file(ServeLock::acquire(&self.path)?).map(Some) } else { Ok(None) }
+        if self.is_there()? { self.open_file(ServeLock::acquire(&self.path)?).map(Some) } else { Ok(None) }
+    }
+
+    fn is_there(&self) -> Result<bool, StoreError> {
+        self.path.try_exists().map_err(self.failed("it cannot be looked at"))
     }
 
     fn create(&self, snapshot: Option<&mut dyn Read>) -> Result<Arc<dyn Foldable>, StoreError> {

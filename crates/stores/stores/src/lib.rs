@@ -26,7 +26,7 @@ pub use millrace_store_sqlite::{Copied, Doctor, Examined, Existing};
 
 /// A shared store: who leads, how it is doing, its outbox.
 pub use millrace_journal::{OutboxId, OutboxRefusal, OutboxRow};
-pub use millrace_store_journal::{JournalStatus, JournalStore, Role};
+pub use millrace_store_journal::{JournalStatus, JournalStore, OpenProgress, Role};
 
 pub use millrace_store_journal::SnapshotMade;
 pub use moving::{

@@ -82,6 +82,10 @@ pub fn make_bucket(addr: SocketAddr) -> bool {
     matches!(request(addr, "PUT", &format!("/{BUCKET}"), None, ""), Some((200 | 409, _, _)))
 }
 
+pub fn stores_objects(addr: SocketAddr) -> bool {
+    matches!(request(addr, "PUT", &format!("/{BUCKET}/ready"), None, "x"), Some((200, _, _)))
+}
+
 /// Returns a name for a schema, a database or a prefix.
 pub fn unique() -> String {
     format!("t{:x}", rand::random::<u64>())
@@ -106,7 +110,13 @@ pub fn accepts(addr: SocketAddr) -> bool {
     TcpStream::connect(addr).is_ok()
 }
 
-/// Returns an address of the loopback that nobody uses.
+/// Returns an address of the loopback that nobody uses, below the ports that the system gives to clients: so it stays free
+/// while its owner is restarted.
 pub fn free_addr() -> SocketAddr {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    loop {
+        let addr = SocketAddr::from(([127, 0, 0, 1], rand::random_range(15_000..32_000)));
+        if std::net::TcpListener::bind(addr).is_ok() {
+            return addr;
+        }
+    }
 }

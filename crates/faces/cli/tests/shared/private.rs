@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 use crate::cluster::wait_for;
-use crate::engines::{accepts, free_addr, make_bucket, mongo_url, s3_url, unique};
+use crate::engines::{accepts, free_addr, make_bucket, mongo_url, s3_url, stores_objects, unique};
 
 /// PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65_534;
@@ -110,7 +110,8 @@ impl PrivateEngine {
                 let mut look = Command::new(self.program.with_file_name("pg_isready"));
                 look.args(["-h", "127.0.0.1", "-p", &port]).stdout(Stdio::null()).status().unwrap().success()
             }
-            Kind::Seaweed => make_bucket(self.addr),
+            // The port is open long before anything can be stored.
+            Kind::Seaweed => make_bucket(self.addr) && stores_objects(self.addr),
             Kind::Mongo => accepts(self.addr),
         }
     }
@@ -225,7 +226,13 @@ fn seaweed_args(s3: u16, others: &[u16]) -> Vec<String> {
     args.push(format!("-s3.port={s3}"));
     args.extend(names.iter().zip(others).map(|(name, port)| format!("-{name}={port}")));
     args.extend(
-        ["-volume.max=100", "-master.volumeSizeLimitMB=256", "-master.telemetry=false"].map(str::to_owned),
+        [
+            "-volume.max=100",
+            "-master.volumeSizeLimitMB=256",
+            "-master.telemetry=false",
+            "-master.electionTimeout=1s",
+        ]
+        .map(str::to_owned),
     );
     args
 }

@@ -16,6 +16,9 @@ pub trait Copies: Send + Sync + 'static {
     /// made anew. Every other error is one of this machine, such as a full disk.
     fn open(&self) -> Result<Option<Arc<dyn Foldable>>, StoreError>;
 
+    /// Returns whether there is a copy, usable or not, also if another process has it open.
+    fn is_there(&self) -> Result<bool, StoreError>;
+
     /// Makes a new copy, of a snapshot or empty, and opens it. There must be none.
     fn create(&self, snapshot: Option<&mut dyn Read>) -> Result<Arc<dyn Foldable>, StoreError>;
 

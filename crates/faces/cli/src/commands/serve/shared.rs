@@ -9,7 +9,8 @@ use std::time::Duration;
 use millrace_server::{AdvertisedUrl, FollowedStore, Follower, Reload, Reloader, ServeError, Server};
 use millrace_store::{Store, StoreError};
 use millrace_stores::{
-    JournalStore, OpenError, SharedSettings, SharedStore, SharedUrl, StoreOptions, open_followed,
+    JournalStore, OpenError, OpenProgress, SharedSettings, SharedStore, SharedUrl, StoreOptions,
+    open_followed,
 };
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -170,7 +171,9 @@ impl SharedServer {
                 }
                 PartEnd::Again(reason) => {
                     tracing::warn!("the shared store is opened again: {reason}");
-                    self.state.opening(reason);
+                    self.state.cannot_open(reason);
+                    // A leader whose copy is lost still knows the end of the journal: others need not wait for the timeout.
+                    give_lead_back(shared.store.clone()).await;
                     shared.store.close();
                     drop(shared);
                     sleep(REOPEN_PAUSE).await;
@@ -219,15 +222,8 @@ impl SharedServer {
         let (url, options) = (self.url.clone(), self.options.clone());
         let (state, stop) = (self.state.clone(), is_stopped.clone());
         let mut opening = spawn_blocking(move || {
-            let mut said = String::new();
-            open_followed(&url, &options, &mut |text: &str| {
-                if said != text {
-                    tracing::info!("{text}");
-                    text.clone_into(&mut said);
-                }
-                state.opening(text.to_owned());
-                !stop.load(Relaxed)
-            })
+            let mut progress = ShownProgress { state, is_stopped: stop, said: String::new() };
+            open_followed(&url, &options, &mut progress)
         });
         let opened = tokio::select! {
             opened = &mut opening => opened,
@@ -250,7 +246,7 @@ impl SharedServer {
 
     async fn wait_before_opening(&mut self, reason: &str) {
         tracing::error!("the shared store cannot be opened, the next attempt follows: {reason}");
-        self.state.opening(reason.to_owned());
+        self.state.cannot_open(reason.to_owned());
         tokio::select! {
             () = sleep(REOPEN_PAUSE) => {}
             () = stop_asked(&mut self.stopping) => {}
@@ -385,6 +381,36 @@ impl SharedServer {
             Err(ServeError::Fallen) => Err(serve_failure(ServeError::Fallen)),
             Err(error) => Ok(PartEnd::Again(error.to_string())),
         }
+    }
+}
+
+/// Tells the log, probes and metrics how far the opening of the store is.
+struct ShownProgress {
+    state: Arc<SharedState>,
+    is_stopped: Arc<AtomicBool>,
+    /// The last line of the log.
+    said: String,
+}
+
+impl ShownProgress {
+    fn say(&mut self, text: &str) -> bool {
+        if self.said != text {
+            tracing::info!("{text}");
+            text.clone_into(&mut self.said);
+        }
+        !self.is_stopped.load(Relaxed)
+    }
+}
+
+impl OpenProgress for ShownProgress {
+    fn at(&mut self, text: &str) -> bool {
+        self.state.opening(text.to_owned());
+        self.say(text)
+    }
+
+    fn away(&mut self, text: &str) -> bool {
+        self.state.cannot_open(text.to_owned());
+        self.say(text)
     }
 }
 
