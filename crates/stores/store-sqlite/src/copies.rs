@@ -49,6 +49,11 @@ impl SqliteCopies {
         &self.path
     }
 
+    /// Returns whether a handle, of this process or another, has the copy open.
+    pub fn is_open(&self) -> bool {
+        ServeLock::is_held(&self.path)
+    }
+
     fn mark(&self) -> PathBuf {
         beside(&self.path, ".condemned")
     }

@@ -37,5 +37,5 @@ pub use offline::{
 };
 pub use open::{OpenError, OpenedStore, open_shared, open_store, opening_waits_for};
 pub use options::{SharedSettings, SqliteSettings, StoreOptions};
-pub use shared::{SharedStore, default_cache, open_followed};
+pub use shared::{CopyNumber, SharedStore, default_cache, open_followed, open_followed_again};
 pub use url::{Engine, SharedUrl, StoreUrl, StoreUrlError};

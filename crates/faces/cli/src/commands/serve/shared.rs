@@ -9,8 +9,8 @@ use std::time::Duration;
 use millrace_server::{AdvertisedUrl, FollowedStore, Follower, Reload, Reloader, ServeError, Server};
 use millrace_store::{Store, StoreError};
 use millrace_stores::{
-    JournalStore, OpenError, OpenProgress, SharedSettings, SharedStore, SharedUrl, StoreOptions,
-    open_followed,
+    CopyNumber, JournalStore, OpenError, OpenProgress, SharedSettings, SharedStore, SharedUrl, StoreOptions,
+    open_followed, open_followed_again,
 };
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -45,6 +45,8 @@ struct SharedServer {
     /// The reloader of whichever part runs now.
     reloader: Arc<Mutex<Option<Reloader>>>,
     is_ready_said: bool,
+    /// The copy that this server has opened before.
+    copy: Option<CopyNumber>,
 }
 
 /// Why the server does not follow or lead any more.
@@ -76,6 +78,7 @@ impl ServePlan {
             stopping,
             reloader: reloader.clone(),
             is_ready_said: false,
+            copy: None,
             plan: self,
         };
         let reloading = async {
@@ -134,14 +137,13 @@ fn io_failure(error: impl std::fmt::Display) -> Failure {
 
 impl SharedServer {
     async fn run(mut self) -> Result<ServeEnd, Failure> {
-        let mut has_opened = false;
         loop {
             let follower = self.start_follower()?;
             let shared = match self.open().await {
                 Ok(Some(shared)) => shared,
                 Ok(None) => return self.stopped_opening(follower).await,
                 // The store has worked before: whatever is wrong with the engine now may be mended by its operator.
-                Err(error) if has_opened => {
+                Err(error) if self.copy.is_some() => {
                     self.wait_before_opening(&error.to_string()).await;
                     self.end_follower(follower).await;
                     if *self.stopping.borrow() {
@@ -151,7 +153,7 @@ impl SharedServer {
                 }
                 Err(error) => return Err(self.plan.store_failure(&error)),
             };
-            has_opened = true;
+            self.copy = Some(shared.copy);
             self.refuse_durability(&shared)?;
             self.state.open(shared.store.clone(), false);
             let ended = match self.follow(&shared.store).await {
@@ -219,11 +221,14 @@ impl SharedServer {
     /// Opens the store, as long as that takes; `None` when the server is to stop.
     async fn open(&mut self) -> Result<Option<SharedStore>, OpenError> {
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let (url, options) = (self.url.clone(), self.options.clone());
+        let (url, options, copy) = (self.url.clone(), self.options.clone(), self.copy);
         let (state, stop) = (self.state.clone(), is_stopped.clone());
         let mut opening = spawn_blocking(move || {
             let mut progress = ShownProgress { state, is_stopped: stop, said: String::new() };
-            open_followed(&url, &options, &mut progress)
+            match copy {
+                None => open_followed(&url, &options, &mut progress),
+                Some(copy) => open_followed_again(&url, &options, copy, &mut progress),
+            }
         });
         let opened = tokio::select! {
             opened = &mut opening => opened,
