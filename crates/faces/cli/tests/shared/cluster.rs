@@ -96,6 +96,13 @@ impl Member {
         &self.folder
     }
 
+    /// Returns the copies in the cache: a server has one, however often it has opened its store again.
+    pub fn copies(&self) -> Vec<PathBuf> {
+        let mut found = self.cached("copy-");
+        found.retain(|path| path.extension().is_some_and(|extension| extension == "db"));
+        found
+    }
+
     /// Returns files of the cache whose names have this in them.
     pub fn cached(&self, part: &str) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(self.folder.join("cache")).into_iter().flatten().flatten();

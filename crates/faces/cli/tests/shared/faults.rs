@@ -220,6 +220,7 @@ fn check(members: &[Member], load: &Load) {
             let stored = stored(member)?;
             confirmed.iter().all(|(place, payload)| stored.get(place) == Some(payload)).then_some(())
         });
+        assert_eq!(member.copies().len(), 1, "{:?}", member.cached(""));
     }
 }
 
