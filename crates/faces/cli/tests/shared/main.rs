@@ -12,6 +12,7 @@ mod full_disk;
 mod http;
 mod load;
 mod outbox;
+mod postgres;
 mod private;
 mod proxy;
 mod refusals;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use crate::cluster::{Member, leader, wait_for};
 use crate::engines::TestEngine;
-use crate::private::psql;
+use crate::postgres::psql;
 
 #[test]
 fn what_a_transaction_publishes_is_stored_once_if_it_commits() {

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 
 use crate::cluster::wait_for;
 use crate::engines::{accepts, free_addr, make_bucket, mongo_url, s3_url, stores_objects, unique};
+use crate::postgres::postgres_bin;
 
 /// PostgreSQL refuses to run as root.
 const NOBODY: u32 = 65_534;
@@ -237,13 +238,7 @@ fn seaweed_args(s3: u16, others: &[u16]) -> Vec<String> {
     args
 }
 
-/// Returns the folder of PostgreSQL's programs.
-pub fn postgres_bin() -> Option<PathBuf> {
-    let bin = program_of("TEST_POSTGRES_BIN")?;
-    bin.join("initdb").exists().then_some(bin)
-}
-
-fn program_of(variable: &str) -> Option<PathBuf> {
+pub fn program_of(variable: &str) -> Option<PathBuf> {
     let path = std::env::var_os(variable).map(PathBuf::from).filter(|path| path.exists());
     if path.is_none() {
         println!("skipped: {variable} {PASSES_NOTHING}");
@@ -253,17 +248,4 @@ fn program_of(variable: &str) -> Option<PathBuf> {
 
 fn is_root() -> bool {
     std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
-}
-
-/// Runs SQL as the administrator of an engine, and returns what it printed. `url` may be that of a store.
-#[track_caller]
-pub fn psql(url: &str, sql: &str) -> String {
-    let database = url.split('?').next().unwrap();
-    let bin = std::env::var("TEST_POSTGRES_BIN").map(|folder| format!("{folder}/")).unwrap_or_default();
-    let ran = Command::new(format!("{bin}psql"))
-        .args([database, "-v", "ON_ERROR_STOP=1", "-qAtc", sql])
-        .output()
-        .unwrap();
-    assert!(ran.status.success(), "{sql}: {}", String::from_utf8_lossy(&ran.stderr));
-    String::from_utf8_lossy(&ran.stdout).trim().to_owned()
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::cluster::{Member, leader, payloads, publish, wait_for};
 use crate::engines::{TestEngine, unique};
-use crate::private::{postgres_bin, psql};
+use crate::postgres::{postgres_bin, psql};
 
 const FLAGS: [&str; 2] = ["--lead-timeout-ms", "1000"];
 

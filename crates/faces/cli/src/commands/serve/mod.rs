@@ -2,6 +2,7 @@
 
 mod outbox_relay;
 mod shared;
+mod shared_progress;
 mod shared_state;
 
 use std::net::SocketAddr;

@@ -9,8 +9,8 @@ use std::time::Duration;
 use millrace_server::{AdvertisedUrl, FollowedStore, Follower, Reload, Reloader, ServeError, Server};
 use millrace_store::{Store, StoreError};
 use millrace_stores::{
-    CopyNumber, JournalStore, OpenError, OpenProgress, SharedSettings, SharedStore, SharedUrl, StoreOptions,
-    open_followed, open_followed_again,
+    CopyNumber, JournalStore, OpenError, SharedSettings, SharedStore, SharedUrl, StoreOptions, open_followed,
+    open_followed_again,
 };
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -20,6 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::commands::memory;
+use crate::commands::serve::shared_progress::ShownProgress;
 use crate::commands::serve::shared_state::SharedState;
 use crate::commands::serve::{
     ServeEnd, ServePlan, StopSignals, bind, listen_for, outbox_relay, reload, say_ready,
@@ -224,7 +225,7 @@ impl SharedServer {
         let (url, options, copy) = (self.url.clone(), self.options.clone(), self.copy);
         let (state, stop) = (self.state.clone(), is_stopped.clone());
         let mut opening = spawn_blocking(move || {
-            let mut progress = ShownProgress { state, is_stopped: stop, said: String::new() };
+            let mut progress = ShownProgress::new(state, stop);
             match copy {
                 None => open_followed(&url, &options, &mut progress),
                 Some(copy) => open_followed_again(&url, &options, copy, &mut progress),
@@ -389,36 +390,6 @@ impl SharedServer {
     }
 }
 
-/// Tells the log, probes and metrics how far the opening of the store is.
-struct ShownProgress {
-    state: Arc<SharedState>,
-    is_stopped: Arc<AtomicBool>,
-    /// The last line of the log.
-    said: String,
-}
-
-impl ShownProgress {
-    fn say(&mut self, text: &str) -> bool {
-        if self.said != text {
-            tracing::info!("{text}");
-            text.clone_into(&mut self.said);
-        }
-        !self.is_stopped.load(Relaxed)
-    }
-}
-
-impl OpenProgress for ShownProgress {
-    fn at(&mut self, text: &str) -> bool {
-        self.state.opening(text.to_owned());
-        self.say(text)
-    }
-
-    fn away(&mut self, text: &str) -> bool {
-        self.state.cannot_open(text.to_owned());
-        self.say(text)
-    }
-}
-
 /// Gives the lead back, so that another server takes it at once. A server that cannot reach its engine just ends.
 async fn give_lead_back(store: Arc<JournalStore>) {
     if !store.leads() {
@@ -429,6 +400,8 @@ async fn give_lead_back(store: Arc<JournalStore>) {
     match gave {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(StoreError::Closed(_)))) => {}
+        // Told when the handle ended: the engine refuses, or has lost records.
+        Ok(Ok(Err(error))) if store.ended().as_ref() == Some(&error) => {}
         Ok(Ok(Err(error))) => tracing::warn!("the lead could not be given back: {error}"),
         _ => tracing::warn!("the lead could not be given back in time: others take it after the timeout"),
     }
