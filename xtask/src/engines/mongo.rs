@@ -3,7 +3,8 @@
 //! The library wants a newer C library than Debian 12 has. There the newer one is unpacked beside the system's, and
 //! only this process uses it.
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -19,6 +20,8 @@ const VERSION: &str = "0.1.1";
 const SCRIPT: &str = include_str!("mongo.js");
 /// The release of Debian whose C library is new enough.
 const RELEASE: &str = "trixie";
+/// The variable with the program, for tests that start one of their own.
+const PROGRAM: &str = "TEST_MONGO_PROGRAM";
 const LIBRARIES: [&str; 3] = ["libc6", "libgcc-s1", "libstdc++6"];
 
 pub(super) struct Mongo;
@@ -59,13 +62,10 @@ impl Engine for Mongo {
     }
 
     fn spawn(&self, folder: &Path, run: &Path) -> Result<StartedEngine> {
-        let script = home(folder).join("serve.js");
-        fs::write(&script, SCRIPT).with_context(|| format!("cannot write {}", script.display()))?;
-        let libraries = libraries(folder);
-        let mut args = node(Some(&libraries).filter(|path| path.exists()).map(PathBuf::as_path))?;
+        let program = write_starter(folder)?.display().to_string();
         let [port] = free_ports()?;
-        args.extend([script.display().to_string(), "data".to_owned(), port.to_string()]);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let port_text = port.to_string();
+        let args = [program.as_str(), "data", &port_text];
         fs::create_dir(run.join("data")).context("cannot make the folder for the data of MongoDB")?;
         let server = EngineServer::spawn(self.name(), &args, StopSignal::Kill, run, |command| {
             // The engine makes its socket there. Relative, because the path of a socket must be short.
@@ -74,10 +74,28 @@ impl Engine for Mongo {
         Ok(StartedEngine {
             server,
             url: format!("mongodb://127.0.0.1:{port}/?directConnection=true"),
-            more_variables: Vec::new(),
+            more_variables: vec![(PROGRAM.to_owned(), program)],
             is_ready: Box::new(move || accepts(port)),
         })
     }
+}
+
+/// Writes a script that serves a folder on a port: `serve DATA PORT`.
+fn write_starter(folder: &Path) -> Result<PathBuf> {
+    let (starter, script) = (home(folder).join("serve"), home(folder).join("serve.js"));
+    let libraries = libraries(folder);
+    let words = node(Some(&libraries).filter(|path| path.exists()).map(PathBuf::as_path))?;
+    let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+    let text = format!("#!/bin/sh\nexec {} '{}' \"$@\"\n", quoted.join(" "), script.display());
+    for (path, text) in [(&script, SCRIPT), (&starter, text.as_str())] {
+        // Under another name first: a server that starts meanwhile reads the whole file.
+        let fresh = path.with_extension(format!("{}.new", std::process::id()));
+        let written = fs::write(&fresh, text)
+            .and_then(|()| fs::set_permissions(&fresh, Permissions::from_mode(0o755)))
+            .and_then(|()| fs::rename(&fresh, path));
+        written.with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(starter)
 }
 
 /// Returns the words that start node, with the given C library instead of the system's.

@@ -11,6 +11,8 @@ use super::s3_probe;
 use super::server::{EngineServer, StopSignal, free_ports};
 
 const VERSION: &str = "4.48";
+/// The variable with the program, for tests that start one of their own.
+const PROGRAM: &str = "TEST_S3_SEAWEED_PROGRAM";
 
 pub(super) struct Seaweed;
 
@@ -66,7 +68,7 @@ impl Engine for Seaweed {
         Ok(StartedEngine {
             server,
             url: format!("http://127.0.0.1:{s3}"),
-            more_variables: s3_probe::account(),
+            more_variables: [vec![(PROGRAM.to_owned(), program)], s3_probe::account()].concat(),
             is_ready: Box::new(move || s3_probe::stores_objects(s3)),
         })
     }

@@ -13,6 +13,7 @@ use millrace_journal::{
 use crate::address::{AddressError, PostgresAddress};
 use crate::lane::{Engine, Lane, Purpose};
 use crate::partitions::{PARTITION_RECORDS, PartitionsAhead};
+use crate::schema::Missing;
 use crate::statements::Statements;
 
 /// A journal in PostgreSQL. Several handles, in any number of processes, may use the same schema.
@@ -64,7 +65,11 @@ impl fmt::Debug for PostgresJournal {
 
 impl Journal for PostgresJournal {
     fn check(&self) -> Result<Fitness, JournalError> {
-        self.check_server()
+        self.check_server(Missing::Make)
+    }
+
+    fn check_existing(&self) -> Result<Fitness, JournalError> {
+        self.check_server(Missing::Refuse)
     }
 
     fn place(&self, placing: &Placing<'_>) -> Result<Placed, JournalError> {

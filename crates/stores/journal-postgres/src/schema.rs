@@ -38,11 +38,19 @@ enum Made {
     Version(i32),
 }
 
+/// What to do about a schema that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Missing {
+    Make,
+    /// There was one: a new, empty one would be in the way of its backup.
+    Refuse,
+}
+
 impl PostgresJournal {
-    pub(crate) fn check_server(&self) -> Result<Fitness, JournalError> {
+    pub(crate) fn check_server(&self, missing: Missing) -> Result<Fitness, JournalError> {
         let fitness = self.keeping.run_anew("checking the server", async |requests| {
             let fitness = fitness(&requests.settings)?;
-            self.ensure_schema(requests).await?;
+            self.ensure_schema(requests, missing).await?;
             self.ensure_rights(&requests.client).await?;
             Ok(fitness)
         })?;
@@ -51,10 +59,18 @@ impl PostgresJournal {
         Ok(fitness)
     }
 
-    async fn ensure_schema(&self, requests: &Requests) -> Result<(), Fault> {
+    async fn ensure_schema(&self, requests: &Requests, missing: Missing) -> Result<(), Fault> {
         let client = &requests.client;
         if self.is_complete(client).await? {
             return Ok(());
+        }
+        if missing == Missing::Refuse {
+            let schema = &self.engine.address.schema;
+            return Err(Fault::Judged(refused(format!(
+                "the schema {schema} of the journal is gone, and this server has a copy of the store that was in it: \
+                 restore the schema from a backup, or name the right one with schema=…. To begin with an empty store, \
+                 remove the copy from the cache folder"
+            ))));
         }
         let (schema, lock) = (self.engine.address.quoted_schema(), self.lock());
         // If anything fails, the connection is dropped and the server rolls back.

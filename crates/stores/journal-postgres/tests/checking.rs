@@ -177,3 +177,15 @@ fn a_schema_that_went_away_is_refused_with_its_name() {
     assert_refused(journal.read(1, EVERYTHING), "schema is missing");
     assert_refused(journal.delete_below(10), "schema is missing");
 }
+
+#[test]
+fn a_schema_that_is_gone_is_not_made_anew_for_a_server_that_has_a_copy() {
+    let Some(schema) = Schema::new() else { return };
+    assert_refused(schema.journal().check_existing(), "restore the schema from a backup");
+    // An empty schema, too, is not the one of the copy.
+    schema.query("CREATE SCHEMA {s}");
+    assert_refused(schema.journal().check_existing(), "is gone");
+    assert_eq!(schema.count("SELECT count(*) FROM pg_class WHERE relnamespace = '{s}'::regnamespace"), 0);
+    let fitness = schema.journal().check().unwrap();
+    assert_eq!(schema.journal().check_existing().unwrap(), fitness);
+}

@@ -19,6 +19,16 @@ pub trait Journal: Send + Sync + 'static {
     /// [`JournalError::Unknown`] while the engine cannot be reached.
     fn check(&self) -> Result<Fitness, JournalError>;
 
+    /// Does the same for a caller that has a copy of the store: nothing that is missing is made where it would be in the
+    /// way of a backup that people restore.
+    ///
+    /// # Errors
+    ///
+    /// As for `check`, and [`JournalError::Refused`] if the place of the store is gone.
+    fn check_existing(&self) -> Result<Fitness, JournalError> {
+        self.check()
+    }
+
     /// Places a record if its number is free. Returns only when the record is as durable as the engine makes it.
     fn place(&self, placing: &Placing<'_>) -> Result<Placed, JournalError>;
 

@@ -39,6 +39,11 @@ pub enum OpenError {
 /// Told what opening waits for or does, for log lines and readiness; returns whether to go on.
 pub trait OpenProgress {
     fn at(&mut self, text: &str) -> bool;
+
+    /// Told that opening waits for an engine that cannot be reached, and why.
+    fn away(&mut self, text: &str) -> bool {
+        self.at(text)
+    }
 }
 
 impl<F: FnMut(&str) -> bool> OpenProgress for F {
@@ -90,8 +95,10 @@ impl JournalStore {
 
 impl Opening<'_> {
     fn open(mut self) -> Result<SharedHandle, OpenError> {
-        let journal = self.journal.clone();
-        let fitness = self.until_reached("looking at the engine", || journal.check())?;
+        let (journal, has_copy) = (self.journal.clone(), self.copies.is_there()?);
+        let fitness = self.until_reached("looking at the engine", || {
+            if has_copy { journal.check_existing() } else { journal.check() }
+        })?;
         for _ in 0..ATTEMPTS_MAX {
             let Some(shared) = self.attempt(&fitness)? else { continue };
             if let Some(aside) = self.diverged.take() {
@@ -183,7 +190,7 @@ impl Opening<'_> {
             if self.settings.store_wait_ms.is_some_and(|most| waited_ms >= most) {
                 return Err(OpenError::Unreachable(cause.to_string()));
             }
-            if !self.progress.at(&format!("{what}: waiting for the engine of the shared store: {cause}")) {
+            if !self.progress.away(&format!("{what}: waiting for the engine of the shared store: {cause}")) {
                 return Err(OpenError::Stopped);
             }
             self.clock.pause(Duration::from_millis(pause_ms));
@@ -206,6 +213,13 @@ impl Opening<'_> {
                         "the engine holds records of a store whose manifest is gone: restore it from a backup";
                     StoreError::Unusable(FailureCause::from(text)).into()
                 });
+            }
+            if self.copies.is_there()? {
+                // A new store here would be in the way of a backup, and others would begin to use it.
+                let text = "the engine holds no store any more, and this server has a copy of one: check the store's \
+                            address, or restore the engine's data from a backup. To begin with an empty store, remove the \
+                            copy from the cache folder";
+                return Err(StoreError::Unusable(FailureCause::from(text)).into());
             }
             let new = Manifest::new(rand::random()).encode();
             // Two servers may do this at once: the loop reads whichever manifest came first.

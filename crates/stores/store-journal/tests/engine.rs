@@ -286,6 +286,7 @@ fn a_copy_of_another_store_is_refused() {
     let (journal, other) = (memory(), memory());
     let mine = Machine::new(&journal);
     publish(&mine.lead(), "mine").unwrap();
+    publish(&Machine::new(&other).lead(), "theirs").unwrap();
     let wrong = Machine { wire: Arc::new(harness::wire::Wire::new(other.clone())), ..Machine::new(&other) };
     std::fs::copy(&mine.path, &wrong.path).unwrap();
     for _ in 0..2 {
@@ -299,6 +300,25 @@ fn a_copy_of_another_store_is_refused() {
     }
     assert_eq!(wrong.aside(""), [""; 0], "a copy that may be needed elsewhere stays");
     assert_eq!(texts(&mine.open()), ["mine"]);
+}
+
+#[test]
+fn an_engine_that_was_emptied_gets_no_new_store_from_a_server_that_has_a_copy() {
+    let machine = Machine::new(&memory());
+    publish(&machine.lead(), "there").unwrap();
+    let emptied = memory();
+    let again =
+        Machine { wire: Arc::new(harness::wire::Wire::new(emptied.clone())), ..Machine::new(&emptied) };
+    std::fs::copy(&machine.path, &again.path).unwrap();
+    for _ in 0..2 {
+        let text = again.try_open().unwrap_err().to_string();
+        assert!(text.contains("holds no store any more") && text.contains("restore"), "{text}");
+        assert_eq!(emptied.manifest().unwrap(), None);
+    }
+    assert_eq!(again.aside(""), [""; 0], "the copy may be the last one");
+    // An empty store is made for those who ask for it.
+    std::fs::remove_file(&again.path).unwrap();
+    publish(&again.lead(), "new").unwrap();
 }
 
 /// Somebody has emptied the engine and made another store in the same place, or lost its manifest.

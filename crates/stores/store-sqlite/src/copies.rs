@@ -49,6 +49,11 @@ impl SqliteCopies {
         &self.path
     }
 
+    /// Returns whether a handle, of this process or another, has the copy open.
+    pub fn is_open(&self) -> bool {
+        ServeLock::is_held(&self.path)
+    }
+
     fn mark(&self) -> PathBuf {
         beside(&self.path, ".condemned")
     }
@@ -115,8 +120,14 @@ impl SqliteCopies {
 
 impl Copies for SqliteCopies {
     fn open(&self, bounds: &CopyBounds) -> Result<Option<Arc<dyn Foldable>>, StoreError> {
-        let is_there = self.path.try_exists().map_err(self.failed("it cannot be looked at"))?;
-        if is_there { self.open_file(ServeLock::acquire(&self.path)?, bounds).map(Some) } else { Ok(None) }
+        if !self.is_there()? {
+            return Ok(None);
+        }
+        self.open_file(ServeLock::acquire(&self.path)?, bounds).map(Some)
+    }
+
+    fn is_there(&self) -> Result<bool, StoreError> {
+        self.path.try_exists().map_err(self.failed("it cannot be looked at"))
     }
 
     fn create(

@@ -26,7 +26,7 @@ pub use millrace_store_sqlite::{Copied, Doctor, Examined, Existing};
 
 /// A shared store: who leads, how it is doing, its outbox.
 pub use millrace_journal::{OutboxId, OutboxRefusal, OutboxRow};
-pub use millrace_store_journal::{JournalStatus, JournalStore, Role};
+pub use millrace_store_journal::{JournalStatus, JournalStore, OpenProgress, Role};
 
 pub use millrace_store_journal::SnapshotMade;
 pub use moving::{
@@ -37,5 +37,5 @@ pub use offline::{
 };
 pub use open::{OpenError, OpenedStore, open_shared, open_store, opening_waits_for};
 pub use options::{SharedSettings, SqliteSettings, StoreOptions};
-pub use shared::{SharedStore, default_cache, open_followed, open_journal};
+pub use shared::{CopyNumber, SharedStore, default_cache, open_followed, open_followed_again, open_journal};
 pub use url::{Engine, SharedUrl, StoreUrl, StoreUrlError};

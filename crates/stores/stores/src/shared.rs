@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use millrace_journal::{DirectoryJournal, Journal};
 use millrace_model::Durability;
@@ -17,6 +17,10 @@ use crate::url::{Engine, SharedUrl};
 
 /// How many servers of one machine may use the same cache folder.
 const COPIES_MAX: usize = 16;
+/// How long a process waits until its last handle has let the copy go: requests to the engine that were under way end
+/// after their deadline.
+const LET_GO_MAX: Duration = Duration::from_secs(30);
+const LET_GO_LOOK: Duration = Duration::from_millis(20);
 
 /// An open shared store: this process follows, and leads when it has taken the lead.
 #[derive(Clone, Debug)]
@@ -24,7 +28,13 @@ pub struct SharedStore {
     pub store: Arc<JournalStore>,
     /// The durability that every commit reaches.
     pub durability: Durability,
+    /// The copy that it has, of those in the cache folder.
+    pub copy: CopyNumber,
 }
+
+/// Identifies a copy in a cache folder: servers of one machine have one each.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CopyNumber(usize);
 
 /// Opens a shared store to follow it. Waits for an engine that is away, as long as the settings say, and tells
 /// `progress` what it waits for. Blocks.
@@ -33,20 +43,52 @@ pub fn open_followed(
     options: &StoreOptions,
     progress: &mut dyn OpenProgress,
 ) -> Result<SharedStore, OpenError> {
-    let journal = open_journal(url)?;
+    open_any(url, options, (0..COPIES_MAX).collect(), progress)
+}
+
+/// Opens a shared store again after a handle of this process has ended. Waits until that handle has let its copy go:
+/// with another one beside it, what the engine has lost would not be noticed, and the disk would hold both.
+pub fn open_followed_again(
+    url: &SharedUrl,
+    options: &StoreOptions,
+    copy: CopyNumber,
+    progress: &mut dyn OpenProgress,
+) -> Result<SharedStore, OpenError> {
+    let (copies, began) = (copies_at(url, options, copy.0), Instant::now());
+    while copies.is_open() && began.elapsed() < LET_GO_MAX {
+        if !progress.at("waiting until the last requests of this process have let the local copy go") {
+            return Err(millrace_store_journal::OpenError::Stopped.into());
+        }
+        std::thread::sleep(LET_GO_LOOK);
+    }
+    let others = (0..COPIES_MAX).filter(|at| *at != copy.0);
+    open_any(url, options, std::iter::once(copy.0).chain(others).collect(), progress)
+}
+
+fn copies_at(url: &SharedUrl, options: &StoreOptions, at: usize) -> SqliteCopies {
     let name = copy_name(url);
+    let file = if at == 0 { format!("{name}.db") } else { format!("{name}-{at}.db") };
+    SqliteCopies::new(options.shared.cache.join(file), options.for_sqlite())
+}
+
+/// Opens the store with the first copy that nobody else has open.
+fn open_any(
+    url: &SharedUrl,
+    options: &StoreOptions,
+    copies: Vec<usize>,
+    progress: &mut dyn OpenProgress,
+) -> Result<SharedStore, OpenError> {
+    let journal = open_journal(url)?;
     let mut last = None;
-    for at in 0..COPIES_MAX {
-        let path =
-            options.shared.cache.join(if at == 0 { format!("{name}.db") } else { format!("{name}-{at}.db") });
-        let copies = Arc::new(SqliteCopies::new(path, options.for_sqlite()));
+    for at in copies {
+        let copies = Arc::new(copies_at(url, options, at));
         let settings = settings_for(url, options);
         let clock = Arc::new(SystemEngineClock);
         match JournalStore::open(journal.clone(), copies, settings, clock, progress) {
             Ok(store) => {
                 let is_replicated = store.fitness().is_replicated;
                 let durability = if is_replicated { Durability::Replicated } else { Durability::Fsync };
-                return Ok(SharedStore { store: Arc::new(store), durability });
+                return Ok(SharedStore { store: Arc::new(store), durability, copy: CopyNumber(at) });
             }
             // Another server of this machine has this copy.
             Err(millrace_store_journal::OpenError::Store(error @ StoreError::InUse(_))) => last = Some(error),
@@ -73,7 +115,7 @@ pub(crate) fn open_leading(url: &SharedUrl, options: &StoreOptions) -> Result<Op
         }
         true
     };
-    let SharedStore { store, durability } = open_followed(url, options, &mut progress)?;
+    let SharedStore { store, durability, .. } = open_followed(url, options, &mut progress)?;
     let pause = Duration::from_millis(store.settings().follow_ms.max(1));
     let seen = store.status().position.n;
     while !store.try_lead()? {

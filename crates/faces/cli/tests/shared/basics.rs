@@ -1,6 +1,6 @@
 //! Two servers on one store: one leads, the other follows, and takes over.
 
-use crate::cluster::{Member, leader, program, wait_for};
+use crate::cluster::{Member, leader, payloads, publish, wait_for};
 use crate::engines;
 
 #[test]
@@ -72,18 +72,4 @@ fn a_copy_that_is_deleted_or_damaged_is_made_again() {
         leader(std::slice::from_ref(&member));
         assert_eq!(payloads(&member), ["1", "2", "3"], "{}", member.log());
     });
-}
-
-fn publish(urls: &str, payload: &str) {
-    let ran = program().args(["pub", "orders", payload, "--url", urls]).output().unwrap();
-    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
-}
-
-fn payloads(member: &Member) -> Vec<String> {
-    let Some((200, _, body)) = member.get("/topics/orders/events?from=1&limit=1000") else {
-        return Vec::new();
-    };
-    let page: serde_json::Value = serde_json::from_str(&body).unwrap();
-    let events = page["events"].as_array().cloned().unwrap_or_default();
-    events.iter().map(|event| event["payload"].to_string()).collect()
 }

@@ -1,13 +1,16 @@
 //! Several real servers on one store.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
+
+use crate::engines::free_addr;
+use crate::http::request;
 
 /// Long enough for any machine; a test that reaches it has failed.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -24,9 +27,7 @@ impl Member {
     pub fn start(folder: &Path, name: &str, store: &str, flags: &[&str]) -> Member {
         let folder = folder.join(name);
         std::fs::create_dir_all(&folder).unwrap();
-        let probe = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-        let addr = probe.local_addr().unwrap();
-        drop(probe);
+        let addr = free_addr();
         let mut all: Vec<String> =
             ["serve", "--socket", "none", "--cache", "cache", "--store", store, "--listen"]
                 .iter()
@@ -95,28 +96,50 @@ impl Member {
         &self.folder
     }
 
+    /// Returns the copies in the cache: a server has one, however often it has opened its store again.
+    pub fn copies(&self) -> Vec<PathBuf> {
+        let mut found = self.cached("copy-");
+        found.retain(|path| path.extension().is_some_and(|extension| extension == "db"));
+        found
+    }
+
+    /// Returns files of the cache whose names have this in them.
+    pub fn cached(&self, part: &str) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(self.folder.join("cache")).into_iter().flatten().flatten();
+        let paths = entries.map(|entry| entry.path());
+        paths
+            .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().contains(part)))
+            .collect()
+    }
+
     /// Returns status, head and body of a GET; `None` if the server cannot be reached.
     pub fn get(&self, path: &str) -> Option<(u16, String, String)> {
-        self.request("GET", path, "")
+        request(self.addr, "GET", path, None, "")
     }
 
-    pub fn post(&self, path: &str, body: &str) -> Option<(u16, String, String)> {
-        self.request("POST", path, body)
+    /// Publishes a payload to `orders` over HTTP, and returns status and body of the answer.
+    pub fn post(&self, payload: &str) -> Option<(u16, String)> {
+        let body = format!("{{\"payload\":{payload}}}");
+        let (status, _, body) = request(self.addr, "POST", "/topics/orders/events", None, &body)?;
+        Some((status, body))
     }
 
-    fn request(&self, method: &str, path: &str, body: &str) -> Option<(u16, String, String)> {
-        let mut stream = TcpStream::connect_timeout(&self.addr, Duration::from_secs(2)).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        let (addr, bytes) = (self.addr, body.len());
-        let head = format!("{method} {path} HTTP/1.1\r\nhost: {addr}\r\nconnection: close\r\n");
-        let request =
-            format!("{head}content-type: application/json\r\ncontent-length: {bytes}\r\n\r\n{body}");
-        stream.write_all(request.as_bytes()).ok()?;
-        let mut text = String::new();
-        stream.read_to_string(&mut text).ok()?;
-        let (head, body) = text.split_once("\r\n\r\n")?;
-        let status = head.split(' ').nth(1)?.parse().ok()?;
-        Some((status, head.to_owned(), body.to_owned()))
+    /// Returns the status of an answer to the holder of a token.
+    pub fn status_as(&self, token: &str, path: &str) -> Option<u16> {
+        Some(request(self.addr, "GET", path, Some(token), "")?.0)
+    }
+
+    /// Returns the value of a metric without labels.
+    pub fn metric(&self, name: &str) -> Option<f64> {
+        let (_, _, page) = self.get("/metrics")?;
+        page.lines().find_map(|line| line.strip_prefix(&format!("millrace_{name} "))?.parse().ok())
+    }
+
+    /// Returns why the server is not ready; `None` while it is.
+    pub fn not_ready(&self) -> Option<String> {
+        let (status, _, body) = self.get("/readyz")?;
+        let doc: Value = serde_json::from_str(&body).ok()?;
+        (status == 503).then(|| doc["detail"].as_str().unwrap_or_default().to_owned())
     }
 
     pub fn readyz(&self) -> Option<Value> {
@@ -142,15 +165,33 @@ impl Drop for Member {
     }
 }
 
-/// The binary, without the settings of the user who runs the tests.
+/// The binary, without the settings of the user who runs the tests, and with credentials for S3 servers of tests.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_millrace"));
     for (name, _) in std::env::vars_os() {
-        if ["MILLRACE_", "BUS_", "MONGO_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
+        if ["MILLRACE_", "BUS_", "MONGO_", "AWS_"].iter().any(|own| name.to_string_lossy().starts_with(own)) {
             command.env_remove(name);
         }
     }
+    command.env("AWS_ACCESS_KEY_ID", "tests").env("AWS_SECRET_ACCESS_KEY", "secret-of-the-tests");
     command
+}
+
+/// Publishes a payload to `orders` with the command, which finds the leader.
+#[track_caller]
+pub fn publish(urls: &str, payload: &str) {
+    let ran = program().args(["pub", "orders", payload, "--url", urls]).output().unwrap();
+    assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+/// Returns the payloads of `orders` that a server has; none if it does not answer.
+pub fn payloads(member: &Member) -> Vec<String> {
+    let Some((200, _, body)) = member.get("/topics/orders/events?from=1&limit=1000") else {
+        return Vec::new();
+    };
+    let page: Value = serde_json::from_str(&body).unwrap();
+    let events = page["events"].as_array().cloned().unwrap_or_default();
+    events.iter().map(|event| event["payload"].to_string()).collect()
 }
 
 /// Waits until `look` returns something.

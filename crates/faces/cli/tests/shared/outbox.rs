@@ -2,16 +2,15 @@
 //! and once, also when the leader is killed meanwhile.
 
 use std::collections::BTreeMap;
-use std::process::Command;
 
 use crate::cluster::{Member, leader, wait_for};
-use crate::engines;
+use crate::engines::TestEngine;
+use crate::postgres::psql;
 
 #[test]
 fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
-    let Some((_, url)) = engines::started().into_iter().find(|(name, _)| *name == "PostgreSQL") else {
-        return;
-    };
+    let Some(engine) = TestEngine::postgres() else { return };
+    let url = engine.url();
     let folder = tempfile::tempdir().unwrap();
     let flags = ["--lead-timeout-ms", "1000"];
     let mut members = vec![
@@ -20,12 +19,9 @@ fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
     ];
     let mut at = leader(&members);
     let schema = url.rsplit_once("schema=").unwrap().1.to_owned();
-    let database = url.split('?').next().unwrap().to_owned();
     let publish = |n: u32, end: &str| {
         let sql = format!("BEGIN; SELECT {schema}.millrace_publish('orders', '{{\"n\":{n}}}'); {end};");
-        let ran =
-            Command::new(psql()).args([&database, "-v", "ON_ERROR_STOP=1", "-qAtc", &sql]).output().unwrap();
-        assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
+        psql(&url, &sql);
     };
     for n in 0..200u32 {
         publish(n, if n % 4 == 3 { "ROLLBACK" } else { "COMMIT" });
@@ -37,9 +33,7 @@ fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
     }
     let expected: Vec<u32> = (0..200).filter(|n| n % 4 != 3).collect();
     wait_for("the outbox is empty", || {
-        let sql = format!("SELECT count(*) FROM {schema}.millrace_outbox");
-        let ran = Command::new(psql()).args([&database, "-qAtc", &sql]).output().unwrap();
-        (String::from_utf8_lossy(&ran.stdout).trim() == "0").then_some(())
+        (psql(&url, &format!("SELECT count(*) FROM {schema}.millrace_outbox")) == "0").then_some(())
     });
     let times = wait_for("all of them are stored", || {
         let (status, _, body) = members[at].get("/topics/orders/events?from=1&limit=1000")?;
@@ -53,12 +47,4 @@ fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
     });
     assert_eq!(times.keys().copied().collect::<Vec<_>>(), expected);
     assert!(times.values().all(|count| *count == 1), "{times:?}");
-}
-
-/// PostgreSQL's own client, wherever Debian has put it.
-fn psql() -> String {
-    match std::env::var("TEST_POSTGRES_BIN") {
-        Ok(folder) => format!("{folder}/psql"),
-        Err(_) => "psql".to_owned(),
-    }
 }

@@ -17,6 +17,8 @@ pub enum Line {
     Silent = 2,
     /// Every piece is delayed by 30 ms.
     Slow = 3,
+    /// Requests reach the engine, and nothing comes back. When the line opens again, the answers are lost.
+    HalfOpen = 4,
 }
 
 pub struct Proxy {
@@ -42,10 +44,13 @@ impl Proxy {
                     stream.set_nodelay(true).unwrap();
                     open.lock().unwrap().push(stream.try_clone().unwrap());
                 }
-                for (from, to) in [(&client, &server), (&server, &client)] {
+                for (from, to, held) in [
+                    (&client, &server, &[Line::Silent][..]),
+                    (&server, &client, &[Line::Silent, Line::HalfOpen]),
+                ] {
                     let (from, to) = (from.try_clone().unwrap(), to.try_clone().unwrap());
                     let state = state.clone();
-                    thread::spawn(move || pass(from, to, &state));
+                    thread::spawn(move || pass(from, to, held, &state));
                 }
             }
         });
@@ -57,8 +62,8 @@ impl Proxy {
     }
 
     pub fn set(&self, line: Line) {
-        self.line.store(line as u8, Relaxed);
-        if line == Line::Cut {
+        let before = self.line.swap(line as u8, Relaxed);
+        if line == Line::Cut || before == Line::HalfOpen as u8 {
             for stream in self.streams.lock().unwrap().drain(..) {
                 let _ = stream.shutdown(Shutdown::Both);
             }
@@ -66,10 +71,11 @@ impl Proxy {
     }
 }
 
-fn pass(mut from: TcpStream, mut to: TcpStream, line: &AtomicU8) {
+/// Passes bytes on; in the states `held` they wait.
+fn pass(mut from: TcpStream, mut to: TcpStream, held: &[Line], line: &AtomicU8) {
     let mut bytes = [0; 16 << 10];
     while let Ok(count @ 1..) = from.read(&mut bytes) {
-        while line.load(Relaxed) == Line::Silent as u8 {
+        while held.iter().any(|held| *held as u8 == line.load(Relaxed)) {
             thread::sleep(Duration::from_millis(10));
         }
         if line.load(Relaxed) == Line::Slow as u8 {

@@ -29,6 +29,8 @@ pub struct FollowStatus {
     pub head_seen: u64,
     /// How long ago the last new record was seen; `None` before the first one.
     pub silent_for: Option<Duration>,
+    /// How many events the engine has lost that this server's copy had, since the server was started.
+    pub lost_events: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]

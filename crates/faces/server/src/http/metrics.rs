@@ -86,12 +86,14 @@ pub(crate) fn write_copy(page: &mut Page, role: Role, status: &FollowStatus) {
         ),
         (
             "store_reachable",
-            "1 while the engine of the shared store can be reached.",
+            "1 while the engine of the shared store can be reached and used.",
             status.reachable.is_ok().into(),
         ),
     ] {
         page.single("gauge", name, help, value);
     }
+    let help = "Events that this server's copy had and the engine of the shared store has lost.";
+    page.single("counter", "store_lost_events_total", help, status.lost_events);
     page.head("gauge", "store_last_record_seconds", "Time since a new record of the shared store was seen.");
     if let Some(silent_for) = status.silent_for {
         page.labelled("store_last_record_seconds", &[], silent_for.as_secs_f64());

@@ -57,7 +57,11 @@ async fn publish_metrics(app: SharedApp) {
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut failing = false;
     loop {
-        ticks.tick().await;
+        // At once when the broker ends: the task holds the store, and a shared store is opened again by the same process.
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = app.broker.ended() => return,
+        }
         if app.broker.health().stopping() {
             return;
         }

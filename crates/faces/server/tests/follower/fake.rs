@@ -32,6 +32,7 @@ impl Fake {
             position: 41,
             head_seen: 42,
             silent_for: Some(Duration::from_millis(1500)),
+            lost_events: 3,
         };
         Arc::new(Fake {
             store,

@@ -91,6 +91,7 @@ async fn metrics_tell_how_far_the_copy_is_and_who_was_sent_away() {
         "millrace_store_position 41",
         "millrace_store_head_seen 42",
         "millrace_store_reachable 1",
+        "millrace_store_lost_events_total 3",
         "millrace_store_last_record_seconds 1.5",
         "millrace_moved_total{via=\"http\"} 2",
         "millrace_moved_total{via=\"ws\"} 1",

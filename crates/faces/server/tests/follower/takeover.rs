@@ -51,3 +51,21 @@ async fn the_port_is_kept_while_the_part_changes() {
     assert_eq!((page.status, page.json()["events"].as_array().unwrap().len()), (200, 1));
     follower.stop().await;
 }
+
+/// The same process opens a shared store again as soon as it has lost the lead: nothing of the server that led may keep the
+/// store open, whatever its intervals are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_has_stopped_lets_its_store_go() {
+    let store = Arc::new(MemoryStore::new());
+    let settings = ServerSettings { metrics_interval_ms: 3_600_000, ..ServerSettings::default() };
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let server = Server::start(settings, store.clone(), BusLimits::default(), listener).await.unwrap();
+    let mut client = Client::connect(server.addr()).await;
+    assert_eq!(client.ask(r#"{"type":"PING","rid":1}"#).await["type"], "PONG");
+    server.stop().await.unwrap();
+    let began = std::time::Instant::now();
+    while Arc::strong_count(&store) > 1 {
+        assert!(began.elapsed() < Duration::from_secs(60), "somebody still has the store");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}

@@ -95,6 +95,10 @@ impl Copies for MachineCopies {
         })
     }
 
+    fn is_there(&self) -> Result<bool, StoreError> {
+        self.with(|state| Ok(state.servers[self.writer.server].disk.copy.is_some()))
+    }
+
     fn create(
         &self,
         snapshot: Option<&mut dyn Read>,

@@ -23,6 +23,9 @@ pub trait Copies: Send + Sync + 'static {
     /// made anew. Every other error is one of this machine, such as a full disk.
     fn open(&self, bounds: &CopyBounds) -> Result<Option<Arc<dyn Foldable>>, StoreError>;
 
+    /// Returns whether there is a copy, usable or not, also if another process has it open.
+    fn is_there(&self) -> Result<bool, StoreError>;
+
     /// Makes a new copy, of a snapshot or empty, and opens it. There must be none.
     fn create(
         &self,

@@ -3,6 +3,7 @@
 mod lead_watch;
 mod outbox_relay;
 mod shared;
+mod shared_progress;
 mod shared_state;
 
 use std::net::SocketAddr;

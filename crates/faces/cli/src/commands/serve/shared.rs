@@ -9,7 +9,8 @@ use std::time::Duration;
 use millrace_server::{AdvertisedUrl, FollowedStore, Follower, Reload, Reloader, ServeError, Server};
 use millrace_store::{Store, StoreError};
 use millrace_stores::{
-    JournalStore, OpenError, SharedSettings, SharedStore, SharedUrl, StoreOptions, open_followed,
+    CopyNumber, JournalStore, OpenError, SharedSettings, SharedStore, SharedUrl, StoreOptions, open_followed,
+    open_followed_again,
 };
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
@@ -19,6 +20,7 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::commands::memory;
+use crate::commands::serve::shared_progress::ShownProgress;
 use crate::commands::serve::shared_state::SharedState;
 use crate::commands::serve::{
     ServeEnd, ServePlan, StopSignals, bind, lead_watch, listen_for, outbox_relay, reload, say_ready,
@@ -42,6 +44,8 @@ struct SharedServer {
     /// The reloader of whichever part runs now.
     reloader: Arc<Mutex<Option<Reloader>>>,
     is_ready_said: bool,
+    /// The copy that this server has opened before.
+    copy: Option<CopyNumber>,
 }
 
 /// Why the server does not follow or lead any more.
@@ -73,6 +77,7 @@ impl ServePlan {
             stopping,
             reloader: reloader.clone(),
             is_ready_said: false,
+            copy: None,
             plan: self,
         };
         let reloading = async {
@@ -132,14 +137,13 @@ fn io_failure(error: impl std::fmt::Display) -> Failure {
 
 impl SharedServer {
     async fn run(mut self) -> Result<ServeEnd, Failure> {
-        let mut has_opened = false;
         loop {
             let follower = self.start_follower()?;
             let shared = match self.open().await {
                 Ok(Some(shared)) => shared,
                 Ok(None) => return self.stopped_opening(follower).await,
                 // The store has worked before: whatever is wrong with the engine now may be mended by its operator.
-                Err(error) if has_opened => {
+                Err(error) if self.copy.is_some() => {
                     self.wait_before_opening(&error.to_string()).await;
                     self.end_follower(follower).await;
                     if *self.stopping.borrow() {
@@ -149,7 +153,7 @@ impl SharedServer {
                 }
                 Err(error) => return Err(self.plan.store_failure(&error)),
             };
-            has_opened = true;
+            self.copy = Some(shared.copy);
             self.refuse_durability(&shared)?;
             self.state.open(shared.store.clone(), false);
             let ended = match self.follow(&shared.store).await {
@@ -169,7 +173,9 @@ impl SharedServer {
                 }
                 PartEnd::Again(reason) => {
                     tracing::warn!("the shared store is opened again: {reason}");
-                    self.state.opening(reason);
+                    self.state.cannot_open(reason);
+                    // A leader whose copy is lost still knows the end of the journal: others need not wait for the timeout.
+                    give_lead_back(shared.store.clone()).await;
                     shared.store.close();
                     drop(shared);
                     sleep(REOPEN_PAUSE).await;
@@ -215,18 +221,14 @@ impl SharedServer {
     /// Opens the store, as long as that takes; `None` when the server is to stop.
     async fn open(&mut self) -> Result<Option<SharedStore>, OpenError> {
         let is_stopped = Arc::new(AtomicBool::new(false));
-        let (url, options) = (self.url.clone(), self.options.clone());
+        let (url, options, copy) = (self.url.clone(), self.options.clone(), self.copy);
         let (state, stop) = (self.state.clone(), is_stopped.clone());
         let mut opening = spawn_blocking(move || {
-            let mut said = String::new();
-            open_followed(&url, &options, &mut |text: &str| {
-                if said != text {
-                    tracing::info!("{text}");
-                    text.clone_into(&mut said);
-                }
-                state.opening(text.to_owned());
-                !stop.load(Relaxed)
-            })
+            let mut progress = ShownProgress::new(state, stop);
+            match copy {
+                None => open_followed(&url, &options, &mut progress),
+                Some(copy) => open_followed_again(&url, &options, copy, &mut progress),
+            }
         });
         let opened = tokio::select! {
             opened = &mut opening => opened,
@@ -249,7 +251,7 @@ impl SharedServer {
 
     async fn wait_before_opening(&mut self, reason: &str) {
         tracing::error!("the shared store cannot be opened, the next attempt follows: {reason}");
-        self.state.opening(reason.to_owned());
+        self.state.cannot_open(reason.to_owned());
         tokio::select! {
             () = sleep(REOPEN_PAUSE) => {}
             () = stop_asked(&mut self.stopping) => {}
@@ -387,6 +389,8 @@ async fn give_lead_back(store: Arc<JournalStore>) {
     match gave {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(StoreError::Closed(_)))) => {}
+        // Told when the handle ended: the engine refuses, or has lost records.
+        Ok(Ok(Err(error))) if store.ended().as_ref() == Some(&error) => {}
         Ok(Ok(Err(error))) => tracing::warn!("the lead could not be given back: {error}"),
         _ => tracing::warn!("the lead could not be given back in time: others take it after the timeout"),
     }

@@ -1,7 +1,8 @@
 //! The shared store of this server as its edges see it, while the store is opened, followed, led and opened again.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use millrace_server::{FollowPhase, FollowStatus, FollowedStore, Unreachable};
 use millrace_store::Store;
@@ -11,12 +12,18 @@ use parking_lot::RwLock;
 #[derive(Debug)]
 pub(super) struct SharedState {
     now: RwLock<StoreNow>,
+    /// The losses that handles before the present one have found.
+    lost_events: AtomicU64,
 }
 
 #[derive(Debug)]
 enum StoreNow {
-    /// The store is being opened; the text says what that waits for.
-    Opening(String),
+    /// The store is being opened; the text says what that waits for or does.
+    Opening {
+        text: String,
+        /// Since when the engine cannot be reached or refuses.
+        away_since: Option<Instant>,
+    },
     Open {
         store: Arc<JournalStore>,
         takes_over: bool,
@@ -25,11 +32,33 @@ enum StoreNow {
 
 impl SharedState {
     pub(super) fn new() -> SharedState {
-        SharedState { now: RwLock::new(StoreNow::Opening("the shared store is being opened".to_owned())) }
+        let text = "the shared store is being opened".to_owned();
+        SharedState {
+            now: RwLock::new(StoreNow::Opening { text, away_since: None }),
+            lost_events: AtomicU64::new(0),
+        }
     }
 
+    /// The store is being opened, and the engine answers.
     pub(super) fn opening(&self, text: String) {
-        *self.now.write() = StoreNow::Opening(text);
+        self.replace(StoreNow::Opening { text, away_since: None });
+    }
+
+    /// The store cannot be opened now: the engine is away, refuses, or has ended the last handle.
+    pub(super) fn cannot_open(&self, text: String) {
+        let away_since = match &*self.now.read() {
+            StoreNow::Opening { away_since: Some(since), .. } => *since,
+            _ => Instant::now(),
+        };
+        self.replace(StoreNow::Opening { text, away_since: Some(away_since) });
+    }
+
+    fn replace(&self, next: StoreNow) {
+        let mut now = self.now.write();
+        if let StoreNow::Open { store, .. } = &*now {
+            self.lost_events.fetch_add(store.status().lost_events, Relaxed);
+        }
+        *now = next;
     }
 
     pub(super) fn open(&self, store: Arc<JournalStore>, takes_over: bool) {
@@ -40,26 +69,29 @@ impl SharedState {
 impl FollowedStore for SharedState {
     fn store(&self) -> Option<Arc<dyn Store>> {
         match &*self.now.read() {
-            StoreNow::Opening(_) => None,
+            StoreNow::Opening { .. } => None,
             StoreNow::Open { store, .. } => Some(store.clone()),
         }
     }
 
     fn leader(&self) -> Option<String> {
         match &*self.now.read() {
-            StoreNow::Opening(_) => None,
+            StoreNow::Opening { .. } => None,
             StoreNow::Open { store, .. } => store.status().leader_url,
         }
     }
 
     fn status(&self) -> FollowStatus {
         match &*self.now.read() {
-            StoreNow::Opening(text) => FollowStatus {
+            StoreNow::Opening { text, away_since } => FollowStatus {
                 phase: FollowPhase::Opening(text.clone()),
-                reachable: Ok(()),
+                reachable: away_since.map_or(Ok(()), |since| {
+                    Err(Unreachable { away_for: since.elapsed(), reason: text.clone() })
+                }),
                 position: 0,
                 head_seen: 0,
                 silent_for: None,
+                lost_events: self.lost_events.load(Relaxed),
             },
             StoreNow::Open { store, takes_over } => {
                 let status = store.status();
@@ -78,6 +110,7 @@ impl FollowedStore for SharedState {
                     position: status.position.n,
                     head_seen: status.head_seen,
                     silent_for: Some(Duration::from_millis(status.silent_ms)),
+                    lost_events: self.lost_events.load(Relaxed) + status.lost_events,
                 }
             }
         }
