@@ -38,7 +38,7 @@ enum Made {
     Version(i32),
 }
 
-/// What to do about a schema that is not there.
+/// Says whether a schema that is not there is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Missing {
     Make,

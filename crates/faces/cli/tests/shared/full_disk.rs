@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::cluster::{Member, leader, payloads, publish, wait_for};
 use crate::engines::folder_url;
 
-/// A small disk. It goes with this value.
+/// A small disk, which goes with this value.
 struct SmallDisk {
     at: PathBuf,
 }
