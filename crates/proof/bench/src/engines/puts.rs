@@ -11,8 +11,7 @@ use crate::bus::link::WsLink;
 use crate::bus::server::BenchServer;
 use crate::error::BenchError;
 
-/// Records of an idle leader that are waited for, after one that ends the load. A server also publishes its metrics every
-/// 10 s.
+/// Records of an idle leader that are waited for. Every 10 s one of them is the server's own metrics.
 const BEATS: f64 = 4.0;
 const LOOK: Duration = Duration::from_millis(10);
 const IN_FLIGHT: usize = 64;
@@ -70,7 +69,9 @@ fn idle(stage: &mut EngineStage<'_>, server: &BenchServer) -> Result<f64, BenchE
             thread::sleep(LOOK);
         }
     };
-    let (first, began) = until_changed(stage.records(server)?)?;
+    // The first record after a load may be followed by the metrics at once; from then on they take turns with beats.
+    let (settled, _) = until_changed(stage.records(server)?)?;
+    let (first, began) = until_changed(settled)?;
     let (mut last, mut ended) = (first, began);
     while last < first + BEATS {
         (last, ended) = until_changed(last)?;

@@ -105,7 +105,7 @@ fn measure_idle(
     })?;
     stage.add(RAW_IDLE, "ms", raw.quantile_ms(0.5));
     let raw_ms = stage.out.median(&stage.name, RAW_IDLE).unwrap_or_default();
-    let aim = Aim::AtMost(OTHERS.0 * raw_ms + OTHERS.1);
+    let aim = Aim::AtMost(((OTHERS.0 * raw_ms + OTHERS.1) * 1000.0).round() / 1000.0);
     stage.add_with_aim("confirmed publish p50, idle store", "ms", latencies.quantile_ms(0.5), aim);
     Ok(())
 }
