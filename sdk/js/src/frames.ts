@@ -6,7 +6,7 @@ import type { FromSpec } from './source-names.js';
 /** A number or string that the server echoes in its answer. */
 export type Rid = number | string;
 export type Headers = Record<string, string>;
-export type Durability = 'fsync' | 'os' | 'memory';
+export type Durability = 'memory' | 'os' | 'fsync' | 'replicated';
 export type AckMode = 'cumulative' | 'individual';
 
 /** Where a group without a commit begins. `reset` seeks there although the group has a commit. */

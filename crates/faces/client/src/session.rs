@@ -160,7 +160,7 @@ fn on_frame(ledger: &mut Ledger, text: &str, received: &mut Received) -> Result<
             ledger.answer(frame);
         }
         // A newer server may send frames that this client does not know.
-        Err(error) => tracing::debug!(%error, "a frame was not understood"),
+        Err(error) => tracing::warn!(%error, "a frame of the server was not understood and is ignored"),
     }
     Ok(())
 }

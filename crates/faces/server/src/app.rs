@@ -8,6 +8,7 @@ use millrace_bus::{BusError, Reply, Request};
 use millrace_kernel::KernelHandle;
 use millrace_model::Requester;
 use millrace_store::{Store, StoreError};
+use millrace_wire::ErrorCode;
 use millrace_wire::http::TopicDefaults;
 
 use crate::edge::SharedEdge;
@@ -33,12 +34,18 @@ pub(crate) struct App {
 impl App {
     /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem.
     pub(crate) async fn request(&self, by: Requester, request: Request) -> Result<Reply, Refusal> {
-        if let Some(moved) = self.edge.doubt.reason().filter(|_| !request.only_reads()) {
-            return Err(Moved::to(None).refusal_because(&moved));
+        let only_reads = request.only_reads();
+        if let Some(doubt) = self.edge.doubt.reason().filter(|_| !only_reads) {
+            return Err(Moved::to(None).refusal_because(&doubt));
         }
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
-        match self.broker.call(by, request).await {
+        let called = tokio::select! {
+            biased;
+            called = self.broker.call(by, request) => called,
+            () = self.edge.doubt.begun(), if !only_reads => return Err(self.outcome_unknown()),
+        };
+        match called {
             Ok(Reply::Refused(error)) => Err(self.refusal(&error)),
             Ok(reply) => {
                 let http_requester = HttpRequester::current();
@@ -58,6 +65,16 @@ impl App {
             }
             Err(_) => Err(self.refusal(&BusError::ShuttingDown)),
         }
+    }
+
+    /// The answer to a request that waits for its commit while the lead of this server is in doubt: the client must not
+    /// wait for as long as the engine is away.
+    fn outcome_unknown(&self) -> Refusal {
+        let doubt = self.edge.doubt.reason().unwrap_or_default();
+        let detail = format!(
+            "{doubt}; whether this request was carried out is not known: send it again, a publish under its id"
+        );
+        Refusal::new(ErrorCode::StorageFailed, detail)
     }
 
     /// Where to go if a request was refused because this server has lost the lead: nothing of it was written.

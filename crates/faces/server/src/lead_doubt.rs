@@ -37,14 +37,15 @@ impl LeadDoubt {
         let _ = self.reason.subscribe().wait_for(Option::is_some).await;
     }
 
-    /// Returns whether a doubt has begun or ended. A new reason for the same doubt is no change.
+    /// Returns whether a doubt has begun or ended. A new reason for the same doubt is told to those who look, and wakes
+    /// nobody.
     fn set(&self, reason: Option<String>) -> bool {
         self.reason.send_if_modified(|standing| {
             let is_change = standing.is_some() != reason.is_some();
             if is_change {
                 self.times.fetch_add(u64::from(reason.is_some()), Relaxed);
-                *standing = reason.map(Into::into);
             }
+            *standing = reason.map(Into::into);
             is_change
         })
     }
@@ -96,7 +97,7 @@ mod tests {
         let doubt = LeadDoubt::default();
         assert!(!doubt.set(None));
         assert!(doubt.set(Some("one".into())) && !doubt.set(Some("two".into())));
-        assert_eq!((doubt.reason().as_deref(), doubt.times()), (Some("one"), 1));
+        assert_eq!((doubt.reason().as_deref(), doubt.times()), (Some("two"), 1));
         assert!(doubt.set(None) && doubt.set(Some("three".into())));
         assert_eq!(doubt.times(), 2);
     }

@@ -39,7 +39,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         place(&[])?;
         places.push(start.elapsed());
         client.query(&publish, &[&10_i32])?;
-        let waiting: Vec<OutboxId> = journal.outbox(100)?.into_iter().map(|row| row.id).collect();
+        let waiting: Vec<OutboxId> = journal.outbox(None, 100)?.into_iter().map(|row| row.id).collect();
         let start = Instant::now();
         place(&waiting)?;
         settlings.push(start.elapsed());

@@ -109,9 +109,9 @@ impl Journal for PostgresJournal {
         self.drop_partitions_below(n)
     }
 
-    fn outbox(&self, rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
+    fn outbox(&self, after: Option<OutboxId>, rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
         self.make_partitions_if_wanted();
-        self.waiting_rows(rows_max)
+        self.waiting_rows(after, rows_max)
     }
 
     fn delete_outbox(&self, ids: &[OutboxId]) -> Result<(), JournalError> {

@@ -10,11 +10,16 @@ use crate::journal::PostgresJournal;
 const OUTBOX_BYTES_MAX: i64 = 8 << 20;
 
 impl PostgresJournal {
-    pub(crate) fn waiting_rows(&self, rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
+    pub(crate) fn waiting_rows(
+        &self,
+        after: Option<OutboxId>,
+        rows_max: usize,
+    ) -> Result<Vec<OutboxRow>, JournalError> {
+        let after = after.map_or(i64::MIN, |after| after.0);
         let rows_max = i64::try_from(rows_max).unwrap_or(i64::MAX);
         self.reading.run("reading the outbox", async |requests| {
             let statement = requests.prepared(&self.statements.outbox).await?;
-            let rows = requests.client.query(&statement, &[&rows_max, &OUTBOX_BYTES_MAX]).await?;
+            let rows = requests.client.query(&statement, &[&rows_max, &OUTBOX_BYTES_MAX, &after]).await?;
             Ok(rows.iter().map(outbox_row).collect::<Result<_, _>>()?)
         })
     }

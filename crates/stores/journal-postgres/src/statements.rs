@@ -97,12 +97,12 @@ const MAKE_PARTITIONS: &str = "SELECT {schema}.millrace_make_partitions($1)";
 
 const DROP_PARTITION: &str = "SELECT {schema}.millrace_drop_partition($1)";
 
-/// $1 rows, $2 bytes. The first row comes whatever its size.
+/// $1 rows, $2 bytes, $3 the id before the first. The first row comes whatever its size.
 const OUTBOX: &str = "
 SELECT id, topic, key, headers::text, payload::text, event_id FROM (
     SELECT *, sum(pg_column_size(payload) + coalesce(pg_column_size(headers), 0)) OVER (ORDER BY id) AS total,
         row_number() OVER (ORDER BY id) AS place
-    FROM (SELECT * FROM {schema}.millrace_outbox ORDER BY id LIMIT $1::bigint) AS next
+    FROM (SELECT * FROM {schema}.millrace_outbox WHERE id > $3::bigint ORDER BY id LIMIT $1::bigint) AS next
 ) AS sized WHERE total <= $2::bigint OR place = 1 ORDER BY id";
 
 const DELETE_OUTBOX: &str = "DELETE FROM {schema}.millrace_outbox WHERE id = ANY ($1::bigint[])";

@@ -109,11 +109,11 @@ fn a_role_with_the_documented_rights_can_do_everything_and_make_nothing() {
     for n in 0..3 {
         schema.query(&format!("SELECT {{s}}.millrace_publish('orders', '{n}')"));
     }
-    let rows = journal.outbox(10).unwrap();
+    let rows = journal.outbox(None, 10).unwrap();
     assert_eq!(place_settling(&journal, 46, &[rows[0].id]).unwrap(), Placed::Yes);
     journal.delete_outbox(&[rows[1].id]).unwrap();
     journal.refuse_outbox(&[OutboxRefusal { id: rows[2].id, reason: "no".to_owned() }]).unwrap();
-    assert_eq!(journal.outbox(10).unwrap(), []);
+    assert_eq!(journal.outbox(None, 10).unwrap(), []);
 }
 
 #[test]
@@ -135,7 +135,7 @@ fn an_application_needs_one_right_and_no_search_path() {
         .batch_execute("SET search_path = public; CREATE TEMP TABLE millrace_outbox (id int, topic text)")
         .unwrap();
     application.simple_query(&publish).unwrap();
-    assert_eq!(journal.outbox(10).unwrap()[0].payload, "{\"n\": 1}");
+    assert_eq!(journal.outbox(None, 10).unwrap()[0].payload, "{\"n\": 1}");
     let direct = format!("INSERT INTO {s}.millrace_outbox (topic, payload) VALUES ('a', '1')");
     assert!(application.simple_query(&direct).is_err());
     let partitions = format!("SELECT {s}.millrace_make_partitions(10)");

@@ -46,7 +46,7 @@ fn a_lost_answer_is_unknown_and_the_record_is_found_by_reading() {
     let Some(schema) = Schema::new() else { return };
     let direct = schema.checked();
     schema.query("SELECT {s}.millrace_publish('orders', '1')");
-    let settles = [direct.outbox(1).unwrap()[0].id];
+    let settles = [direct.outbox(None, 1).unwrap()[0].id];
     let proxy = Proxy::start();
     let journal =
         PostgresJournal::open(&schema.url_at(&proxy.address.to_string(), "sslmode=disable")).unwrap();
@@ -57,7 +57,7 @@ fn a_lost_answer_is_unknown_and_the_record_is_found_by_reading() {
     assert_unknown(place_settling(&journal, 4, &settles), "placing a record");
     proxy.set(Weather::Fine);
     assert_eq!(numbers(&journal, 4), [4]);
-    assert_eq!(journal.outbox(1).unwrap(), []);
+    assert_eq!(journal.outbox(None, 1).unwrap(), []);
     assert_eq!(place(&journal, 4).unwrap(), Placed::Taken);
     assert_eq!(place(&journal, 5).unwrap(), Placed::Yes);
 }
@@ -71,7 +71,7 @@ fn silence_ends_with_the_deadline_and_the_next_request_connects_again() {
     let journal = PostgresJournal::open(&url).unwrap();
     place_up_to(&journal, 1, 3);
     journal.manifest().unwrap();
-    journal.outbox(1).unwrap();
+    journal.outbox(None, 1).unwrap();
     proxy.set(Weather::BlackHole);
     assert_unknown(place(&journal, 4), "placing a record: no answer from PostgreSQL within 700 ms");
     assert_unknown(journal.read(1, EVERYTHING), "no answer");
@@ -106,7 +106,7 @@ fn killed_connections_are_replaced() {
     let Some(schema) = Schema::new() else { return };
     let journal = named(&schema, "victim");
     place_up_to(&journal, 1, 2);
-    journal.outbox(1).unwrap();
+    journal.outbox(None, 1).unwrap();
     assert_eq!(kill_connections(&schema, "victim"), 3);
     // The outcome of a request on a dead connection is not known; nothing is lost by asking again.
     let again = |attempt: &dyn Fn() -> Result<(), JournalError>| match attempt() {
@@ -115,7 +115,7 @@ fn killed_connections_are_replaced() {
         Err(other) => panic!("{other:?}"),
     };
     again(&|| place(&journal, 3).map(|placed| assert_eq!(placed, Placed::Yes)));
-    again(&|| journal.outbox(1).map(drop));
+    again(&|| journal.outbox(None, 1).map(drop));
     again(&|| journal.manifest().map(drop));
     assert_eq!(numbers(&journal, 1), [1, 2, 3]);
 }

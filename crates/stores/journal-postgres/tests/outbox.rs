@@ -11,7 +11,7 @@ use millrace_journal::{Journal, OutboxId, OutboxRefusal, Placed};
 use support::*;
 
 fn ids(journal: &impl Journal) -> Vec<OutboxId> {
-    journal.outbox(1000).unwrap().into_iter().map(|row| row.id).collect()
+    journal.outbox(None, 1000).unwrap().into_iter().map(|row| row.id).collect()
 }
 
 #[test]
@@ -22,13 +22,13 @@ fn an_event_waits_from_the_commit_on_and_not_before() {
     let publish = format!("SELECT {}.millrace_publish('orders', '{{\"n\":1}}')", schema.name);
     let mut transaction = application.transaction().unwrap();
     transaction.simple_query(&publish).unwrap();
-    assert_eq!(journal.outbox(10).unwrap(), []);
+    assert_eq!(journal.outbox(None, 10).unwrap(), []);
     transaction.rollback().unwrap();
-    assert_eq!(journal.outbox(10).unwrap(), []);
+    assert_eq!(journal.outbox(None, 10).unwrap(), []);
     let mut transaction = application.transaction().unwrap();
     transaction.simple_query(&publish).unwrap();
     transaction.commit().unwrap();
-    let rows = journal.outbox(10).unwrap();
+    let rows = journal.outbox(None, 10).unwrap();
     assert_eq!(rows.len(), 1);
     assert_eq!((rows[0].topic.as_str(), rows[0].payload.as_str()), ("orders", "{\"n\":1}"));
     assert_eq!((&rows[0].key, &rows[0].headers), (&None, &None));
@@ -54,7 +54,7 @@ fn every_way_to_call_the_function_keeps_what_was_given() {
     let untyped = format!("SELECT {s}.millrace_publish($1, $2, $3, $4, $5)");
     let row = application.query_one(&untyped, &[&"t", &odd, &"k", &"{\"h\":\"1\"}", &None::<&str>]).unwrap();
     let made: String = row.get(0);
-    let rows = journal.outbox(10).unwrap();
+    let rows = journal.outbox(None, 10).unwrap();
     let payloads: Vec<&str> = rows.iter().map(|row| row.payload.as_str()).collect();
     assert_eq!(payloads, [odd, odd, "{\"n\": 1}", "null", odd]);
     let keys: Vec<_> = rows.iter().map(|row| row.key.as_deref()).collect();
@@ -94,13 +94,13 @@ fn the_application_learns_at_once_that_an_event_can_never_be_published() {
         let message = error.as_db_error().unwrap().message().to_owned();
         assert!(message.contains(expected), "{arguments}: {message}");
     }
-    assert_eq!(journal.outbox(10).unwrap(), []);
+    assert_eq!(journal.outbox(None, 10).unwrap(), []);
     for topic in
         ["a", "heartbeat.received", "changelog:processes", "A-Z_0.9", "orders.DLQ", "blue/orders.new"]
     {
         schema.query(&format!("SELECT {{s}}.millrace_publish('{topic}', '1')"));
     }
-    assert_eq!(journal.outbox(10).unwrap().len(), 6);
+    assert_eq!(journal.outbox(None, 10).unwrap().len(), 6);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_refused_row_moves_to_where_people_find_it() {
         "WITH again AS (DELETE FROM {s}.millrace_outbox_refused RETURNING *)
          SELECT {s}.millrace_publish(topic, payload, key, headers, event_id) FROM again",
     );
-    assert_eq!(journal.outbox(10).unwrap()[1].event_id, "id-1");
+    assert_eq!(journal.outbox(None, 10).unwrap()[1].event_id, "id-1");
 }
 
 #[test]
@@ -179,15 +179,15 @@ fn a_look_is_bounded_in_rows_and_bytes() {
     for _ in 0..4 {
         schema.query(large);
     }
-    let rows = journal.outbox(10).unwrap();
+    let rows = journal.outbox(None, 10).unwrap();
     assert_eq!(rows.len(), 2, "8 MiB at most");
     assert_eq!(rows[0].payload.len(), (3 << 20) + 2);
-    assert_eq!(journal.outbox(1).unwrap().len(), 1);
+    assert_eq!(journal.outbox(None, 1).unwrap().len(), 1);
     schema.query(
         "TRUNCATE {s}.millrace_outbox; SELECT {s}.millrace_publish('large', to_json(repeat('x', 9 << 20)))",
     );
-    assert_eq!(journal.outbox(10).unwrap().len(), 1, "a single row comes whatever its size");
-    assert_eq!(journal.outbox(0).unwrap(), []);
+    assert_eq!(journal.outbox(None, 10).unwrap().len(), 1, "a single row comes whatever its size");
+    assert_eq!(journal.outbox(None, 0).unwrap(), []);
 }
 
 #[test]
@@ -219,7 +219,7 @@ fn each_committed_publish_of_100_writers_leaves_once() {
     let mut n = 0;
     loop {
         let is_over = writers.is_finished();
-        let rows = journal.outbox(64).unwrap();
+        let rows = journal.outbox(None, 64).unwrap();
         if rows.is_empty() && is_over {
             break;
         }

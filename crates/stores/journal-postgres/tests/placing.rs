@@ -133,7 +133,7 @@ fn partitions_are_made_ahead_and_borders_are_crossed() {
     // Reading and looking into the outbox do it ahead.
     for n in 46..=120 {
         assert_eq!(place(&journal, n).unwrap(), Placed::Yes);
-        journal.outbox(1).unwrap();
+        journal.outbox(None, 1).unwrap();
         let past = schema.count(
             "SELECT max((regexp_match(pg_get_expr(relpartbound, oid), 'TO \\(''(\\d+)'))[1]::bigint) FROM pg_class
              WHERE relname LIKE 'millrace\\_journal\\_0%' AND relnamespace = '{s}'::regnamespace",
@@ -210,7 +210,7 @@ fn a_placing_does_not_wait_behind_other_requests() {
     let tables = format!("{0}.millrace_outbox, {0}.millrace_parts", schema.name);
     transaction.batch_execute(&format!("LOCK TABLE {tables} IN ACCESS EXCLUSIVE MODE")).unwrap();
     let (reading, keeping) = (journal.clone(), journal.clone());
-    let outbox = std::thread::spawn(move || reading.outbox(10));
+    let outbox = std::thread::spawn(move || reading.outbox(None, 10));
     let parts = std::thread::spawn(move || keeping.parts());
     let waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation IN
                    ('{s}.millrace_outbox'::regclass, '{s}.millrace_parts'::regclass)";

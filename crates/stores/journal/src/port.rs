@@ -75,8 +75,10 @@ pub trait Journal: Send + Sync + 'static {
         Ok(true)
     }
 
-    /// Returns waiting rows of the outbox, oldest first, at most `rows_max`. An engine without an outbox has none.
-    fn outbox(&self, _rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
+    /// Returns waiting rows of the outbox in the order of their ids, from the one behind `after` on, at most `rows_max`.
+    /// Rows may appear before others that were seen: transactions end in another order than they begin. An engine
+    /// without an outbox has none.
+    fn outbox(&self, _after: Option<OutboxId>, _rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
         Ok(Vec::new())
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use millrace_store::StoreError;
+use millrace_store::{FailureCause, StoreError};
 
 use crate::commit::{Stop, refused};
 use crate::handle::SharedHandle;
@@ -13,6 +13,8 @@ use crate::status::Role;
 
 /// How often a leader looks whether it has to beat.
 const LEADER_ROUND_MS: u64 = 50;
+/// How often the keeper looks whether the copy's files still have their names: somebody may clear the cache folder.
+const COPY_LOOK_MS: u64 = 1_000;
 
 #[derive(Debug)]
 pub(crate) struct Keeper {
@@ -23,6 +25,7 @@ pub(crate) struct Keeper {
 #[derive(Debug, Default)]
 pub(crate) struct KeeperState {
     manifest_read_ms: Option<u64>,
+    names_checked_ms: Option<u64>,
     cleaned_up_ms: Option<u64>,
     snapshot: Option<JoinHandle<()>>,
     snapshot_tried_ms: Option<u64>,
@@ -98,6 +101,14 @@ impl SharedHandle {
         };
         if self.ended().is_some() {
             return;
+        }
+        // A leader's broker looks itself, and saves what it has first.
+        if self.status().role != Role::Leader && is_due(state.names_checked_ms, COPY_LOOK_MS) {
+            state.names_checked_ms = Some(now_ms);
+            if let Some(what) = self.copy.lost_names() {
+                self.end_without_copy(StoreError::Poisoned(FailureCause::from(what)));
+                return;
+            }
         }
         let followed = self.follow_or_beat(now_ms);
         state.tell(followed.err());

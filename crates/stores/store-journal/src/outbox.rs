@@ -36,9 +36,9 @@ impl PublishingRows {
 }
 
 impl JournalStore {
-    /// Returns rows of the engine's outbox, oldest first.
-    pub fn outbox(&self, rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
-        self.shared().journal.outbox(rows_max)
+    /// Returns rows of the engine's outbox in the order of their ids, from the one behind `after` on.
+    pub fn outbox(&self, after: Option<OutboxId>, rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
+        self.shared().journal.outbox(after, rows_max)
     }
 
     /// Notes that an event of this topic with this id comes from a row of the outbox: the record that holds the event

@@ -57,6 +57,10 @@ impl JournalStatus {
     /// every third of the lead timeout. After the whole timeout another server leads, if that one can reach the engine;
     /// half of it is early enough to stop delivering before.
     pub fn lead_doubt(&self, lead_timeout_ms: u64) -> Option<String> {
+        // The newest record may be that of the server which has replaced this one.
+        if self.role != Role::Leader {
+            return Some("this server has lost the lead".to_owned());
+        }
         let silent_ms = self.silent_ms;
         if silent_ms < lead_timeout_ms / 2 {
             return None;
@@ -102,6 +106,8 @@ mod tests {
     #[test]
     fn a_leader_doubts_after_half_the_timeout_without_a_record() {
         let mut status = JournalStatus::at(CopyPosition::start(1));
+        assert!(status.lead_doubt(5_000).is_some(), "it does not lead");
+        status.role = Role::Leader;
         for (silent_ms, is_doubted) in [(0, false), (2_499, false), (2_500, true), (60_000, true)] {
             status.silent_ms = silent_ms;
             assert_eq!(status.lead_doubt(5_000).is_some(), is_doubted, "{silent_ms}");

@@ -38,4 +38,4 @@ pub use offline::{
 pub use open::{OpenError, OpenedStore, open_shared, open_store, opening_waits_for};
 pub use options::{SharedSettings, SqliteSettings, StoreOptions};
 pub use shared::{CopyNumber, SharedStore, default_cache, open_followed, open_followed_again, open_journal};
-pub use url::{Engine, SharedUrl, StoreUrl, StoreUrlError};
+pub use url::{Engine, SharedUrl, StoreUrl, StoreUrlError, without_secrets};

@@ -129,7 +129,7 @@ fn open_apart(url: &SharedUrl, copy: &Path, options: &StoreOptions) -> Result<Jo
         JournalSettings { store_wait_ms: Some(0), dedupe_ids_max: None, ..settings_for(url, options) };
     let copies = Arc::new(SqliteCopies::new(copy.to_owned(), options.for_sqlite()));
     if journal.manifest().ok().flatten().is_none() {
-        let _ = journal.check().map_err(|error| OfflineError::Unreachable(error.into()))?;
+        let _ = journal.check_existing().map_err(|error| OfflineError::Unreachable(error.into()))?;
         if journal.manifest().map_err(|error| OfflineError::Unreachable(error.into()))?.is_none() {
             return Err(OfflineError::Unreachable(format!("{url} holds no store").into()));
         }

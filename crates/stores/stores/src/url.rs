@@ -126,14 +126,34 @@ impl fmt::Debug for SharedUrl {
     }
 }
 
-/// Returns the address without its password and without its query, where drivers also accept secrets.
-fn without_secrets(text: &str) -> String {
-    let text = text.split(['?', '#']).next().unwrap_or_default();
-    let Some((scheme, rest)) = text.split_once("://") else { return text.to_owned() };
-    let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
-    let Some((user, host)) = authority.rsplit_once('@') else { return text.to_owned() };
-    let user = user.split(':').next().unwrap_or_default();
-    format!("{scheme}://{user}@{host}{path}")
+/// Returns the address of a store without its password, and without the parts of its query where drivers also accept
+/// secrets. A misspelt address is shown without everything that may be a password.
+pub fn without_secrets(text: &str) -> String {
+    if ["sqlite:", "memory:", "dir:"].iter().any(|scheme| text.starts_with(scheme)) {
+        return text.to_owned();
+    }
+    let (text, query) = text.split_once(['?', '#']).unwrap_or((text, ""));
+    let named: Vec<&str> = query.split('&').filter(|pair| is_place(pair)).collect();
+    let query = if named.is_empty() { String::new() } else { format!("?{}", named.join("&")) };
+    format!("{}{query}", without_password(text))
+}
+
+/// Returns whether a pair of a query says which store is meant, as opposed to how it is reached.
+fn is_place(pair: &str) -> bool {
+    ["schema=", "endpoint="].iter().any(|name| pair.starts_with(name)) && !pair.contains('@')
+}
+
+fn without_password(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        // No address of ours: whatever stands before an `@` may be a user and a password.
+        let Some((before, host)) = text.rsplit_once('@') else { return text.to_owned() };
+        let scheme = before.split([':', '/']).next().unwrap_or_default();
+        return format!("{scheme}:…@{host}");
+    };
+    // The last `@`, because a password may hold others, and a `/` that nobody has escaped.
+    let Some((user, place)) = rest.rsplit_once('@') else { return text.to_owned() };
+    let user = user.split([':', '/']).next().unwrap_or_default();
+    format!("{scheme}://{user}@{place}")
 }
 
 #[cfg(test)]
@@ -164,7 +184,14 @@ mod tests {
         for (text, engine, shown) in [
             ("postgres://ann:pw@db:5432/app?password=pw", Engine::Postgres, "postgres://ann@db:5432/app"),
             ("postgresql://db/app", Engine::Postgres, "postgresql://db/app"),
+            (
+                "postgres://ann:p/w@db/app?schema=one&x=1",
+                Engine::Postgres,
+                "postgres://ann@db/app?schema=one",
+            ),
             ("s3://bucket/a/b?region=x", Engine::Object, "s3://bucket/a/b"),
+            ("s3://b/a?x=1&endpoint=http://h:1", Engine::Object, "s3://b/a?endpoint=http://h:1"),
+            ("s3://b/a?endpoint=http://u:p@h:1", Engine::Object, "s3://b/a"),
             ("mongodb://u:p%40@one,two/app", Engine::Mongo, "mongodb://u@one,two/app"),
             ("mongodb+srv://u:p@cluster", Engine::Mongo, "mongodb+srv://u@cluster"),
             ("dir:////mnt/data", Engine::Directory, "dir:////mnt/data"),
@@ -175,7 +202,11 @@ mod tests {
             assert_eq!(url.secret_text(), text);
         }
         assert!("dir://".parse::<StoreUrl>().is_err());
-        let unknown = "redis://u:pw@host/0".parse::<StoreUrl>().unwrap_err().to_string();
-        assert!(!unknown.contains("pw"), "{unknown}");
+        for misspelt in
+            ["redis://u:pw@host/0", "Postgres://u:pw@h/x", "postgres:/u:pw@h/x", "postgres//u:pw@h/x?a=pw"]
+        {
+            let error = misspelt.parse::<StoreUrl>().unwrap_err().to_string();
+            assert!(!error.contains("pw"), "{error}");
+        }
     }
 }

@@ -108,6 +108,8 @@ fn a_patch_tells_absent_from_null() {
     assert_eq!(patch.retention_ms, Some(None));
     assert_eq!(patch.max_attempts, Some(Some(7)));
     assert_eq!(patch.durability, Some(None));
+    let refused = parse_topic_patch(r#"{"durability":"replicated"}"#).unwrap_err();
+    assert!(refused.message.contains("durability is"), "{refused:?}");
     assert_eq!((patch.partitions, patch.ack_timeout_ms), (None, None));
 }
 

@@ -140,3 +140,22 @@ fn every_code_has_one_spelling() {
     }
     assert_eq!(ErrorCode::ALL.len(), 17);
 }
+
+/// A client that did not know a level would wait for its confirmation for ever.
+#[test]
+fn every_level_of_durability_is_read_back() {
+    for level in millrace_model::Durability::ALL {
+        let level = level.as_str();
+        let one = format!(
+            r#"{{"type":"PUBLISHED","topic":"a","partition":0,"offset":1,"id":"x","durability":"{level}","rid":1}}"#
+        );
+        let many =
+            format!(r#"{{"type":"PUBLISHED","topic":"a","offsets":[[0,1]],"durability":"{level}","rid":1}}"#);
+        for text in [one, many] {
+            let frame = ServerFrame::parse(&text).unwrap_or_else(|error| panic!("{text}: {error}"));
+            let mut out = String::new();
+            frame.write(&mut out);
+            assert_eq!(out, text);
+        }
+    }
+}

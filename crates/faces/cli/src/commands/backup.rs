@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
-use millrace_stores::{Copied, Existing, backup, local_file, prepare_restore};
+use millrace_stores::{Copied, Existing, backup, local_file, prepare_restore, without_secrets};
 use serde_json::json;
 
 use crate::commands::json_flag;
@@ -82,7 +82,8 @@ pub(super) fn run_restore(matches: &ArgMatches) -> Result<(), Failure> {
         )));
     }
     let copied = restore.finish()?;
-    say(matches, &config.store, &format!("{} is restored from {}", config.store, file.display()), copied)
+    let store = without_secrets(&config.store);
+    say(matches, &store, &format!("{store} is restored from {}", file.display()), copied)
 }
 
 fn say(matches: &ArgMatches, store: &str, done: &str, copied: Copied) -> Result<(), Failure> {

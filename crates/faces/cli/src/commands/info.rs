@@ -3,7 +3,7 @@
 use clap::{ArgMatches, Command};
 use millrace_admin::{Admin, Totals};
 use millrace_store::DiskUse;
-use millrace_stores::{StoreInfo, store_info};
+use millrace_stores::{StoreInfo, store_info, without_secrets};
 use serde_json::{Value, json};
 
 use crate::commands::events::{SESSION_TTL_MS, open_existing};
@@ -57,7 +57,7 @@ impl Info {
     fn document(&self, config: &Config) -> Value {
         json!({
             "version": clap::crate_version!(),
-            "store": config.store,
+            "store": without_secrets(&config.store),
             "schema": self.store.schema,
             "schema_of_this_version": self.store.schema_of_build,
             "served": self.store.is_served,
@@ -72,7 +72,7 @@ impl Info {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String| lines.push(vec![name.to_owned(), value]);
         line("version", clap::crate_version!().to_owned());
-        line("store", config.store.clone());
+        line("store", without_secrets(&config.store));
         line("file", self.store.file.display().to_string());
         line("schema", self.schema_in_words());
         line("served", if self.store.is_served { "by a server, now" } else { "by no server" }.to_owned());

@@ -62,7 +62,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
             Namespace::new(&config.namespace).map_err(|error| Failure::Usage(error.to_string()))?;
         let kept = stored(&*open_existing(&config)?.store, &namespace)?;
         if kept.is_empty() {
-            let store = &config.store;
+            let store = millrace_stores::without_secrets(&config.store);
             return Err(Failure::Failed(format!(
                 "no trace was kept in {store} for namespace {namespace}: a server started with --trace-store keeps one"
             )));

@@ -34,7 +34,9 @@ fn arg(setting: &'static SettingDef) -> Arg {
     match setting.kind {
         SettingKind::Number { .. } => arg.value_name("N"),
         SettingKind::Choice(choices) => arg.value_name(choices.join("|")),
-        SettingKind::Text { .. } | SettingKind::Secret => arg.value_name(setting.name.to_uppercase()),
+        SettingKind::Text { .. } | SettingKind::Address { .. } | SettingKind::Secret => {
+            arg.value_name(setting.name.to_uppercase())
+        }
         SettingKind::List { .. } => arg.value_name("LIST").action(ArgAction::Append),
         SettingKind::Flag => {
             arg.value_name("BOOL").num_args(0..=1).require_equals(true).default_missing_value("true")

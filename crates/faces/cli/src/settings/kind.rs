@@ -35,6 +35,12 @@ pub(crate) enum SettingKind {
         what: &'static str,
         check: fn(&str) -> bool,
     },
+    /// A text that may hold a password: it is shown as `shown` returns it.
+    Address {
+        what: &'static str,
+        check: fn(&str) -> bool,
+        shown: fn(&str) -> String,
+    },
     /// Texts separated by commas.
     List {
         what: &'static str,
@@ -55,7 +61,9 @@ impl SettingKind {
             }
             SettingKind::Flag => text.parse().ok().map(SettingValue::Flag),
             SettingKind::Choice(choices) => choices.contains(&text).then(|| SettingValue::Text(text.into())),
-            SettingKind::Text { check, .. } => check(text).then(|| SettingValue::Text(text.into())),
+            SettingKind::Text { check, .. } | SettingKind::Address { check, .. } => {
+                check(text).then(|| SettingValue::Text(text.into()))
+            }
             SettingKind::List { check, .. } => {
                 let items: Vec<String> =
                     text.split(',').map(str::trim).filter(|item| !item.is_empty()).map(Into::into).collect();
@@ -71,7 +79,7 @@ impl SettingKind {
             SettingKind::Number { min, max } => format!("a whole number from {min} to {max}"),
             SettingKind::Flag => "true or false".into(),
             SettingKind::Choice(choices) => choices.join(", "),
-            SettingKind::Text { what, .. } => what.into(),
+            SettingKind::Text { what, .. } | SettingKind::Address { what, .. } => what.into(),
             SettingKind::List { what, .. } => format!("a list, separated by commas, of {what}"),
             SettingKind::Secret => "text".into(),
         }
@@ -80,6 +88,7 @@ impl SettingKind {
     pub(crate) fn shown(self, value: &SettingValue) -> String {
         match (self, value) {
             (SettingKind::Secret, SettingValue::Text(text)) if !text.is_empty() => "(secret)".into(),
+            (SettingKind::Address { shown, .. }, SettingValue::Text(text)) => shown(text),
             (_, value) => value.to_string(),
         }
     }

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use millrace_client::{FollowLeader, ServerList};
 use millrace_model::{AckMode, Durability, Namespace};
 use millrace_server::AuditKind;
-use millrace_stores::StoreUrl;
+use millrace_stores::{StoreUrl, without_secrets};
 
 use crate::settings::{Also, Scope, SettingDef, SettingKind, SettingValue};
 
@@ -56,9 +56,11 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         "store",
         Store,
         store,
-        SettingKind::Text {
-            what: "sqlite:///FILE (relative), sqlite:////DIR/FILE (absolute) or memory:",
+        SettingKind::Address {
+            what: "sqlite:///FILE (relative), sqlite:////DIR/FILE (absolute), memory:, postgres://…, \
+                   s3://BUCKET/PREFIX, mongodb://… or dir:///FOLDER",
             check: |text| text.parse::<StoreUrl>().is_ok(),
+            shown: without_secrets,
         },
         &[],
         "Where events are kept"
@@ -66,16 +68,12 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     SettingDef {
         name: "durability",
         help: "How durable an event is once its publish is confirmed, for topics that do not set their own",
-        kind: SettingKind::Choice(&["fsync", "os", "memory"]),
+        kind: SettingKind::Choice(&["fsync", "os", "memory", "replicated"]),
         scope: Scope::Serve,
         also: &[],
         get: |config| SettingValue::Text(config.limits.durability.as_str().into()),
         set: |config, value| {
-            config.limits.durability = match value.to_string().as_str() {
-                "memory" => Durability::Memory,
-                "os" => Durability::Os,
-                _ => Durability::Fsync,
-            };
+            config.limits.durability = Durability::parse(&value.to_string()).unwrap_or(Durability::Fsync);
         },
     },
     SettingDef {

@@ -13,6 +13,7 @@ mod flags;
 mod guests;
 mod kind;
 mod main_settings;
+mod mongo_env;
 mod os;
 mod runs;
 mod sources;

@@ -8,7 +8,7 @@ use clap::parser::ValueSource;
 use crate::failure::Failure;
 use crate::settings::flags::CONFIG_FLAG;
 use crate::settings::{Also, Config, SettingDef, SettingKind, SettingValue, all};
-use crate::settings::{auth, capability};
+use crate::settings::{auth, capability, mongo_env};
 
 const ENV_PREFIX: &str = "MILLRACE_";
 const ENV_CONFIG: &str = "MILLRACE_CONFIG";
@@ -84,12 +84,18 @@ pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
         if let Some(value) = from_flags(setting, matches)? {
             effective.set(at, setting, value, SettingSource::Flag);
         }
+        if setting.name == "store"
+            && effective.sources[at] == SettingSource::Default
+            && let Some(url) = mongo_env::store()?
+        {
+            effective.set(at, setting, SettingValue::Text(url), SettingSource::Env(mongo_env::URL.into()));
+        }
     }
     Ok(effective)
 }
 
 fn bad_value(setting: &SettingDef, found: &str, source: &SettingSource) -> Failure {
-    let found = if matches!(setting.kind, SettingKind::Secret) { "(secret)" } else { found };
+    let found = setting.kind.shown(&SettingValue::Text(found.to_owned()));
     let accepted = setting.kind.accepted();
     Failure::Usage(format!("{} is {found:?} ({source}): it must be {accepted}", setting.name))
 }
@@ -208,7 +214,7 @@ fn with_port(address: &str, port: &str) -> Option<String> {
 }
 
 /// Returns the value of a variable. An empty variable counts as not set.
-fn env(name: &str) -> Result<Option<String>, Failure> {
+pub(super) fn env(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(text) if text.is_empty() => Ok(None),
         Ok(text) => Ok(Some(text)),

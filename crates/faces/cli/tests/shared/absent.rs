@@ -11,8 +11,8 @@ fn servers_start_before_their_engine_and_are_ready_when_it_appears() {
     let flags = ["--lead-timeout-ms", "1000"];
     let members = ["one", "two"].map(|name| Member::start(folder.path(), name, &engine.url(), &flags));
     for member in &members {
-        let why = wait_for("the server is not ready", || member.not_ready());
-        assert!(why.contains("waiting for the engine of the shared store"), "{why}");
+        let is_told = |why: &String| why.contains("waiting for the engine of the shared store");
+        let why = wait_for("the server is not ready", || member.not_ready().filter(is_told));
         assert!(why.contains("refused"), "the cause is told: {why}");
         wait_for("the metric tells it", || (member.metric("store_reachable")? == 0.0).then_some(()));
         assert!(member.log().contains("waiting for the engine"), "{}", member.log());
@@ -52,10 +52,10 @@ fn an_engine_that_is_away_for_long_stops_nothing_but_writing() {
     wait_for("both have the event", || members.iter().all(|member| payloads(member) == ["1"]).then_some(()));
     engine.stop();
     for member in &members {
-        let why = wait_for("the server is not ready", || member.not_ready());
         // The leader doubts its lead, the follower misses the engine.
         let words = ["could not write to the shared store", "the engine of the store could not be reached"];
-        assert!(words.iter().any(|words| why.contains(words)), "{why}");
+        let is_told = |why: &String| words.iter().any(|words| why.contains(words));
+        wait_for("the server is not ready", || member.not_ready().filter(is_told));
         assert_eq!(member.metric("store_reachable"), Some(0.0));
         assert_eq!(payloads(member), ["1"], "history is read from the copy");
         assert!(member.log().contains("cannot be reached"), "{}", member.log());

@@ -19,6 +19,7 @@ mod private;
 mod proxy;
 mod refusals;
 mod reload;
+mod replicated;
 mod set_back;
 #[path = "../bus/shifted.rs"]
 mod shifted;

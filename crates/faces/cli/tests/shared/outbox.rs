@@ -48,3 +48,31 @@ fn what_a_transaction_publishes_is_stored_once_if_it_commits() {
     assert_eq!(times.keys().copied().collect::<Vec<_>>(), expected);
     assert!(times.values().all(|count| *count == 1), "{times:?}");
 }
+
+#[test]
+fn rows_that_wait_hold_up_none_behind_them_and_rows_that_are_too_large_are_refused() {
+    let Some(engine) = TestEngine::postgres() else { return };
+    let url = engine.url();
+    let folder = tempfile::tempdir().unwrap();
+    let member = Member::start(folder.path(), "one", &url, &["--topics-max", "8"]);
+    leader(std::slice::from_ref(&member));
+    let schema = url.rsplit_once("schema=").unwrap().1.to_owned();
+    psql(&url, &format!("SELECT {schema}.millrace_publish('orders', '1')"));
+    // More topics than this server may have, and more rows than the relay reads at once.
+    psql(
+        &url,
+        &format!("SELECT count({schema}.millrace_publish('new.' || g, '1')) FROM generate_series(1, 600) g"),
+    );
+    psql(&url, &format!("SELECT {schema}.millrace_publish('orders', to_json(repeat('x', 3000000)))"));
+    psql(&url, &format!("SELECT {schema}.millrace_publish('orders', '2')"));
+    wait_for("the events behind are stored", || {
+        let (_, _, body) = member.get("/topics/orders/events?from=1")?;
+        body.contains("\"payload\":2").then_some(())
+    });
+    let refused =
+        format!("SELECT count(*) FROM {schema}.millrace_outbox_refused WHERE reason LIKE '%1048576%'");
+    wait_for("the large event is refused", || (psql(&url, &refused) == "1").then_some(()));
+    assert!(
+        psql(&url, &format!("SELECT count(*) FROM {schema}.millrace_outbox")).parse::<u32>().unwrap() > 500
+    );
+}

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use millrace_bus::BusLimits;
+use millrace_model::{Batch, Outcome};
 use millrace_server::{Server, ServerSettings};
-use millrace_store::MemoryStore;
+use millrace_store::{Maintained, MemoryStore, Store, StoreError};
+use parking_lot::{Condvar, Mutex};
 use serde_json::json;
 
 use crate::fake::Fake;
@@ -57,5 +59,49 @@ async fn clients_look_for_the_leader_while_the_lead_is_in_doubt() {
     assert_eq!(bus.ask(SUBSCRIBE).await["type"], "OK");
     let delivery = bus.recv().await;
     assert_eq!((&delivery["type"], &delivery["offset"]), (&json!("MESSAGE"), &json!(1)), "{delivery}");
+    server.stop().await.unwrap();
+}
+
+/// A store that confirms nothing, as one whose engine is away.
+struct Away {
+    store: MemoryStore,
+    is_away: Mutex<bool>,
+    back: Condvar,
+}
+
+impl Store for Away {
+    millrace_conformance::forward_reads_to!(store);
+
+    fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
+        self.back.wait_while(&mut self.is_away.lock(), |is_away| *is_away);
+        self.store.commit(batches)
+    }
+
+    fn maintain(&self, rows_max: usize) -> Result<Maintained, StoreError> {
+        self.store.maintain(rows_max)
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_under_way_is_told_that_its_outcome_is_not_known() {
+    let store =
+        Arc::new(Away { store: MemoryStore::new(), is_away: Mutex::new(false), back: Condvar::new() });
+    let settings = ServerSettings { metrics_interval_ms: 0, ..ServerSettings::default() };
+    let server = start_on(settings, BusLimits::default(), store.clone()).await;
+    let (addr, doubter) = (server.addr(), server.lead_doubter());
+    *store.is_away.lock() = true;
+    let waiting = tokio::spawn(http(addr, "POST", "/topics/t/events", r#"{"payload":1,"id":"one"}"#));
+    while server.handle().metrics().backlog_batches == 0 {
+        tokio::task::yield_now().await;
+    }
+    doubter.tell(Some("no word from the engine for 2600 ms".to_owned()));
+    let answer = waiting.await.unwrap();
+    assert_eq!((answer.status, answer.code().as_str()), (503, "storage_failed"), "{answer:?}");
+    assert!(answer.json()["detail"].as_str().is_some_and(|why| why.contains("not known")), "{answer:?}");
+    *store.is_away.lock() = false;
+    store.back.notify_all();
+    doubter.tell(None);
+    let again = http(addr, "POST", "/topics/t/events", r#"{"payload":1,"id":"one"}"#).await;
+    assert_eq!((again.status, &again.json()["offset"]), (200, &json!(1)), "it was stored, and once");
     server.stop().await.unwrap();
 }

@@ -209,8 +209,8 @@ impl<J: Journal + ?Sized> Journal for FaultyJournal<J> {
         self.inner.engine_time_ms()
     }
 
-    fn outbox(&self, rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
-        self.plain(JournalCall::Outbox, |journal| journal.outbox(rows_max))
+    fn outbox(&self, after: Option<OutboxId>, rows_max: usize) -> Result<Vec<OutboxRow>, JournalError> {
+        self.plain(JournalCall::Outbox, |journal| journal.outbox(after, rows_max))
     }
 
     fn delete_outbox(&self, ids: &[OutboxId]) -> Result<(), JournalError> {

@@ -35,6 +35,14 @@ pub enum Durability {
 }
 
 impl Durability {
+    /// All levels, from the weakest to the strongest.
+    pub const ALL: [Durability; 4] =
+        [Durability::Memory, Durability::Os, Durability::Fsync, Durability::Replicated];
+
+    pub fn parse(text: &str) -> Option<Durability> {
+        Durability::ALL.into_iter().find(|level| level.as_str() == text)
+    }
+
     pub fn as_str(self) -> &'static str {
         match self {
             Durability::Memory => "memory",

@@ -62,7 +62,11 @@ fn read_patch(fields: &FrameFields<'_>) -> Result<TopicPatch, FrameError> {
         durability: match (fields.given(Field::Durability), fields.get(Field::Durability)) {
             (None, _) => None,
             (Some(_), None) => Some(None::<Durability>),
-            (Some(_), Some(_)) => Some(Some(read_durability(fields)?)),
+            // Whether commits are replicated is the engine's to say: a topic cannot ask for it.
+            (Some(_), Some(raw)) => match read_durability(fields)? {
+                Durability::Replicated => return Err(FrameError::wrong(Field::Durability, raw)),
+                level => Some(Some(level)),
+            },
         },
         publish_acl: read_list(fields, Field::PublishAcl)?,
         subscribe_acl: read_list(fields, Field::SubscribeAcl)?,

@@ -1,6 +1,6 @@
 //! The JSON Schema of each field of the protocol.
 
-use millrace_model::PARTITIONS_MAX;
+use millrace_model::{Durability, PARTITIONS_MAX};
 use serde_json::{Value, json};
 
 use crate::field::Field;
@@ -69,7 +69,9 @@ impl Field {
                 json!({"type": "string", "enum": ["cumulative", "individual"]})
             }
             Field::Filter => super::object(&[], &[Field::Key, Field::Header]),
-            Field::Durability => json!({"type": "string", "enum": ["fsync", "os", "memory"]}),
+            Field::Durability => {
+                json!({"type": "string", "enum": Durability::ALL.map(Durability::as_str)})
+            }
             Field::Offsets => json!({"type": "array", "items": {
                 "type": "array", "prefixItems": [whole(0, u64::from(u32::MAX)), whole(1, INTEGER_MAX)],
                 "minItems": 2, "maxItems": 2,
@@ -88,6 +90,11 @@ impl Field {
             }
         }
     }
+}
+
+/// The levels that a topic may ask for.
+pub(super) fn topic_durability() -> Value {
+    json!({"type": "string", "enum": ["fsync", "os", "memory"]})
 }
 
 /// `partitions` of a topic's settings is a number, unlike the field of the same name in OK.

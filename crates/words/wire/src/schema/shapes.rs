@@ -134,6 +134,7 @@ pub(super) fn from() -> Value {
 fn topic_body() -> Value {
     let mut body = object(&[Field::Topic], SETTINGS);
     body["properties"]["partitions"] = field::partition_count();
+    body["properties"]["durability"] = field::topic_durability();
     body
 }
 
@@ -141,6 +142,7 @@ fn topic_patch() -> Value {
     let mut body = object(&[], SETTINGS);
     if let Some(properties) = body["properties"].as_object_mut() {
         properties.insert("partitions".to_owned(), field::partition_count());
+        properties.insert("durability".to_owned(), field::topic_durability());
         for setting in properties.values_mut() {
             *setting = json!({"anyOf": [setting.take(), {"type": "null"}]});
         }

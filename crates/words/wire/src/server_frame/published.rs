@@ -140,10 +140,6 @@ fn push_end(out: &mut String, durability: Durability, rid: Option<&Rid>) {
 pub(crate) fn read_durability(fields: &FrameFields<'_>) -> Result<Durability, FrameError> {
     let raw = needed(Field::Durability, fields.get(Field::Durability))?;
     text_of(raw)
-        .and_then(|text| {
-            [Durability::Fsync, Durability::Os, Durability::Memory]
-                .into_iter()
-                .find(|level| level.as_str() == text)
-        })
+        .and_then(|text| Durability::parse(&text))
         .ok_or_else(|| FrameError::wrong(Field::Durability, raw))
 }

@@ -85,8 +85,9 @@ fn random(config: &Config) -> RandomSource {
 }
 
 fn store(config: &Config) -> Result<SessionPort, Failure> {
-    let unreachable =
-        |error: &dyn std::fmt::Display| Failure::Unreachable(format!("store {}: {error}", config.store));
+    let unreachable = |error: &dyn std::fmt::Display| {
+        Failure::Unreachable(format!("store {}: {error}", millrace_stores::without_secrets(&config.store)))
+    };
     let session = Session::open(&config.store).map_err(|error| unreachable(&error))?;
     let session = session.to_builder().namespace(&config.namespace).open();
     let session = session.map_err(|error| Failure::Usage(error.to_string()))?;

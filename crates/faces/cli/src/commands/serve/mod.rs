@@ -89,31 +89,6 @@ enum ServeEnd {
     Unwritten(String),
 }
 
-/// Returns the store's URL. Without one, the spellings of the source document count: `MONGO_URL`, with the database of
-/// `MONGO_DB`.
-fn store_text(effective: &Effective) -> String {
-    let set = |name| std::env::var(name).ok().filter(|value: &String| !value.is_empty());
-    match (effective.source("store"), set("MONGO_URL")) {
-        (SettingSource::Default, Some(url)) => match set("MONGO_DB") {
-            Some(database) => with_database(&url, &database),
-            None => url,
-        },
-        _ => effective.config.store.clone(),
-    }
-}
-
-/// Puts the name of a database into a URL that has none.
-fn with_database(url: &str, database: &str) -> String {
-    let (base, query) = url.split_once('?').map_or((url, None), |(base, query)| (base, Some(query)));
-    let authority = base.split_once("://").map_or(base, |(_, rest)| rest);
-    let base = match authority.split_once('/') {
-        None => format!("{base}/{database}"),
-        Some((_, "")) => format!("{base}{database}"),
-        Some(_) => base.to_owned(),
-    };
-    query.map_or_else(|| base.clone(), |query| format!("{base}?{query}"))
-}
-
 fn warn_of_exposed(effective: &Effective) {
     for warning in exposed::secrets(effective) {
         tracing::warn!("{warning}");
@@ -156,8 +131,7 @@ impl ServePlan {
                 "tokens and events cross the network in plain text: give --tls-cert and --tls-key"
             );
         }
-        let store =
-            store_text(effective).parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
+        let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
         let durability_asked = *effective.source("durability") != SettingSource::Default;
         Ok(ServePlan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
     }

@@ -24,6 +24,8 @@ const LOOK: Duration = Duration::from_millis(50);
 const PAUSE: Duration = Duration::from_secs(1);
 /// Rows that are published together.
 const ROWS_MAX: usize = 256;
+/// Pages of rows after which the relay begins with the oldest row again: rows may appear before others that were seen.
+const PAGES_MAX: usize = 64;
 
 /// Ends with the server that leads.
 #[derive(Debug)]
@@ -35,60 +37,89 @@ impl OutboxRelay {
     }
 }
 
-pub(super) fn start(store: Arc<JournalStore>, broker: BrokerHandle) -> OutboxRelay {
-    OutboxRelay(tokio::spawn(run(store, broker)))
+/// `event_bytes_max` is the bound that publishes by other ways have.
+pub(super) fn start(store: Arc<JournalStore>, broker: BrokerHandle, event_bytes_max: usize) -> OutboxRelay {
+    OutboxRelay(tokio::spawn(run(store, broker, event_bytes_max.min(EVENT_BYTES_MAX))))
 }
 
-async fn run(store: Arc<JournalStore>, broker: BrokerHandle) {
-    // Rows whose publish was answered in the last round.
+async fn run(store: Arc<JournalStore>, broker: BrokerHandle, event_bytes_max: usize) {
+    // Rows whose publish was answered in the last sweep.
     let mut answered: BTreeSet<OutboxId> = BTreeSet::new();
     loop {
-        let reading = store.clone();
-        let rows = match spawn_blocking(move || reading.outbox(ROWS_MAX)).await {
-            Ok(Ok(rows)) => rows,
-            Ok(Err(error)) => {
-                tracing::warn!("the outbox could not be read: {error}");
-                sleep(PAUSE).await;
-                continue;
-            }
-            Err(_) => return,
-        };
-        let (stored, waiting): (Vec<OutboxRow>, Vec<OutboxRow>) =
-            rows.into_iter().partition(|row| answered.contains(&row.id));
-        answered.clear();
-        if !stored.is_empty() {
-            delete(&store, stored.iter().map(|row| row.id).collect()).await;
+        let Some(sweep) = sweep(&store, &broker, event_bytes_max, &answered).await else { return };
+        answered = sweep.answered;
+        if let Some((topic, error)) = &sweep.waits {
+            tracing::warn!(rows = sweep.waiting, %topic, "events of the outbox wait, the first one because: {error}");
         }
-        if waiting.is_empty() {
-            sleep(LOOK).await;
-            continue;
-        }
-        let round = publish(&store, &broker, waiting).await;
-        answered = round.answered;
-        refuse(&store, round.refused).await;
-        if round.must_wait {
+        if sweep.waiting > 0 || sweep.is_cut_short {
             sleep(PAUSE).await;
+        } else if sweep.is_empty {
+            sleep(LOOK).await;
         }
     }
 }
 
-#[derive(Default)]
-struct Round {
-    answered: BTreeSet<OutboxId>,
-    refused: Vec<OutboxRefusal>,
-    must_wait: bool,
+/// Goes once through the outbox, page by page: rows that have to wait hold up none behind them. `None` when the server
+/// ends.
+async fn sweep(
+    store: &Arc<JournalStore>,
+    broker: &BrokerHandle,
+    event_bytes_max: usize,
+    answered: &BTreeSet<OutboxId>,
+) -> Option<Sweep> {
+    let mut sweep = Sweep { is_empty: true, ..Sweep::default() };
+    let mut after = None;
+    for _ in 0..PAGES_MAX {
+        let reading = store.clone();
+        let rows = match spawn_blocking(move || reading.outbox(after, ROWS_MAX)).await.ok()? {
+            Ok(rows) => rows,
+            Err(error) => {
+                tracing::warn!("the outbox could not be read: {error}");
+                sweep.is_cut_short = true;
+                break;
+            }
+        };
+        let Some(last) = rows.last().map(|row| row.id) else { break };
+        after = Some(last);
+        sweep.is_empty = false;
+        let (stored, waiting): (Vec<OutboxRow>, Vec<OutboxRow>) =
+            rows.into_iter().partition(|row| answered.contains(&row.id));
+        if !stored.is_empty() {
+            delete(store, stored.iter().map(|row| row.id).collect()).await;
+        }
+        let refused = publish(store, broker, waiting, event_bytes_max, &mut sweep).await;
+        refuse(store, refused).await;
+    }
+    Some(sweep)
 }
 
-/// Publishes rows in their order, all under way at once.
-async fn publish(store: &Arc<JournalStore>, broker: &BrokerHandle, rows: Vec<OutboxRow>) -> Round {
-    let mut round = Round::default();
+/// The result of going once through the outbox.
+#[derive(Default)]
+struct Sweep {
+    answered: BTreeSet<OutboxId>,
+    /// Rows that could not be published now, and why the first of them.
+    waiting: usize,
+    waits: Option<(TopicKey, String)>,
+    is_empty: bool,
+    is_cut_short: bool,
+}
+
+/// Publishes rows in their order, all under way at once. Returns those that can never be published.
+async fn publish(
+    store: &Arc<JournalStore>,
+    broker: &BrokerHandle,
+    rows: Vec<OutboxRow>,
+    event_bytes_max: usize,
+    sweep: &mut Sweep,
+) -> Vec<OutboxRefusal> {
+    let mut refused = Vec::new();
     let mut calls = BTreeMap::new();
     for row in rows {
         let id = row.id;
-        let (topic, event_id, event) = match event_of(row) {
+        let (topic, event_id, event) = match event_of(row, event_bytes_max) {
             Ok(parsed) => parsed,
             Err(reason) => {
-                round.refused.push(OutboxRefusal { id, reason });
+                refused.push(OutboxRefusal { id, reason });
                 continue;
             }
         };
@@ -98,7 +129,7 @@ async fn publish(store: &Arc<JournalStore>, broker: &BrokerHandle, rows: Vec<Out
             Ok(call) => {
                 calls.insert(id, (topic, event_id, call));
             }
-            Err(_) => round.must_wait = true,
+            Err(_) => sweep.is_cut_short = true,
         }
     }
     for (id, (topic, event_id, call)) in calls {
@@ -106,19 +137,19 @@ async fn publish(store: &Arc<JournalStore>, broker: &BrokerHandle, rows: Vec<Out
         store.forget_from_outbox(&topic, &event_id);
         match reply {
             Ok(Reply::Published { .. }) => {
-                round.answered.insert(id);
+                sweep.answered.insert(id);
             }
             Ok(Reply::Refused(error)) if is_for_good(error.code()) => {
-                round.refused.push(OutboxRefusal { id, reason: error.to_string() });
+                refused.push(OutboxRefusal { id, reason: error.to_string() });
             }
             Ok(Reply::Refused(error)) => {
-                tracing::warn!(%topic, "an event of the outbox waits: {error}");
-                round.must_wait = true;
+                sweep.waiting += 1;
+                sweep.waits.get_or_insert_with(|| (topic, error.to_string()));
             }
-            _ => round.must_wait = true,
+            _ => sweep.is_cut_short = true,
         }
     }
-    round
+    refused
 }
 
 /// Returns whether publishing the same event again would be refused again.
@@ -134,7 +165,7 @@ fn is_for_good(code: ErrorCode) -> bool {
 }
 
 /// Returns the event of a row. A topic without a namespace is in the default one.
-fn event_of(row: OutboxRow) -> Result<(TopicKey, EventId, NewEvent), String> {
+fn event_of(row: OutboxRow, event_bytes_max: usize) -> Result<(TopicKey, EventId, NewEvent), String> {
     let topic = match row.topic.contains('/') {
         true => TopicKey::parse(&row.topic),
         false => TopicName::new(&row.topic).map(|name| TopicKey::new(&Namespace::default(), &name)),
@@ -152,8 +183,8 @@ fn event_of(row: OutboxRow) -> Result<(TopicKey, EventId, NewEvent), String> {
     };
     let key = row.key.map(Into::into);
     let body = EventBody { key, headers, ..EventBody::of(payload) };
-    if body.bytes() > EVENT_BYTES_MAX {
-        return Err(format!("the event has {} bytes, {EVENT_BYTES_MAX} are allowed", body.bytes()));
+    if body.bytes() > event_bytes_max {
+        return Err(format!("the event has {} bytes, {event_bytes_max} are allowed", body.bytes()));
     }
     Ok((topic, id.clone(), NewEvent { id: Some(id), body: Arc::new(body) }))
 }

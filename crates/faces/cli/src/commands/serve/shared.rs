@@ -1,6 +1,7 @@
 //! `millrace serve` on a store that several servers share: follows, leads when the lead is free, and follows again
 //! when another server has taken it. The listeners stay open all the time.
 
+use std::collections::BTreeSet;
 use std::net::{SocketAddr, TcpListener as StdTcpListener};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -44,6 +45,8 @@ struct SharedServer {
     /// The reloader of whichever part runs now.
     reloader: Arc<Mutex<Option<Reloader>>>,
     is_ready_said: bool,
+    /// Remarks of the engine that were logged. Bounded by what the engines have to remark.
+    remarks_told: BTreeSet<String>,
     /// The copy that this server has opened before.
     copy: Option<CopyNumber>,
 }
@@ -77,6 +80,7 @@ impl ServePlan {
             stopping,
             reloader: reloader.clone(),
             is_ready_said: false,
+            remarks_told: BTreeSet::new(),
             copy: None,
             plan: self,
         };
@@ -155,6 +159,7 @@ impl SharedServer {
             };
             self.copy = Some(shared.copy);
             self.refuse_durability(&shared)?;
+            self.tell_remarks(&shared.store);
             self.state.open(shared.store.clone(), false);
             let ended = match self.follow(&shared.store).await {
                 None => {
@@ -262,6 +267,15 @@ impl SharedServer {
         drop(follower.stop().await);
     }
 
+    /// Logs what an operator should know about the engine, once for each text.
+    fn tell_remarks(&mut self, store: &JournalStore) {
+        for remark in &store.fitness().remarks {
+            if self.remarks_told.insert(remark.clone()) {
+                tracing::warn!(store = %self.url, "{remark}");
+            }
+        }
+    }
+
     /// Every commit of a shared store reaches the same level: a server that was told to wait for more must not start.
     fn refuse_durability(&mut self, shared: &SharedStore) -> Result<(), Failure> {
         let limits = &mut self.plan.config.limits;
@@ -310,6 +324,7 @@ impl SharedServer {
     async fn lead(&mut self, follower: Follower, shared: &SharedStore) -> Result<PartEnd, Failure> {
         let kept = self.keep_reloaded();
         let mut config = self.plan.config.clone();
+        let event_bytes_max = config.server.frame_bytes_max;
         // A commit waits for the network: no connection's task may do it, and a record has an upper size.
         config.server.broker.inline_commits = false;
         config.server.broker.commit_bytes_max =
@@ -352,7 +367,7 @@ impl SharedServer {
         });
         self.state.open(shared.store.clone(), false);
         tracing::info!("this server leads: it serves everything");
-        let relay = outbox_relay::start(shared.store.clone(), server.handle());
+        let relay = outbox_relay::start(shared.store.clone(), server.handle(), event_bytes_max);
         let giving_back = memory::give_back_after_crowds(server.connections());
         let watching = lead_watch::watch(shared.store.clone(), server.deposer(), server.lead_doubter());
         let mut stopping = self.stopping.clone();
