@@ -1,6 +1,8 @@
 //! A leader that cannot write for a while and may have been replaced: it lets its clients go, and goes on if it leads.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::Duration;
 
 use millrace_bus::BusLimits;
 use millrace_model::{Batch, Outcome};
@@ -67,13 +69,18 @@ struct Away {
     store: MemoryStore,
     is_away: Mutex<bool>,
     back: Condvar,
+    /// A commit waits.
+    is_asked: AtomicBool,
 }
 
 impl Store for Away {
     millrace_conformance::forward_reads_to!(store);
 
     fn commit(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
-        self.back.wait_while(&mut self.is_away.lock(), |is_away| *is_away);
+        self.back.wait_while(&mut self.is_away.lock(), |is_away| {
+            self.is_asked.fetch_or(*is_away, SeqCst);
+            *is_away
+        });
         self.store.commit(batches)
     }
 
@@ -84,15 +91,21 @@ impl Store for Away {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_under_way_is_told_that_its_outcome_is_not_known() {
-    let store =
-        Arc::new(Away { store: MemoryStore::new(), is_away: Mutex::new(false), back: Condvar::new() });
-    let settings = ServerSettings { metrics_interval_ms: 0, ..ServerSettings::default() };
+    let store = Arc::new(Away {
+        store: MemoryStore::new(),
+        is_away: Mutex::new(false),
+        back: Condvar::new(),
+        is_asked: AtomicBool::new(false),
+    });
+    let mut settings = ServerSettings { metrics_interval_ms: 0, ..ServerSettings::default() };
+    // As on every shared store: no task of a connection waits for the engine.
+    settings.broker.inline_commits = false;
     let server = start_on(settings, BusLimits::default(), store.clone()).await;
     let (addr, doubter) = (server.addr(), server.lead_doubter());
     *store.is_away.lock() = true;
     let waiting = tokio::spawn(http(addr, "POST", "/topics/t/events", r#"{"payload":1,"id":"one"}"#));
-    while server.handle().metrics().backlog_batches == 0 {
-        tokio::task::yield_now().await;
+    while !store.is_asked.load(SeqCst) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
     }
     doubter.tell(Some("no word from the engine for 2600 ms".to_owned()));
     let answer = waiting.await.unwrap();
