@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::aim::{Aim, Verdict};
 use crate::figures::Rounds;
+use crate::probe::Probe;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -19,6 +20,8 @@ pub struct Row {
     pub max: f64,
     /// Median of the disk probe in the same rounds, in milliseconds.
     pub probe_ms: Option<f64>,
+    /// The same for the probe that overwrites, if the disk was probed.
+    pub overwriting_ms: Option<f64>,
     /// For latencies: how many probes one operation takes. For rates: how many operations fit into the time of one
     /// probe.
     pub per_probe: Option<f64>,
@@ -39,6 +42,7 @@ pub(crate) struct Collector {
     order: Vec<(String, String, &'static str)>,
     values: BTreeMap<(String, String), Rounds>,
     probes: BTreeMap<String, Rounds>,
+    overwriting: BTreeMap<String, Rounds>,
 }
 
 impl Collector {
@@ -52,6 +56,12 @@ impl Collector {
 
     pub(crate) fn add_probe(&mut self, scenario: &str, p50_ms: f64) {
         self.probes.entry(scenario.to_owned()).or_default().push(p50_ms);
+    }
+
+    /// Both medians of a probe of the disk.
+    pub(crate) fn add_disk_probe(&mut self, scenario: &str, probe: &Probe) {
+        self.add_probe(scenario, probe.median_ms());
+        self.overwriting.entry(scenario.to_owned()).or_default().push(probe.overwriting_ms());
     }
 
     pub(crate) fn median(&self, scenario: &str, figure: &str) -> Option<f64> {
@@ -93,6 +103,7 @@ impl Collector {
                 min: rounds.min(),
                 max: rounds.max(),
                 probe_ms,
+                overwriting_ms: self.overwriting.get(scenario).map(Rounds::median),
                 per_probe,
                 aim,
                 verdict,
@@ -107,12 +118,13 @@ impl fmt::Display for BenchReport {
         writeln!(f, "{}", self.title)?;
         writeln!(
             f,
-            "{:<9} {:<45} {:>9} {:>20} {:>9} {:>19}  aim",
-            "scenario", "figure", "median", "min .. max", "probe p50", "ratio to probe"
+            "{:<9} {:<45} {:>9} {:>20} {:>9} {:>9} {:>19}  aim",
+            "scenario", "figure", "median", "min .. max", "probe p50", "overwrite", "ratio to probe"
         )?;
         for row in &self.rows {
             let spread = format!("{} .. {}", number(row.min), number(row.max));
-            let probe = row.probe_ms.map_or(String::new(), |ms| format!("{ms:.3} ms"));
+            let [probe, overwrite] = [row.probe_ms, row.overwriting_ms]
+                .map(|ms| ms.map_or(String::new(), |ms| format!("{ms:.3} ms")));
             let ratio = match (row.per_probe, row.unit) {
                 (Some(ratio), "ms") => format!("{ratio:.2} probes"),
                 (Some(ratio), _) => format!("{ratio:.1} events/probe"),
@@ -125,7 +137,7 @@ impl fmt::Display for BenchReport {
                 _ => String::new(),
             };
             let line = format!(
-                "{scenario:<9} {figure:<45} {median:>9} {spread:>20} {probe:>9} {ratio:>19}  {verdict}"
+                "{scenario:<9} {figure:<45} {median:>9} {spread:>20} {probe:>9} {overwrite:>9} {ratio:>19}  {verdict}"
             );
             writeln!(f, "{}", line.trim_end())?;
         }

@@ -26,10 +26,10 @@ const ACK_EVERY: usize = 100;
 const CONSUMERS: usize = 10;
 const FANOUT_PER_SECOND: f64 = 1000.0;
 
-pub(crate) struct LoadStage<'a> {
+pub(crate) struct LoadStage {
     pub(crate) system: System,
     pub(crate) round: usize,
-    pub(crate) url: &'a str,
+    pub(crate) url: String,
     pub(crate) seconds: f64,
     pub(crate) probe: Probe,
 }
@@ -41,9 +41,19 @@ struct Yield {
     latencies: Latencies,
 }
 
-impl LoadStage<'_> {
-    pub(crate) async fn run<B: LoadTarget>(mut self, load: Load) -> Result<Sample, PeerError> {
-        let broker = B::connect(self.url).await?;
+impl LoadStage {
+    /// Runs the load as a task of its own, beside the tasks of its clients. A future that `main` awaits is polled by the
+    /// thread of `main`, which is none of the runtime's: there each answer to the load would have to wake another
+    /// thread, at a price that differs from client to client.
+    pub(crate) async fn spawn<B: LoadTarget>(self, load: Load) -> Result<Sample, PeerError> {
+        // A set, because dropping it ends the task.
+        let mut running = JoinSet::new();
+        running.spawn(self.run::<B>(load));
+        running.join_next().await.and_then(Result::ok).unwrap_or(Err(PeerError::Panicked))
+    }
+
+    async fn run<B: LoadTarget>(mut self, load: Load) -> Result<Sample, PeerError> {
+        let broker = B::connect(&self.url).await?;
         broker.create_topic(load.name()).await?;
         let Yield { events, busy, mut latencies } = match load {
             Load::Serial => self.serial(&broker).await?,
@@ -62,6 +72,7 @@ impl LoadStage<'_> {
             p50_ms: timed.then(|| latencies.quantile_ms(0.5)),
             p99_ms: timed.then(|| latencies.quantile_ms(0.99)),
             probe_ms: self.probe.median_ms(),
+            overwriting_ms: self.probe.overwriting_ms(),
         })
     }
 
@@ -96,7 +107,7 @@ impl LoadStage<'_> {
     async fn clients<B: LoadTarget>(&mut self) -> Result<Yield, PeerError> {
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
-            clients.push(B::connect(self.url).await?);
+            clients.push(B::connect(&self.url).await?);
         }
         let (mut latencies, mut busy) = (Latencies::default(), Duration::ZERO);
         for _ in 0..SLICES {
@@ -140,7 +151,7 @@ impl LoadStage<'_> {
         let epoch = Instant::now();
         let mut consumers = JoinSet::new();
         for number in 0..CONSUMERS {
-            let connection = B::connect(self.url).await?;
+            let connection = B::connect(&self.url).await?;
             let mut consumer = connection.subscribe(topic, &format!("g{number}")).await?;
             consumers.spawn(async move {
                 let (mut ages, mut got) = (Latencies::default(), 0);
