@@ -8,7 +8,7 @@ use millrace_bench::{Latencies, Probe};
 use tokio::task::JoinSet;
 
 use crate::error::PeerError;
-use crate::load_target::{Consumer, LoadTarget};
+use crate::load_target::{Consumer, LoadTarget, Topic};
 use crate::report::Sample;
 use crate::system::{Load, System};
 
@@ -23,6 +23,8 @@ const SLICES: u32 = 5;
 /// Events in the backlog for each second of the requested duration.
 const BACKLOG_PER_SECOND: f64 = 50_000.0;
 const ACK_EVERY: usize = 100;
+/// The group of every load but the fan-out.
+const GROUP: &str = "g";
 const CONSUMERS: usize = 10;
 const FANOUT_PER_SECOND: f64 = 1000.0;
 
@@ -54,7 +56,9 @@ impl LoadStage {
 
     async fn run<B: LoadTarget>(mut self, load: Load) -> Result<Sample, PeerError> {
         let broker = B::connect(&self.url).await?;
-        broker.create_topic(load.name()).await?;
+        let groups = groups(load);
+        let has_waiting_consumers = load == Load::Fanout;
+        broker.create_topic(Topic { name: load.name(), groups: &groups, has_waiting_consumers }).await?;
         let Yield { events, busy, mut latencies } = match load {
             Load::Serial => self.serial(&broker).await?,
             Load::Inflight => self.inflight(&broker).await?,
@@ -132,7 +136,7 @@ impl LoadStage {
         let backlog = (self.seconds * BACKLOG_PER_SECOND) as u64;
         let filled = broker.publish_many(topic, payload(), IN_FLIGHT, |sent| sent < backlog).await?;
         self.probe.slice()?;
-        let mut consumer = broker.subscribe(topic, "g").await?;
+        let mut consumer = broker.subscribe(topic, GROUP).await?;
         let (begun, mut taken) = (Instant::now(), 0);
         while taken < filled {
             match consumer.receive(ACK_EVERY, &mut |_| ()).await? {
@@ -150,9 +154,9 @@ impl LoadStage {
         let wanted = (self.seconds * FANOUT_PER_SECOND) as u64;
         let epoch = Instant::now();
         let mut consumers = JoinSet::new();
-        for number in 0..CONSUMERS {
+        for group in groups(Load::Fanout) {
             let connection = B::connect(&self.url).await?;
-            let mut consumer = connection.subscribe(topic, &format!("g{number}")).await?;
+            let mut consumer = connection.subscribe(topic, &group).await?;
             consumers.spawn(async move {
                 let (mut ages, mut got) = (Latencies::default(), 0);
                 while got < wanted {
@@ -176,6 +180,14 @@ impl LoadStage {
         }
         self.probe.slice()?;
         Ok(Yield { events: wanted, busy, latencies })
+    }
+}
+
+/// The groups of a load's topic. Where nothing is consumed there is one, which keeps the events.
+fn groups(load: Load) -> Vec<String> {
+    match load {
+        Load::Fanout => (0..CONSUMERS).map(|number| format!("{GROUP}{number}")).collect(),
+        _ => vec![GROUP.to_owned()],
     }
 }
 

@@ -11,6 +11,7 @@ use crate::install::Programs;
 use crate::loads::LoadStage;
 use crate::millrace::Millrace;
 use crate::nats::Nats;
+use crate::postgres::Postgres;
 use crate::redis_streams::Redis;
 use crate::report::{Sample, Syncs};
 use crate::server::PeerServer;
@@ -85,6 +86,7 @@ impl RoundsPlan<'_> {
             System::Millrace => stage.spawn::<Millrace>(load).await,
             System::NatsAlways | System::NatsDefault => stage.spawn::<Nats>(load).await,
             System::RedisAlways | System::RedisEverysec => stage.spawn::<Redis>(load).await,
+            System::Postgres => stage.spawn::<Postgres>(load).await,
         }
     }
 

@@ -11,7 +11,7 @@ pub(crate) fn write(report: &PeersReport) -> std::result::Result<String, std::fm
     let summary = Summary::of(&report.samples);
     let mut out = String::new();
     let PeersReport { rounds, seconds, cores, payload_bytes, load_before, .. } = report;
-    writeln!(out, "# Millrace beside NATS and Redis\n")?;
+    writeln!(out, "# Millrace beside NATS, Redis and PostgreSQL\n")?;
     writeln!(
         out,
         "Written by `cargo xtask peers`; do not edit. Systems in turn on the same disk, {seconds} s per load, payloads of\n\
@@ -99,7 +99,10 @@ fn syncs(out: &mut String, summary: &Summary, counted: &[Syncs]) -> Result {
 }
 
 fn probes(out: &mut String, summary: &Summary) -> Result {
-    writeln!(out, "## Disk probe beside each figure: write 256 B + fdatasync, p50 in ms; file grows / is overwritten\n")?;
+    writeln!(
+        out,
+        "## Disk probe beside each figure: write 256 B + fdatasync, p50 in ms; file grows / is overwritten\n"
+    )?;
     head(out, "", &Load::ALL.map(Load::title))?;
     rows(out, summary, Load::ALL.len(), |system| {
         let both = |cell: &Cell| format!("{:.3} / {:.3}", cell.probe_ms, cell.overwriting_ms);
