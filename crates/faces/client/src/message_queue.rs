@@ -104,3 +104,69 @@ fn wake_reader(mut state: MutexGuard<'_, MessageQueueState>) {
         reader.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::pin::pin;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::task::Wake;
+
+    use millrace_wire::ServerFrame;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Woken(AtomicUsize);
+
+    impl Wake for Woken {
+        fn wake(self: Arc<Woken>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn messages(offsets: std::ops::Range<u64>) -> Vec<Box<Message>> {
+        let one = |offset| {
+            let text = format!(
+                "{{\"type\":\"MESSAGE\",\"topic\":\"t\",\"partition\":0,\"group\":\"g\",\"offset\":{offset},\"envelope\":\
+                 {{\"id\":\"i\",\"ts\":1,\"topic\":\"t\",\"partition\":0,\"offset\":{offset},\"payload\":1}}}}"
+            );
+            match ServerFrame::parse(&text) {
+                Ok(ServerFrame::Message(message)) => message,
+                other => panic!("{other:?}"),
+            }
+        };
+        offsets.map(one).collect()
+    }
+
+    #[test]
+    fn messages_that_come_together_wake_the_reader_once() {
+        let queue = MessageQueue::new(10);
+        let woken = Arc::new(Woken::default());
+        let times = || woken.0.load(Ordering::Relaxed);
+        let waker = woken.clone().into();
+        let mut context = Context::from_waker(&waker);
+        let mut waiting = pin!(queue.receive());
+        assert!(waiting.as_mut().poll(&mut context).is_pending());
+        assert!(queue.put(&mut messages(1..4), 1) && queue.put(&mut messages(4..6), 1));
+        assert_eq!(times(), 1);
+        assert!(waiting.as_mut().poll(&mut context).is_ready());
+        for offset in 2..6 {
+            let (message, _) = queue.try_take().unwrap().unwrap();
+            assert_eq!(message.offset.0, offset);
+        }
+        // Nobody waits, so nobody is woken; who comes then finds the messages.
+        assert!(queue.put(&mut messages(6..7), 1));
+        assert_eq!(times(), 1);
+        assert!(pin!(queue.receive()).poll(&mut context).is_ready());
+    }
+
+    #[test]
+    fn the_bound_holds_within_a_burst() {
+        let queue = MessageQueue::new(2);
+        let mut arrived = messages(1..10);
+        assert!(queue.put(&mut arrived, 1));
+        assert!(arrived.is_empty());
+        assert_eq!(queue.clear(), 4);
+    }
+}

@@ -25,7 +25,7 @@ impl<T: Confirmation> Awaited<T> {
         Awaited { mailbox, slot: Some(slot), answer: PhantomData }
     }
 
-    fn poll(&mut self, context: &Context<'_>) -> Poll<Result<T, ClientError>> {
+    pub(crate) fn poll(&mut self, context: &Context<'_>) -> Poll<Result<T, ClientError>> {
         let Some(slot) = self.slot else { return Poll::Ready(Err(ClientError::Closed)) };
         let answer = self.mailbox.read(slot, context);
         if answer.is_ready() {

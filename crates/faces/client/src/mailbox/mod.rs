@@ -5,6 +5,8 @@
 
 mod line;
 mod slots;
+#[cfg(test)]
+mod tests;
 mod turn;
 
 use std::collections::VecDeque;
