@@ -165,7 +165,7 @@ impl Ledger {
         }
     }
 
-    /// Takes a frame of the server. What it brings is handed over later, by [`Ledger::hand_over`].
+    /// Takes a frame of the server. [`Ledger::hand_over`] hands over what the frame brings.
     pub(crate) fn answer(&mut self, frame: ServerFrame) {
         let rid = match &frame {
             ServerFrame::Message(_) => None,

@@ -37,7 +37,7 @@ impl MessageQueue {
     /// Takes the messages out of `arrived` and wakes the reader if it waits. Returns false when the subscription was
     /// dropped, so that nobody will take them. Messages without room are dropped: their leases expire and the server
     /// delivers them again.
-    pub(crate) fn put(&self, arrived: &mut Vec<Box<Message>>, epoch: u64) -> bool {
+    pub(crate) fn put(&self, arrived: &mut VecDeque<Box<Message>>, epoch: u64) -> bool {
         let mut state = self.state.lock();
         if state.abandoned {
             return false;
@@ -125,7 +125,7 @@ mod tests {
         }
     }
 
-    fn messages(offsets: std::ops::Range<u64>) -> Vec<Box<Message>> {
+    fn messages(offsets: std::ops::Range<u64>) -> VecDeque<Box<Message>> {
         let one = |offset| {
             let text = format!(
                 "{{\"type\":\"MESSAGE\",\"topic\":\"t\",\"partition\":0,\"group\":\"g\",\"offset\":{offset},\"envelope\":\

@@ -47,7 +47,7 @@ impl RequestQueue {
     }
 }
 
-/// Whoever still waits for the task would wait for ever, also when the runtime ends before the task does.
+/// Callers that still wait for the task would wait for ever, also when the runtime ends before the task does.
 impl Drop for RequestQueue {
     fn drop(&mut self) {
         drop(self.end(&ClientError::Closed));

@@ -220,10 +220,7 @@ fn take_commands(
             Some(ClientCommand::Close { done }) => return Some(Some(done)),
             Some(command) => ledger.command(command),
         }
-        next = commands.next_taken();
-        if next.is_none() {
-            return None;
-        }
+        next = Some(commands.next_taken()?);
     }
 }
 

@@ -1,6 +1,6 @@
 //! The subscriptions of a client. They outlive connections: on each new connection all of them are requested again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_model::{Group, TopicName};
@@ -16,7 +16,7 @@ pub(crate) type Key = (TopicName, Group);
 pub(crate) struct Subscriptions {
     entries: BTreeMap<Key, SubscriptionEntry>,
     /// Messages of one subscription that were not handed over yet.
-    arrived: Vec<Box<Message>>,
+    arrived: VecDeque<Box<Message>>,
 }
 
 #[derive(Debug)]
@@ -75,18 +75,18 @@ impl Subscriptions {
 
     /// Takes a message. If the messages before it are of another subscription, they are handed over.
     pub(crate) fn deliver(&mut self, message: Box<Message>, epoch: u64) -> Option<Key> {
-        let is_other = |last: &Box<Message>| last.group != message.group || last.topic != message.topic;
-        let abandoned = match self.arrived.last().is_some_and(is_other) {
-            true => self.hand_over(epoch),
-            false => None,
-        };
-        self.arrived.push(message);
+        let mut abandoned = None;
+        if self.arrived.back().is_some_and(|last| last.group != message.group || last.topic != message.topic)
+        {
+            abandoned = self.hand_over(epoch);
+        }
+        self.arrived.push_back(message);
         abandoned
     }
 
     /// Passes the messages to their subscription. Returns its key when it was dropped, so that nobody takes them.
     pub(crate) fn hand_over(&mut self, epoch: u64) -> Option<Key> {
-        let last = self.arrived.last()?;
+        let last = self.arrived.back()?;
         let key = (last.topic.clone(), last.group.clone());
         let is_taken = match self.entries.get(&key) {
             Some(entry) => entry.queue.put(&mut self.arrived, epoch),

@@ -1,7 +1,7 @@
 //! The physical limit of a confirmed publish: write 256 bytes and wait until they are on disk.
 //!
-//! Two files are written. One grows, as an append-only file does: every sync also writes the file's new length. The
-//! other was written before and is overwritten, as a log is that has started over: a sync writes the bytes alone.
+//! Two files are written. The first grows, as an append-only file does: every sync also writes the file's new length.
+//! The second was written before and is overwritten, as a log is that has started over: a sync writes the bytes alone.
 //!
 //! A disk's pace changes within seconds, so probes are taken in short slices between short slices of load, and the
 //! median of the slices is reported beside the load's figures.

@@ -1,4 +1,4 @@
-//! What this client costs per event: how often the caller's task is polled, how often threads of the runtime sleep, and,
+//! The cost of this client per event: how often the caller's task is polled, how often threads of the runtime sleep, and,
 //! under valgrind, instructions. The server is a script, so nothing else is measured, and a busy machine matters little.
 //!
 //! ```text

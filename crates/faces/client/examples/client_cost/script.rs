@@ -1,5 +1,5 @@
-//! The server: a script that confirms every publish and delivers without end to whoever subscribes. It reads all that
-//! is there before it answers, as a server does that shares a sync.
+//! The server: a script that confirms every publish and delivers without end to whoever subscribes. The
+//! script reads all that is there before it answers, as a server does that shares a sync.
 
 use std::fmt::Write;
 use std::io::ErrorKind;

@@ -1,6 +1,7 @@
-//! What the handles and the background task share: requests for the task, the room for publishes, and their answers.
+//! The mailbox, which the handles and the background task share: requests for the task, the room for publishes, and their
+//! answers.
 //!
-//! One lock guards all of it, so that a publish is queued in one step, and the task takes all requests in one step and
+//! A single lock guards all of it, so that a publish is queued in one step, and the task takes all requests in one step and
 //! answers many publishes in one. Nobody is woken while the lock is held, and whoever does not wait is not woken.
 
 mod line;
@@ -55,7 +56,7 @@ pub(crate) struct MailboxState {
     batch_answers: Slots<PublishedBatch>,
 }
 
-/// What a publish holds until it is settled: the slot of its answer, and room.
+/// The possessions of a publish until it is settled: the slot of its answer, and room.
 #[derive(Debug)]
 pub(crate) struct Unconfirmed {
     slot: usize,

@@ -205,10 +205,10 @@ fn answers_that_come_together_wake_a_caller_once() {
     task.run();
     let flag = Arc::new(Flag::default());
     let waker = flag.clone().into();
-    let mut context = Context::from_waker(&waker);
+    let context = Context::from_waker(&waker);
     assert!(receipts[0].poll(&context).is_pending());
     task.settle(5);
-    assert!(receipts.iter_mut().all(|receipt| matches!(receipt.poll(&mut context), Poll::Ready(Ok(_)))));
+    assert!(receipts.iter_mut().all(|receipt| matches!(receipt.poll(&context), Poll::Ready(Ok(_)))));
     assert_eq!(flag.times.load(Ordering::Relaxed), 1);
 }
 
@@ -230,14 +230,14 @@ fn whoever_waits_for_a_task_that_is_gone_learns_it() {
     let queue = RequestQueue::new(mailbox.clone());
     let mut queued = Caller::publish(&mailbox, 1).run().unwrap().unwrap();
     let mut taken = VecDeque::new();
-    let mut context = Context::from_waker(Waker::noop());
+    let context = Context::from_waker(Waker::noop());
     assert!(mailbox.poll_take(&mut taken, 10, &context).is_ready());
     let mut untaken = Caller::publish(&mailbox, 1).run().unwrap().unwrap();
     let mut waiting = Caller::publish(&mailbox, 1);
     assert!(waiting.run().is_none());
     drop(queue);
     for receipt in [&mut queued, &mut untaken] {
-        assert!(matches!(receipt.poll(&mut context), Poll::Ready(Err(ClientError::Closed))));
+        assert!(matches!(receipt.poll(&context), Poll::Ready(Err(ClientError::Closed))));
     }
     assert!(matches!(waiting.run(), Some(Err(ClientError::Closed))));
     assert!(matches!(Caller::publish(&mailbox, 1).run(), Some(Err(ClientError::Closed))));
