@@ -1,20 +1,21 @@
-//! The client's handle: a sender of commands to the background task.
+//! The client's handle: it puts commands for the background task into the mailbox.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use millrace_model::{EventId, Timestamp, TopicName};
 use millrace_wire::{Publish, PublishBatch, Published, PublishedBatch};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use crate::command::ClientCommand;
 use crate::endpoint::Endpoint;
 use crate::error::ClientError;
+use crate::mailbox::Mailbox;
 use crate::message::NewMessage;
 use crate::message_queue::MessageQueue;
 use crate::options::{ClientOptions, SubscribeOptions};
 use crate::receipt::{BatchReceipt, Receipt};
-use crate::room::PublishRoom;
+use crate::request_queue::RequestQueue;
 use crate::subscription::Subscription;
 use crate::task;
 
@@ -23,41 +24,46 @@ use crate::task;
 #[derive(Clone, Debug)]
 pub struct Client {
     requests: Requests,
-    room: PublishRoom,
     attach_ids: bool,
     connected_to: watch::Receiver<Option<Endpoint>>,
 }
 
-/// The queue to the background task, and why the task ended if it has.
+/// The way to the background task. When the last clone is dropped, no request will come any more.
 #[derive(Clone, Debug)]
-pub(crate) struct Requests {
-    sender: mpsc::Sender<ClientCommand>,
-    ended: Arc<OnceLock<ClientError>>,
+pub(crate) struct Requests(Arc<LastHandle>);
+
+#[derive(Debug)]
+struct LastHandle(Arc<Mailbox>);
+
+impl Drop for LastHandle {
+    fn drop(&mut self) {
+        self.0.desert();
+    }
 }
 
 impl Requests {
-    pub(crate) fn new(sender: mpsc::Sender<ClientCommand>, ended: Arc<OnceLock<ClientError>>) -> Requests {
-        Requests { sender, ended }
+    pub(crate) fn new(mailbox: Arc<Mailbox>) -> Requests {
+        Requests(Arc::new(LastHandle(mailbox)))
+    }
+
+    fn mailbox(&self) -> &Arc<Mailbox> {
+        &self.0.0
     }
 
     pub(crate) async fn send(&self, command: ClientCommand) -> Result<(), ClientError> {
-        self.sender.send(command).await.map_err(|_| self.end_reason())
+        self.mailbox().send(command).await
     }
 
     /// Sends without waiting, for `drop`; the command is lost if the queue is full.
     pub(crate) fn try_send(&self, command: ClientCommand) {
-        drop(self.sender.try_send(command));
+        self.mailbox().try_send(command);
     }
 
     pub(crate) async fn answer<T>(
         &self,
         answer: oneshot::Receiver<Result<T, ClientError>>,
     ) -> Result<T, ClientError> {
-        answer.await.unwrap_or_else(|_| Err(self.end_reason()))
-    }
-
-    fn end_reason(&self) -> ClientError {
-        self.ended.get().cloned().unwrap_or(ClientError::Closed)
+        answer.await.unwrap_or_else(|_| Err(self.mailbox().end_reason()))
     }
 }
 
@@ -66,16 +72,11 @@ impl Client {
     /// the client reconnects only after a connection was established. If that server says that another one leads, the
     /// client goes there by itself.
     pub async fn connect(options: ClientOptions) -> Result<Client, ClientError> {
-        let (sender, receiver) = mpsc::channel(options.requests_max.max(1));
-        let ended = Arc::new(OnceLock::new());
+        let mailbox = Mailbox::new(&options);
         let (server, connected_to) = watch::channel(None);
-        let client = Client {
-            requests: Requests::new(sender, ended.clone()),
-            room: PublishRoom::new(&options),
-            attach_ids: options.resend,
-            connected_to,
-        };
-        task::start(options, receiver, server, ended).await?;
+        let requests = Requests::new(mailbox.clone());
+        let client = Client { requests, attach_ids: options.resend, connected_to };
+        task::start(options, RequestQueue::new(mailbox), server).await?;
         Ok(client)
     }
 
@@ -95,12 +96,10 @@ impl Client {
         let topic = TopicName::new(topic)?;
         let deliver_at = message.deliver_at;
         let event = message.into_event(self.new_id());
-        let room = self.room.reserve(event.body.bytes()).await?;
-        let (reply, answer) = oneshot::channel();
-        self.requests
-            .send(ClientCommand::Publish { publish: Publish { topic, event, deliver_at }, reply, room })
-            .await?;
-        Ok(Receipt(answer))
+        let bytes = event.body.bytes();
+        let publish = Publish { topic, event, deliver_at };
+        let request = |unconfirmed| ClientCommand::Publish { publish, unconfirmed };
+        Ok(Receipt(self.requests.mailbox().publish(bytes, request).await?))
     }
 
     /// Publishes events together: all of them are stored or none. `deliver_at` has no meaning in a batch and is not
@@ -120,12 +119,10 @@ impl Client {
     ) -> Result<BatchReceipt, ClientError> {
         let topic = TopicName::new(topic)?;
         let events: Vec<_> = messages.into_iter().map(|message| message.into_event(self.new_id())).collect();
-        let room = self.room.reserve(events.iter().map(|event| event.body.bytes()).sum()).await?;
-        let (reply, answer) = oneshot::channel();
-        self.requests
-            .send(ClientCommand::PublishBatch { batch: PublishBatch { topic, events }, reply, room })
-            .await?;
-        Ok(BatchReceipt(answer))
+        let bytes = events.iter().map(|event| event.body.bytes()).sum();
+        let batch = PublishBatch { topic, events };
+        let request = |unconfirmed| ClientCommand::PublishBatch { batch, unconfirmed };
+        Ok(BatchReceipt(self.requests.mailbox().publish(bytes, request).await?))
     }
 
     /// Resolves when the server has confirmed the subscription.

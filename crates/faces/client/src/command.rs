@@ -2,14 +2,12 @@
 
 use std::sync::Arc;
 
-use millrace_wire::{
-    Ack, Nack, Position, Publish, PublishBatch, Published, PublishedBatch, Subscribe, Unsubscribe,
-};
+use millrace_wire::{Ack, Nack, Position, Publish, PublishBatch, Subscribe, Unsubscribe};
 use tokio::sync::oneshot;
 
 use crate::error::ClientError;
+use crate::mailbox::Unconfirmed;
 use crate::message_queue::MessageQueue;
-use crate::room::RoomTaken;
 
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ClientError>>;
 
@@ -17,13 +15,11 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ClientError>>;
 pub(crate) enum ClientCommand {
     Publish {
         publish: Publish,
-        reply: Reply<Published>,
-        room: RoomTaken,
+        unconfirmed: Unconfirmed,
     },
     PublishBatch {
         batch: PublishBatch,
-        reply: Reply<PublishedBatch>,
-        room: RoomTaken,
+        unconfirmed: Unconfirmed,
     },
     Subscribe {
         subscribe: Subscribe,

@@ -2,6 +2,7 @@
 //! told the commands, the received frames, and when a connection begins or ends.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
 
 use millrace_wire::{
     ClientFrame, ClientRequest, ErrorCode, Flow, FrameError, Message, Rid, ServerFrame, Unsubscribe,
@@ -10,6 +11,7 @@ use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::command::{ClientCommand, Reply};
 use crate::error::ClientError;
+use crate::mailbox::{Mailbox, Settled};
 use crate::pending::PendingReply;
 use crate::subscriptions::{Key, Subscriptions};
 
@@ -33,10 +35,13 @@ pub(crate) struct Ledger {
     kept_out: BTreeSet<Key>,
     subscriptions: Subscriptions,
     outgoing: VecDeque<Utf8Bytes>,
+    mailbox: Arc<Mailbox>,
+    /// Answers to publishes that were not handed over yet.
+    settled: Vec<Settled>,
 }
 
 impl Ledger {
-    pub(crate) fn new(resend: bool, frame_bytes_max: usize) -> Ledger {
+    pub(crate) fn new(resend: bool, frame_bytes_max: usize, mailbox: Arc<Mailbox>) -> Ledger {
         Ledger {
             resend,
             frame_bytes_max,
@@ -50,6 +55,8 @@ impl Ledger {
             kept_out: BTreeSet::new(),
             subscriptions: Subscriptions::default(),
             outgoing: VecDeque::new(),
+            mailbox,
+            settled: Vec::new(),
         }
     }
 
@@ -72,6 +79,8 @@ impl Ledger {
     }
 
     pub(crate) fn lost(&mut self, reason: &str) {
+        // Deliveries that arrived last are in their queues before these are emptied and counted.
+        self.hand_over();
         self.connected = false;
         self.outgoing.clear();
         self.subscribing.clear();
@@ -85,9 +94,18 @@ impl Ledger {
             if self.resend && pending.publish_frame().is_some() {
                 self.pending.insert(rid, pending);
             } else {
-                pending.fail(ClientError::Disconnected(reason.into()));
+                pending.fail(ClientError::Disconnected(reason.into()), &mut self.settled);
             }
         }
+        self.hand_over();
+    }
+
+    /// Hands over what received frames brought: confirmations to those who published, deliveries to subscriptions. To be
+    /// called after a number of frames that arrived together; the other methods do it themselves.
+    pub(crate) fn hand_over(&mut self) {
+        let abandoned = self.subscriptions.hand_over(self.epoch);
+        self.leave(abandoned);
+        self.mailbox.settle(&mut self.settled);
     }
 
     pub(crate) fn oversize(&mut self) {
@@ -101,28 +119,30 @@ impl Ledger {
         let largest = self.pending.iter().max_by_key(|(_, pending)| length(pending)).map(|(rid, _)| *rid);
         if let Some(pending) = largest.and_then(|rid| self.pending.remove(&rid)) {
             let bytes = length(&pending);
-            pending.fail(ClientError::TooLarge { bytes, max: "fewer than the server's limit".into() });
+            let error = ClientError::TooLarge { bytes, max: "fewer than the server's limit".into() };
+            pending.fail(error, &mut self.settled);
         }
     }
 
     /// Fails everything that waits, because the client has ended.
     pub(crate) fn fail_all(&mut self, error: &ClientError) {
         for (_, pending) in std::mem::take(&mut self.pending) {
-            pending.fail(error.clone());
+            pending.fail(error.clone(), &mut self.settled);
         }
         self.subscriptions.fail_all(error);
+        self.hand_over();
     }
 
     /// Handles a command. The task itself handles `Close`.
     pub(crate) fn command(&mut self, command: ClientCommand) {
         match command {
-            ClientCommand::Publish { publish, reply, room } => {
+            ClientCommand::Publish { publish, unconfirmed } => {
                 let (rid, frame) = self.frame(ClientRequest::Publish(publish));
-                self.publish(rid, frame.clone(), PendingReply::Publish { frame, reply, _room: room });
+                self.publish(rid, frame.clone(), PendingReply::Publish { frame, unconfirmed });
             }
-            ClientCommand::PublishBatch { batch, reply, room } => {
+            ClientCommand::PublishBatch { batch, unconfirmed } => {
                 let (rid, frame) = self.frame(ClientRequest::PublishBatch(batch));
-                self.publish(rid, frame.clone(), PendingReply::PublishBatch { frame, reply, _room: room });
+                self.publish(rid, frame.clone(), PendingReply::PublishBatch { frame, unconfirmed });
             }
             ClientCommand::Subscribe { subscribe, queue, reply } => {
                 if let Some(key) = self.subscriptions.add(subscribe, queue, reply) {
@@ -145,6 +165,7 @@ impl Ledger {
         }
     }
 
+    /// Takes a frame of the server. [`Ledger::hand_over`] hands over what the frame brings.
     pub(crate) fn answer(&mut self, frame: ServerFrame) {
         let rid = match &frame {
             ServerFrame::Message(_) => None,
@@ -175,8 +196,13 @@ impl Ledger {
 
     fn deliver(&mut self, message: Box<Message>) {
         self.credits = self.credits.map(|credits| credits.saturating_sub(1));
-        let (topic, group) = (message.topic.clone(), message.group.clone());
-        if !self.subscriptions.deliver(message, self.epoch) {
+        let abandoned = self.subscriptions.deliver(message, self.epoch);
+        self.leave(abandoned);
+    }
+
+    /// Ends a subscription that was dropped, if there is one.
+    fn leave(&mut self, abandoned: Option<Key>) {
+        if let Some((topic, group)) = abandoned {
             self.unsubscribe(Unsubscribe { topic, group }, None);
         }
     }
@@ -200,7 +226,7 @@ impl Ledger {
         if stopping && self.resend && pending.publish_frame().is_some() {
             self.pending.insert(rid, pending);
         } else {
-            pending.settle(answer);
+            pending.settle(answer, &mut self.settled);
         }
     }
 
@@ -229,7 +255,8 @@ impl Ledger {
     fn publish(&mut self, rid: u64, frame: Utf8Bytes, pending: PendingReply) {
         if frame.len() > self.frame_bytes_max {
             let max = format!("at most {}", self.frame_bytes_max);
-            return pending.fail(ClientError::TooLarge { bytes: frame.len(), max });
+            pending.fail(ClientError::TooLarge { bytes: frame.len(), max }, &mut self.settled);
+            return self.hand_over();
         }
         self.send(frame);
         self.pending.insert(rid, pending);

@@ -1,11 +1,11 @@
 //! Requests that wait for the server's answer.
 
-use millrace_wire::{Published, PublishedBatch, ServerFrame};
+use millrace_wire::ServerFrame;
 use tokio_tungstenite::tungstenite::Utf8Bytes;
 
 use crate::command::Reply;
 use crate::error::ClientError;
-use crate::room::RoomTaken;
+use crate::mailbox::{Settled, Unconfirmed};
 
 /// A request that waits for its answer. The frame of a publish is kept, shared with the queue of outgoing frames, so
 /// that it can be sent again.
@@ -13,13 +13,11 @@ use crate::room::RoomTaken;
 pub(crate) enum PendingReply {
     Publish {
         frame: Utf8Bytes,
-        reply: Reply<Published>,
-        _room: RoomTaken,
+        unconfirmed: Unconfirmed,
     },
     PublishBatch {
         frame: Utf8Bytes,
-        reply: Reply<PublishedBatch>,
-        _room: RoomTaken,
+        unconfirmed: Unconfirmed,
     },
     /// Answered by OK or PONG.
     Plain {
@@ -36,28 +34,31 @@ impl PendingReply {
         }
     }
 
-    /// Sends an error to the requester. A requester that is gone by now is ignored.
-    pub(crate) fn fail(self, error: ClientError) {
+    /// Adds an error to the answers.
+    pub(crate) fn fail(self, error: ClientError, settled: &mut Vec<Settled>) {
         match self {
-            PendingReply::Publish { reply, .. } => drop(reply.send(Err(error))),
-            PendingReply::PublishBatch { reply, .. } => drop(reply.send(Err(error))),
-            PendingReply::Plain { reply } => drop(reply.send(Err(error))),
+            PendingReply::Publish { unconfirmed, .. } => settled.push(Settled::One(unconfirmed, Err(error))),
+            PendingReply::PublishBatch { unconfirmed, .. } => {
+                settled.push(Settled::Batch(unconfirmed, Err(error)));
+            }
+            PendingReply::Plain { reply } => settled.push(Settled::Plain(reply, Err(error))),
         }
     }
 
-    pub(crate) fn settle(self, answer: ServerFrame) {
+    /// Adds the answer that the server gave.
+    pub(crate) fn settle(self, answer: ServerFrame, settled: &mut Vec<Settled>) {
         match (self, answer) {
-            (pending, ServerFrame::Error(error)) => pending.fail(ClientError::Refused(error)),
-            (PendingReply::Publish { reply, .. }, ServerFrame::Published(published)) => {
-                drop(reply.send(Ok(published)));
+            (pending, ServerFrame::Error(error)) => pending.fail(ClientError::Refused(error), settled),
+            (PendingReply::Publish { unconfirmed, .. }, ServerFrame::Published(published)) => {
+                settled.push(Settled::One(unconfirmed, Ok(published)));
             }
-            (PendingReply::PublishBatch { reply, .. }, ServerFrame::PublishedBatch(published)) => {
-                drop(reply.send(Ok(published)));
+            (PendingReply::PublishBatch { unconfirmed, .. }, ServerFrame::PublishedBatch(published)) => {
+                settled.push(Settled::Batch(unconfirmed, Ok(published)));
             }
             (PendingReply::Plain { reply }, ServerFrame::Ok(_) | ServerFrame::Pong(_)) => {
-                drop(reply.send(Ok(())));
+                settled.push(Settled::Plain(reply, Ok(())));
             }
-            (pending, other) => pending.fail(ClientError::Protocol(format!("{other:?}"))),
+            (pending, other) => pending.fail(ClientError::Protocol(format!("{other:?}")), settled),
         }
     }
 }

@@ -4,12 +4,13 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{Sink, SinkExt, StreamExt};
 use millrace_wire::{About, ErrorCode, ServerFrame};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 use tokio_tungstenite::tungstenite::protocol::CloseFrame;
 use tokio_tungstenite::tungstenite::protocol::frame::coding::CloseCode;
@@ -18,11 +19,12 @@ use tokio_tungstenite::tungstenite::{Error, Message, Utf8Bytes};
 use crate::command::ClientCommand;
 use crate::dial::Socket;
 use crate::ledger::Ledger;
+use crate::request_queue::RequestQueue;
 
 /// Most frames that wait for the socket; at this number no more commands are taken.
 const OUTGOING_MAX: usize = 4096;
-/// Most commands that are taken before the socket gets a turn; their frames are sent with one flush.
-const TURN_COMMANDS_MAX: usize = 256;
+/// Most frames that are handled before anybody learns what they brought.
+const BURST_FRAMES_MAX: usize = 128;
 /// How long closing the connection may take.
 const CLOSE_MAX: Duration = Duration::from_secs(2);
 
@@ -57,7 +59,7 @@ type Writer = SplitSink<Socket, Message>;
 
 pub(crate) async fn run(
     socket: Socket,
-    commands: &mut mpsc::Receiver<ClientCommand>,
+    commands: &mut RequestQueue,
     ledger: &mut Ledger,
     idle_timeout: Duration,
 ) -> SessionEnd {
@@ -83,7 +85,7 @@ struct Received {
 /// Exchanges frames until the connection is closed on request or lost.
 async fn exchange(
     socket: Socket,
-    commands: &mut mpsc::Receiver<ClientCommand>,
+    commands: &mut RequestQueue,
     ledger: &mut Ledger,
     idle_timeout: Duration,
     received: &mut Received,
@@ -100,23 +102,13 @@ async fn exchange(
         tokio::select! {
             frame = reader.next() => {
                 last_heard = Instant::now();
-                match frame {
-                    Some(Ok(Message::Text(text))) => {
-                        on_frame(ledger, &text, received)?;
-                    }
-                    Some(Ok(Message::Close(close))) => return Err(said_goodbye(close, ledger)),
-                    // tungstenite queues the pong itself; it leaves with the next flush.
-                    Some(Ok(Message::Ping(_))) => unflushed = true,
-                    Some(Ok(_)) => {}
-                    Some(Err(error)) => return Err(ConnectionLoss::new(error.to_string())),
-                    None => return Err(ConnectionLoss::new(CLOSED)),
-                }
+                unflushed |= take_frames(frame, &mut reader, ledger, received).await?;
             }
             written = write_all(&mut writer, ledger.outgoing()), if unflushed => match written {
                 Ok(()) => unflushed = false,
                 Err(error) => return Err(ConnectionLoss::new(error.to_string())),
             },
-            command = commands.recv(), if room => {
+            command = commands.next(), if room => {
                 if let Some(done) = take_commands(command, commands, ledger) {
                     close(writer, reader, ledger).await;
                     return Ok(done);
@@ -139,6 +131,38 @@ async fn exchange(
             }
         }
     }
+}
+
+/// Handles a frame and those that have arrived behind it, and then hands over what they brought: whoever waits for
+/// several of them is woken once. Returns whether there is something to flush. When it fails, the caller reports the
+/// loss to the ledger, which hands over, too.
+async fn take_frames(
+    first: Option<Result<Message, Error>>,
+    reader: &mut SplitStream<Socket>,
+    ledger: &mut Ledger,
+    received: &mut Received,
+) -> Result<bool, ConnectionLoss> {
+    let (mut next, mut unflushed) = (first, false);
+    for left in (0..BURST_FRAMES_MAX).rev() {
+        match next {
+            Some(Ok(Message::Text(text))) => on_frame(ledger, &text, received)?,
+            Some(Ok(Message::Close(close))) => return Err(said_goodbye(close, ledger)),
+            // tungstenite queues the pong itself; it leaves with the next flush.
+            Some(Ok(Message::Ping(_))) => unflushed = true,
+            Some(Ok(_)) => {}
+            Some(Err(error)) => return Err(ConnectionLoss::new(error.to_string())),
+            None => return Err(ConnectionLoss::new(CLOSED)),
+        }
+        if left == 0 {
+            break;
+        }
+        match poll_fn(|context| Poll::Ready(reader.poll_next_unpin(context))).await {
+            Poll::Ready(frame) => next = frame,
+            Poll::Pending => break,
+        }
+    }
+    ledger.hand_over();
+    Ok(unflushed)
 }
 
 /// Handles a frame. Fails if the frame says that the server does not lead: it carries out nothing more, and closes the
@@ -182,31 +206,21 @@ fn said_goodbye(close: Option<CloseFrame>, ledger: &mut Ledger) -> ConnectionLos
     }
 }
 
-/// Returns `Some` when the session is to end.
+/// Handles the command and those that were taken together with it; their frames are sent with one flush. Returns `Some`
+/// when the session is to end.
 fn take_commands(
     first: Option<ClientCommand>,
-    commands: &mut mpsc::Receiver<ClientCommand>,
+    commands: &mut RequestQueue,
     ledger: &mut Ledger,
 ) -> Option<Option<oneshot::Sender<()>>> {
     let mut next = first;
-    for _ in 0..TURN_COMMANDS_MAX {
+    loop {
         match next {
             None => return Some(None),
             Some(ClientCommand::Close { done }) => return Some(Some(done)),
             Some(command) => ledger.command(command),
         }
-        next = match commands.try_recv() {
-            Ok(command) => Some(command),
-            Err(_) => return None,
-        };
-    }
-    match next {
-        Some(ClientCommand::Close { done }) => Some(Some(done)),
-        Some(command) => {
-            ledger.command(command);
-            None
-        }
-        None => None,
+        next = Some(commands.next_taken()?);
     }
 }
 
@@ -229,7 +243,10 @@ async fn close(mut writer: Writer, mut reader: SplitStream<Socket>, ledger: &mut
         writer.send(Message::Close(None)).await?;
         while let Some(Ok(frame)) = reader.next().await {
             match frame {
-                Message::Text(text) => drop(on_frame(ledger, &text, &mut Received::default())),
+                Message::Text(text) => {
+                    drop(on_frame(ledger, &text, &mut Received::default()));
+                    ledger.hand_over();
+                }
                 Message::Close(_) => break,
                 _ => {}
             }

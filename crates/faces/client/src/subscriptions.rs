@@ -1,6 +1,6 @@
 //! The subscriptions of a client. They outlive connections: on each new connection all of them are requested again.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use millrace_model::{Group, TopicName};
@@ -15,6 +15,8 @@ pub(crate) type Key = (TopicName, Group);
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
     entries: BTreeMap<Key, SubscriptionEntry>,
+    /// Messages of one subscription that were not handed over yet.
+    arrived: VecDeque<Box<Message>>,
 }
 
 #[derive(Debug)]
@@ -71,10 +73,27 @@ impl Subscriptions {
         self.entries.get(key).is_some_and(|entry| entry.asker.is_none())
     }
 
-    /// Passes a message to its subscription. Returns false when that subscription was dropped.
-    pub(crate) fn deliver(&self, message: Box<Message>, epoch: u64) -> bool {
-        let key = (message.topic.clone(), message.group.clone());
-        self.entries.get(&key).is_none_or(|entry| entry.queue.put(message, epoch))
+    /// Takes a message. If the messages before it are of another subscription, they are handed over.
+    pub(crate) fn deliver(&mut self, message: Box<Message>, epoch: u64) -> Option<Key> {
+        let mut abandoned = None;
+        if self.arrived.back().is_some_and(|last| last.group != message.group || last.topic != message.topic)
+        {
+            abandoned = self.hand_over(epoch);
+        }
+        self.arrived.push_back(message);
+        abandoned
+    }
+
+    /// Passes the messages to their subscription. Returns its key when it was dropped, so that nobody takes them.
+    pub(crate) fn hand_over(&mut self, epoch: u64) -> Option<Key> {
+        let last = self.arrived.back()?;
+        let key = (last.topic.clone(), last.group.clone());
+        let is_taken = match self.entries.get(&key) {
+            Some(entry) => entry.queue.put(&mut self.arrived, epoch),
+            None => true,
+        };
+        self.arrived.clear();
+        (!is_taken).then_some(key)
     }
 
     pub(crate) fn subscribed(&mut self, key: &Key, answer: OkFrame) {

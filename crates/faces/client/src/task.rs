@@ -1,9 +1,8 @@
 //! The background task: makes one connection after another, and handles commands between them.
 
 use std::future::Future;
-use std::sync::{Arc, OnceLock};
 
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 
 use crate::command::ClientCommand;
 use crate::dial::{Socket, dial};
@@ -12,13 +11,14 @@ use crate::error::ClientError;
 use crate::ledger::Ledger;
 use crate::options::ClientOptions;
 use crate::outage::{NextStep, Outage};
+use crate::request_queue::RequestQueue;
 use crate::servers::ServerList;
 use crate::session::{self, ConnectionLoss, SessionEnd};
 
 struct Task {
     servers: ServerList,
     options: ClientOptions,
-    commands: mpsc::Receiver<ClientCommand>,
+    commands: RequestQueue,
     ledger: Ledger,
     /// The server that the client is connected to.
     connected_to: watch::Sender<Option<Endpoint>>,
@@ -33,9 +33,8 @@ enum Stop {
 /// Connects to the first server that accepts, then runs the task in the background.
 pub(crate) async fn start(
     options: ClientOptions,
-    commands: mpsc::Receiver<ClientCommand>,
+    commands: RequestQueue,
     connected_to: watch::Sender<Option<Endpoint>>,
-    ended: Arc<OnceLock<ClientError>>,
 ) -> Result<(), ClientError> {
     let servers = ServerList::parse(&options.urls)?.follow(options.follow_leader, options.token.is_some());
     let mut outage = Outage::first(servers.clone(), &options);
@@ -47,7 +46,7 @@ pub(crate) async fn start(
         }
     };
     connected_to.send_replace(Some(endpoint.clone()));
-    let ledger = Ledger::new(options.resend, options.frame_bytes_max);
+    let ledger = Ledger::new(options.resend, options.frame_bytes_max, commands.mailbox().clone());
     let mut task = Task { servers, options, commands, ledger, connected_to };
     tokio::spawn(async move {
         let (error, done) = match task.run(outage, endpoint, socket).await {
@@ -55,10 +54,7 @@ pub(crate) async fn start(
             Stop::Failed(error) => (error, None),
         };
         task.connected_to.send_replace(None);
-        // Set before the queue is closed, so that a caller who finds it closed finds the reason.
-        ended.get_or_init(|| error.clone());
-        task.ledger.fail_all(&error);
-        task.refuse_queued(&error);
+        task.end(&error);
         if let Some(done) = done {
             let _ = done.send(());
         }
@@ -156,7 +152,7 @@ impl Task {
         loop {
             tokio::select! {
                 output = &mut work => return Ok(output),
-                command = self.commands.recv() => match command {
+                command = self.commands.next() => match command {
                     Some(ClientCommand::Close { done }) => return Err(Stop::Closed(Some(done))),
                     Some(command) => self.ledger.command(command),
                     None => return Err(Stop::Closed(None)),
@@ -165,9 +161,11 @@ impl Task {
         }
     }
 
-    fn refuse_queued(&mut self, error: &ClientError) {
-        self.commands.close();
-        while let Ok(command) = self.commands.try_recv() {
+    /// Fails everything that waits, and everything that was queued and not handled.
+    fn end(&mut self, error: &ClientError) {
+        let unhandled = self.commands.end(error);
+        self.ledger.fail_all(error);
+        for command in unhandled {
             self.ledger.command(command);
             self.ledger.fail_all(error);
         }

@@ -96,8 +96,8 @@ fn one(
     let mut probe = Probe::open(folder)?;
     let mut figures = Collector::default();
     run(&mut BusStage { server, options, probe: &mut probe, out: &mut figures, suffix })?;
-    out.add_probe("growth", probe.median_ms());
-    out.add_probe(name, probe.median_ms());
+    out.add_disk_probe("growth", &probe);
+    out.add_disk_probe(name, &probe);
     Ok(figures)
 }
 

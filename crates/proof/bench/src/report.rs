@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::aim::{Aim, Verdict};
 use crate::figures::Rounds;
+use crate::probe::Probe;
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
@@ -19,6 +20,8 @@ pub struct Row {
     pub max: f64,
     /// Median of the disk probe in the same rounds, in milliseconds.
     pub probe_ms: Option<f64>,
+    /// The same for the probe that overwrites, if the disk was probed.
+    pub overwriting_ms: Option<f64>,
     /// For latencies: how many probes one operation takes. For rates: how many operations fit into the time of one
     /// probe.
     pub per_probe: Option<f64>,
@@ -41,6 +44,7 @@ pub(crate) struct Collector {
     probes: BTreeMap<String, Rounds>,
     /// Aims that depend on the run, by scenario and figure.
     aims: BTreeMap<(String, String), Aim>,
+    overwriting: BTreeMap<String, Rounds>,
 }
 
 impl Collector {
@@ -59,6 +63,12 @@ impl Collector {
     /// Gives a figure an aim that only this run knows.
     pub(crate) fn set_aim(&mut self, scenario: &str, figure: &str, aim: Aim) {
         self.aims.insert((scenario.to_owned(), figure.to_owned()), aim);
+    }
+
+    /// Both medians of a probe of the disk.
+    pub(crate) fn add_disk_probe(&mut self, scenario: &str, probe: &Probe) {
+        self.add_probe(scenario, probe.median_ms());
+        self.overwriting.entry(scenario.to_owned()).or_default().push(probe.overwriting_ms());
     }
 
     pub(crate) fn median(&self, scenario: &str, figure: &str) -> Option<f64> {
@@ -101,6 +111,7 @@ impl Collector {
                 min: rounds.min(),
                 max: rounds.max(),
                 probe_ms,
+                overwriting_ms: self.overwriting.get(scenario).map(Rounds::median),
                 per_probe,
                 aim,
                 verdict,
@@ -118,12 +129,13 @@ impl fmt::Display for BenchReport {
         let figure_width = self.rows.iter().map(figure_bytes).max().unwrap_or(0).max(45);
         writeln!(
             f,
-            "{:<scenario_width$} {:<figure_width$} {:>9} {:>20} {:>9} {:>19}  aim",
-            "scenario", "figure", "median", "min .. max", "probe p50", "ratio to probe"
+            "{:<scenario_width$} {:<figure_width$} {:>9} {:>20} {:>9} {:>9} {:>19}  aim",
+            "scenario", "figure", "median", "min .. max", "probe p50", "overwrite", "ratio to probe"
         )?;
         for row in &self.rows {
             let spread = format!("{} .. {}", number(row.min), number(row.max));
-            let probe = row.probe_ms.map_or(String::new(), |ms| format!("{ms:.3} ms"));
+            let [probe, overwrite] = [row.probe_ms, row.overwriting_ms]
+                .map(|ms| ms.map_or(String::new(), |ms| format!("{ms:.3} ms")));
             let ratio = match (row.per_probe, row.unit) {
                 (Some(ratio), "ms") => format!("{ratio:.2} probes"),
                 (Some(ratio), _) => format!("{ratio:.1} events/probe"),
@@ -136,7 +148,7 @@ impl fmt::Display for BenchReport {
                 _ => String::new(),
             };
             let line = format!(
-                "{scenario:<scenario_width$} {figure:<figure_width$} {median:>9} {spread:>20} {probe:>9} {ratio:>19}  {verdict}"
+                "{scenario:<scenario_width$} {figure:<figure_width$} {median:>9} {spread:>20} {probe:>9} {overwrite:>9} {ratio:>19}  {verdict}"
             );
             writeln!(f, "{}", line.trim_end())?;
         }

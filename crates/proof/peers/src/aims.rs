@@ -20,6 +20,7 @@ const SERIAL_PROBES: f64 = 1.5;
 const SERIAL_PLUS_MS: f64 = 0.1;
 const NATS_ALWAYS_INFLIGHT_TIMES: f64 = 10.0;
 const NATS_ALWAYS_CLIENTS_TIMES: f64 = 2.5;
+const REDIS_ALWAYS_CLIENTS_TIMES: f64 = 1.15;
 
 /// Lowest events per second.
 const RATES: &[(&str, Load, f64)] = &[
@@ -34,7 +35,10 @@ const RATIOS: &[(&str, Load, System, f64)] = &[
     ("one at a time, not behind NATS always", Load::Serial, System::NatsAlways, 1.0),
     ("256 in flight against NATS always", Load::Inflight, System::NatsAlways, NATS_ALWAYS_INFLIGHT_TIMES),
     ("8 clients against NATS always", Load::Clients, System::NatsAlways, NATS_ALWAYS_CLIENTS_TIMES),
+    ("256 in flight, not behind Redis always", Load::Inflight, System::RedisAlways, 1.0),
     ("256 in flight, synced, not behind NATS default", Load::Inflight, System::NatsDefault, 1.0),
+    ("8 clients against Redis always", Load::Clients, System::RedisAlways, REDIS_ALWAYS_CLIENTS_TIMES),
+    ("backlog, not behind NATS always", Load::Consume, System::NatsAlways, 1.0),
 ];
 
 /// Judges the aims whose figures were measured.

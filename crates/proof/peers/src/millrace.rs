@@ -8,7 +8,7 @@ use millrace_client::{
 };
 
 use crate::error::PeerError;
-use crate::load_target::{Consumer, LoadTarget};
+use crate::load_target::{Consumer, LoadTarget, Topic};
 use crate::loads::{ANSWERS_PER_TURN, PATIENCE};
 
 /// Below the largest window that the server allows by default.
@@ -40,7 +40,7 @@ impl LoadTarget for Millrace {
     }
 
     /// A topic is made by its first event.
-    async fn create_topic(&self, _: &str) -> Result<(), PeerError> {
+    async fn create_topic(&self, _: Topic<'_>) -> Result<(), PeerError> {
         Ok(())
     }
 

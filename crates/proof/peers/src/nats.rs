@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{FutureExt, StreamExt};
 
 use crate::error::PeerError;
-use crate::load_target::{Consumer, LoadTarget};
+use crate::load_target::{Consumer, LoadTarget, Topic};
 use crate::loads::{ANSWERS_PER_TURN, PATIENCE};
 
 /// More than any load leaves unacknowledged.
@@ -30,10 +30,10 @@ impl LoadTarget for Nats {
         Ok(Nats(jetstream::new(client)))
     }
 
-    async fn create_topic(&self, topic: &str) -> Result<(), PeerError> {
+    async fn create_topic(&self, topic: Topic<'_>) -> Result<(), PeerError> {
         let config = Config {
-            name: topic.to_owned(),
-            subjects: vec![topic.to_owned()],
+            name: topic.name.to_owned(),
+            subjects: vec![topic.name.to_owned()],
             storage: StorageType::File,
             ..Config::default()
         };

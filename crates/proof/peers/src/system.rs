@@ -1,4 +1,4 @@
-//! The comparison: five servers, five loads.
+//! The comparison: six servers, five loads.
 
 use serde::Serialize;
 
@@ -8,15 +8,17 @@ pub(crate) enum System {
     Millrace,
     NatsAlways,
     RedisAlways,
+    Postgres,
     NatsDefault,
     RedisEverysec,
 }
 
 impl System {
-    pub(crate) const ALL: [System; 5] = [
+    pub(crate) const ALL: [System; 6] = [
         System::Millrace,
         System::NatsAlways,
         System::RedisAlways,
+        System::Postgres,
         System::NatsDefault,
         System::RedisEverysec,
     ];
@@ -26,6 +28,7 @@ impl System {
             System::Millrace => "Millrace",
             System::NatsAlways => "NATS always",
             System::RedisAlways => "Redis always",
+            System::Postgres => "PostgreSQL",
             System::NatsDefault => "NATS default",
             System::RedisEverysec => "Redis everysec",
         }
@@ -37,6 +40,7 @@ impl System {
             System::Millrace => "millrace",
             System::NatsAlways => "nats-always",
             System::RedisAlways => "redis-always",
+            System::Postgres => "postgres",
             System::NatsDefault => "nats-default",
             System::RedisEverysec => "redis-everysec",
         }
@@ -44,7 +48,7 @@ impl System {
 
     /// Whether an answer means that the event is on disk.
     pub(crate) fn syncs_before_it_answers(self) -> bool {
-        matches!(self, System::Millrace | System::NatsAlways | System::RedisAlways)
+        matches!(self, System::Millrace | System::NatsAlways | System::RedisAlways | System::Postgres)
     }
 }
 

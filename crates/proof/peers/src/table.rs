@@ -11,7 +11,7 @@ pub(crate) fn write(report: &PeersReport) -> std::result::Result<String, std::fm
     let summary = Summary::of(&report.samples);
     let mut out = String::new();
     let PeersReport { rounds, seconds, cores, payload_bytes, load_before, .. } = report;
-    writeln!(out, "# Millrace beside NATS and Redis\n")?;
+    writeln!(out, "# Millrace beside NATS, Redis and PostgreSQL\n")?;
     writeln!(
         out,
         "Written by `cargo xtask peers`; do not edit. Systems in turn on the same disk, {seconds} s per load, payloads of\n\
@@ -99,11 +99,14 @@ fn syncs(out: &mut String, summary: &Summary, counted: &[Syncs]) -> Result {
 }
 
 fn probes(out: &mut String, summary: &Summary) -> Result {
-    writeln!(out, "## Disk probe beside each figure: write 256 B + fdatasync, p50 in ms\n")?;
+    writeln!(
+        out,
+        "## Disk probe beside each figure: write 256 B + fdatasync, p50 in ms; file grows / is overwritten\n"
+    )?;
     head(out, "", &Load::ALL.map(Load::title))?;
     rows(out, summary, Load::ALL.len(), |system| {
-        let cell =
-            |load| summary.cell(load, system).map_or("-".to_owned(), |cell| format!("{:.3}", cell.probe_ms));
+        let both = |cell: &Cell| format!("{:.3} / {:.3}", cell.probe_ms, cell.overwriting_ms);
+        let cell = |load| summary.cell(load, system).map_or("-".to_owned(), both);
         Load::ALL.map(cell).to_vec()
     })
 }
@@ -197,6 +200,7 @@ pub(crate) mod tests {
         assert!(text.contains("1000 / 8 = 125.0"), "{text}");
         assert!(text.contains("500 / 0, none"), "{text}");
         assert!(text.contains("**short**"), "{text}");
+        assert!(text.contains("| 0.100 / 0.080 |"), "{text}");
         assert!(text.lines().all(|line| !line.ends_with(' ')), "{text}");
     }
 

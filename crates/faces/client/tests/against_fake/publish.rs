@@ -1,6 +1,7 @@
 //! A publish is confirmed once, whatever happens to connections in between.
 
 use crate::fake::Fake;
+use futures_util::FutureExt;
 use millrace_client::{Client, ClientError, ErrorCode, NewMessage, PublishedPlace};
 use tokio::io::AsyncWriteExt;
 
@@ -141,6 +142,37 @@ async fn a_batch_is_confirmed_as_one() {
     };
     let (published, ()) = tokio::join!(client.publish_batch("a", [message(1), message(2)]), server);
     assert_eq!(published.unwrap().offsets.len(), 2);
+}
+
+/// The client takes many requests and many answers at once. A PING is answered after what came before it.
+#[tokio::test]
+async fn many_confirmations_at_once_reach_their_publishers() {
+    const EVENTS: u32 = 500;
+    let fake = Fake::start().await;
+    let (client, mut conn) = tokio::join!(Client::connect(fake.options()), fake.accept());
+    let client = client.unwrap();
+    let mut receipts = Vec::new();
+    for number in 0..EVENTS {
+        receipts.push(client.publish_nowait("a", message(number)).await.unwrap());
+    }
+    let server = async {
+        let mut publishes = Vec::new();
+        for _ in 0..EVENTS {
+            publishes.push(conn.expect("PUBLISH").await);
+        }
+        for (publish, offset) in publishes.iter().zip(1..) {
+            conn.confirm(publish, offset).await;
+        }
+        let ping = conn.expect("PING").await;
+        conn.send(serde_json::json!({"type": "PONG", "rid": ping["rid"]})).await;
+    };
+    let (pong, ()) = tokio::join!(client.ping(), server);
+    pong.unwrap();
+    for (receipt, number) in receipts.into_iter().zip(1..) {
+        let published = receipt.now_or_never().expect("it was answered before the PING").unwrap();
+        let offset = millrace_client::Offset(number);
+        assert_eq!(published.place, PublishedPlace::At { partition: millrace_client::Partition(0), offset });
+    }
 }
 
 #[tokio::test]

@@ -30,6 +30,43 @@ async fn order_per_key_is_asked_for_on_every_connection() {
     assert_eq!(conn.expect("SUBSCRIBE").await["sticky"], true);
 }
 
+/// The client reads many frames before it hands over what they brought.
+#[tokio::test]
+async fn nothing_is_lost_when_much_arrives_at_once() {
+    const EVENTS: u64 = 1000;
+    let fake = Fake::start().await;
+    let (client, mut conn) = tokio::join!(Client::connect(fake.options()), fake.accept());
+    let client = client.unwrap();
+    let groups = ["g", "h"];
+    let wanted = groups.map(|group| {
+        let mut wanted = SubscribeOptions::new("a", group).unwrap();
+        wanted.max_inflight = EVENTS as u32;
+        wanted
+    });
+    let mut subscriptions = Vec::new();
+    for wanted in wanted {
+        let server = async {
+            let subscribe = conn.expect("SUBSCRIBE").await;
+            conn.ok(&subscribe).await;
+        };
+        let (subscription, ()) = tokio::join!(client.subscribe(wanted), server);
+        subscriptions.push(subscription.unwrap());
+    }
+    // In runs of one group and of both in turn.
+    for offset in 1..=EVENTS {
+        conn.deliver("a", "g", offset).await;
+        if offset % 5 != 0 {
+            conn.deliver("a", "h", offset).await;
+        }
+    }
+    for offset in 1..=EVENTS {
+        assert_eq!(subscriptions[0].next().await.unwrap().offset().0, offset);
+    }
+    for offset in (1..=EVENTS).filter(|offset| offset % 5 != 0) {
+        assert_eq!(subscriptions[1].next().await.unwrap().offset().0, offset);
+    }
+}
+
 #[tokio::test]
 async fn deliveries_arrive_and_are_acked() {
     let fake = Fake::start().await;

@@ -78,7 +78,7 @@ fn on_a_server(
         progress(name);
         let mut probe = Probe::open(folder.path())?;
         run(&mut BusStage { server: &mut server, options, probe: &mut probe, out, suffix: "" })?;
-        out.add_probe(name, probe.median_ms());
+        out.add_disk_probe(name, &probe);
     }
     server.stop()
 }

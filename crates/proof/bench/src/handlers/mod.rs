@@ -53,7 +53,7 @@ pub fn bench_handlers(
             let folder = options.scratch()?;
             let mut probe = Probe::open(folder.path())?;
             run(&mut HandlersStage { folder: folder.path(), options, probe: &mut probe, out: &mut out })?;
-            out.add_probe(name, probe.median_ms());
+            out.add_disk_probe(name, &probe);
         }
         Ok::<_, BenchError>(())
     };

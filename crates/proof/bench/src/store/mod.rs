@@ -37,7 +37,7 @@ pub fn bench_store(
             let folder = options.scratch()?;
             let mut probe = Probe::open(folder.path())?;
             run(folder.path(), options, &mut probe, &mut collector)?;
-            collector.add_probe(name, probe.median_ms());
+            collector.add_disk_probe(name, &probe);
         }
     }
     if let Some(ratio) = append::topics_ratio(&collector) {
