@@ -47,8 +47,7 @@ impl BusConnection {
 
     /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`]. Waits
     /// while the owner's queue is full; if the future is dropped, requests that were not handed over stay in
-    /// `requests`. Answers may already be there when this returns: the calling task must then check [`BusConnection::receive`],
-    /// because nothing wakes it.
+    /// `requests`. Answers may already be there when this returns.
     pub async fn send(&self, by: &Requester, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
         let units_max = ASK_UNITS_MAX.min(self.shared.inbox.room_max());
         while !requests.is_empty() {
@@ -78,6 +77,12 @@ impl BusConnection {
             jobs::hand_over(&self.shared.inbox, &self.workers, commands, may_commit)?;
         }
         Ok(())
+    }
+
+    /// Runs the task that sends and receives on this connection. It spares the task a wake-up: if the task receives, in
+    /// the same poll, the answers that its own requests have brought, it is not woken for them. Without `drive` it is.
+    pub async fn drive<F: Future>(&self, task: F) -> F::Output {
+        self.outbox.watch(task).await
     }
 
     /// Waits for items and takes as many as there are, within the bounds.
