@@ -79,7 +79,7 @@ impl BusConnection {
         Ok(())
     }
 
-    /// Runs the task that sends and receives on this connection. It spares the task a wake-up: if the task receives, in
+    /// Runs the task that sends and receives on this connection. `drive` spares the task a wake-up: if the task receives, in
     /// the same poll, the answers that its own requests have brought, it is not woken for them. Without `drive` it is.
     pub async fn drive<F: Future>(&self, task: F) -> F::Output {
         self.outbox.watch(task).await

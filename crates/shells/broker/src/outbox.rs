@@ -314,7 +314,7 @@ mod tests {
         }
     }
 
-    /// What the task of a connection does in one poll.
+    /// A part of a connection's task, polled once in each poll of the task.
     #[derive(Clone, Copy, PartialEq)]
     enum Part {
         Send,

@@ -1,7 +1,7 @@
 //! Decides which job a thread does next, whether an edge may do a job inline, and whether a sleeping thread must be
 //! woken: a state machine without locks, clocks and queues.
 //!
-//! The inbox (`inbox.rs`) keeps a `Schedule` under its lock. It reports what happened ([`Happened`]), passes the number
+//! The inbox (`inbox.rs`) keeps a `Schedule` under its lock. The inbox reports what happened ([`Happened`]), passes the number
 //! of waiting inputs and batches ([`Load`]) and the time, and does what it is told. So every rule of this file can be
 //! tested as data, and `tests/schedule_explorer.rs` visits every state that a small broker can reach.
 //!
@@ -60,7 +60,7 @@ pub(crate) enum Happened {
     Decided { next_at: Instant },
     /// A commit is over.
     Committed,
-    /// An attempt to commit wrote nothing. It is repeated at `retry_at`; maintenance goes on meanwhile, because it may
+    /// An attempt to commit wrote nothing. The next attempt is due at `retry_at`; maintenance goes on meanwhile, because it may
     /// free space.
     WroteNothing { retry_at: Instant },
     /// Maintenance is over; it is next due at `next_at`.

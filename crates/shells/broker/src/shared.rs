@@ -1,4 +1,4 @@
-//! What handles, connections, the owner and the workers share.
+//! The state that handles, connections, the owner and the workers share.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;

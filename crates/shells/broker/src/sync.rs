@@ -1,4 +1,4 @@
-//! What the inbox takes from outside: the lock, the condition variable and the clock. The model check
+//! The parts of the inbox that a test replaces: the lock, the condition variable and the clock. The model check
 //! (`tests/schedule_model`) compiles `inbox.rs` with others in their place.
 
 use std::time::Instant;

@@ -1,4 +1,4 @@
-//! What must be true of a world.
+//! The properties that every world must have.
 
 use crate::world::{At, Kind, World};
 

@@ -106,7 +106,7 @@ pub(crate) struct World {
     pub(crate) requests: usize,
     pub(crate) completions: usize,
     pub(crate) batches: usize,
-    /// What the schedule was last told; the checks need it.
+    /// The times that the schedule was last told; the checks need them.
     pub(crate) decide_at: u64,
     pub(crate) maintenance_at: u64,
     pub(crate) commit_at: Option<u64>,

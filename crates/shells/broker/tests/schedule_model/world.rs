@@ -26,7 +26,7 @@ thread_local! {
     static WORLD: RefCell<World> = RefCell::default();
 }
 
-/// What the world must know of the broker to check it.
+/// The state of the broker that the checks need.
 #[derive(Debug, Default)]
 pub(crate) struct Facts {
     pub(crate) requests: usize,
