@@ -2,7 +2,7 @@
 
 use std::io;
 use std::sync::atomic::AtomicU64;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Weak};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -13,20 +13,23 @@ use millrace_store::{Pace, Store, StoreError};
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 
-use crate::connection::Command;
+use crate::backlog::{Backlog, BoundedBacklog};
+use crate::command::{BrokerInbox, Command};
 use crate::dispatch::Dispatch;
-use crate::handle::{BrokerHandle, BrokerShared};
+use crate::handle::BrokerHandle;
 use crate::health::Health;
-use crate::inbox::Inbox;
+use crate::inbox::{Inbox, InboxLimits};
 use crate::metrics::Metrics;
 use crate::monitor::{self, Monitor};
 use crate::owner::Owner;
 use crate::readers::{ReadQueue, StoreReader};
+use crate::schedule::ScheduleLimits;
 use crate::settings::BrokerSettings;
+use crate::shared::BrokerShared;
 use crate::watcher::NewsWatcher;
 use crate::workers::{self, Workers};
 use crate::writer::{CommitWriter, Receiver};
-use crate::{boot, notes};
+use crate::{boot, jobs, notes};
 
 /// How often a stop checks whether the last rows are written.
 const WRITTEN_POLL: Duration = Duration::from_millis(5);
@@ -57,7 +60,9 @@ pub enum StopOutcome {
 #[derive(Debug)]
 pub struct Broker {
     shared: Arc<BrokerShared>,
-    jobs: Arc<ReadQueue>,
+    /// Weak: the threads alone keep the store open.
+    workers: Weak<Workers>,
+    reads: Arc<ReadQueue>,
     monitor: Arc<monitor::Control>,
     threads: Vec<JoinHandle<()>>,
 }
@@ -78,13 +83,13 @@ impl Broker {
         let bus = Bus::restore(limits, boot::snapshot(&**store, clock.boot())?, clock.now())?;
         let metrics = Arc::new(Metrics::default());
         let (notes, notes_end) = notes::channel(settings.notes_max, metrics.clone());
-        let jobs = Arc::new(ReadQueue::default());
+        let reads = Arc::new(ReadQueue::default());
+        let backlog: Arc<Backlog> = Arc::default();
         let shared = Arc::new(BrokerShared {
             clock,
-            inbox: Arc::new(Inbox::new(settings.request_units_max)),
-            workers: OnceLock::new(),
-            backlog: Arc::default(),
-            reads: jobs.clone(),
+            inbox: Arc::new(inbox(&settings, BoundedBacklog::new(backlog.clone(), &settings))),
+            backlog,
+            reads: reads.clone(),
             metrics,
             notes: notes_end,
             schemas: Arc::default(),
@@ -95,8 +100,14 @@ impl Broker {
             settings,
         });
         let monitor = Arc::default();
-        let mut broker = Broker { shared: shared.clone(), jobs: jobs.clone(), monitor, threads: Vec::new() };
-        let dispatch = Dispatch::new(shared.backlog.clone(), jobs, notes, shared.schemas.clone());
+        let mut broker = Broker {
+            shared: shared.clone(),
+            workers: Weak::new(),
+            reads: reads.clone(),
+            monitor,
+            threads: Vec::new(),
+        };
+        let dispatch = Dispatch::new(shared.backlog.clone(), reads, notes, shared.schemas.clone());
         let owner = Owner::new(shared, bus, dispatch);
         broker.start_workers(store, owner, watcher)?;
         broker.start_readers(store)?;
@@ -121,11 +132,10 @@ impl Broker {
         let writer = CommitWriter::new(store.clone(), receiver, settings, watcher);
         let owner = Mutex::new(Some(Box::new(owner)));
         let workers = Arc::new(Workers { shared: self.shared.clone(), owner, writer });
-        // Set only here.
-        let _ = self.shared.workers.set(Arc::downgrade(&workers));
+        self.workers = Arc::downgrade(&workers);
         for _ in 0..workers::THREADS {
             let workers = workers.clone();
-            self.threads.push(spawn("workers", move || workers.run())?);
+            self.threads.push(spawn("workers", move || jobs::run_worker(&*workers))?);
         }
         Ok(())
     }
@@ -135,7 +145,7 @@ impl Broker {
         for _ in 0..settings.readers.max(1) {
             let reader = StoreReader {
                 store: store.clone(),
-                jobs: self.jobs.clone(),
+                jobs: self.reads.clone(),
                 inbox: inbox.clone(),
                 metrics: metrics.clone(),
             };
@@ -158,7 +168,7 @@ impl Broker {
     }
 
     pub fn handle(&self) -> BrokerHandle {
-        BrokerHandle::new(self.shared.clone())
+        BrokerHandle::new(self.shared.clone(), self.workers.clone())
     }
 
     /// Tells the engine to stop, behind all earlier requests, and waits until it has given back all deliveries. The
@@ -201,7 +211,7 @@ impl Broker {
         // The backlog first: a row that it accepted is then seen by the workers before they end.
         self.shared.backlog.end();
         self.shared.inbox.end();
-        self.jobs.end();
+        self.reads.end();
         self.monitor.end();
     }
 }
@@ -210,6 +220,17 @@ impl Drop for Broker {
     fn drop(&mut self) {
         self.finish();
     }
+}
+
+fn inbox(settings: &BrokerSettings, backlog: BoundedBacklog) -> BrokerInbox {
+    let limits =
+        InboxLimits { room_max: settings.request_units_max, turn_requests_max: settings.turn_requests_max };
+    let schedule = ScheduleLimits {
+        threads: workers::THREADS,
+        sleep_max: Duration::from_millis(settings.wait_ms_max),
+        inline_commits: settings.inline_commits,
+    };
+    Inbox::new(limits, schedule, backlog)
 }
 
 fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, StartError> {

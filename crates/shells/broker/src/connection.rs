@@ -1,66 +1,27 @@
 //! A connection's end of the broker: requests in, items out.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
-use millrace_bus::{ConnId, Input, Reply, ReplyTo, Request, SchemaVerdict};
+use millrace_bus::{ConnId, Input, ReplyTo, Request};
 use millrace_model::{Namespace, Requester};
-use tokio::sync::oneshot;
 
-use crate::handle::{BrokerShared, Ended};
+use crate::command::{Command, units};
+use crate::inbox::Ended;
+use crate::jobs;
 use crate::outbox::{Item, Outbox, Received};
-use crate::workers;
+use crate::shared::BrokerShared;
+use crate::workers::Workers;
 
 /// Units of the inbox's room that one connection reserves at a time, so that none fills it alone.
 const ASK_UNITS_MAX: u32 = 1024;
-
-/// A message from an edge to the owner, handled in order.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Open {
-        conn: ConnId,
-        namespace: Namespace,
-        outbox: Arc<Outbox>,
-    },
-    Request {
-        to: ReplyTo,
-        by: Requester,
-        request: Request,
-        checked: Option<Box<SchemaVerdict>>,
-    },
-    Call {
-        answer: oneshot::Sender<Reply>,
-        by: Requester,
-        request: Request,
-        checked: Option<Box<SchemaVerdict>>,
-    },
-    Close {
-        conn: ConnId,
-        evicted: bool,
-    },
-    Stop {
-        stopped: oneshot::Sender<()>,
-    },
-}
-
-/// Bytes that take one unit of the inbox's room.
-pub(crate) const UNIT_BYTES: usize = 1024;
-
-/// How many units of the inbox's room a request takes.
-pub(crate) fn units(request: &Request) -> u32 {
-    let bytes = match request {
-        Request::Publish(publish) => publish.event.body.bytes(),
-        Request::PublishBatch(batch) => batch.events.iter().map(|event| event.body.bytes()).sum(),
-        _ => 0,
-    };
-    u32::try_from(1 + bytes / UNIT_BYTES).unwrap_or(u32::MAX)
-}
 
 /// A connection. Dropping it closes the connection in the engine, behind all its earlier requests.
 #[derive(Debug)]
 pub struct BusConnection {
     conn: ConnId,
     shared: Arc<BrokerShared>,
+    workers: Weak<Workers>,
     outbox: Arc<Outbox>,
     may_commit: bool,
     evicted: AtomicBool,
@@ -71,12 +32,13 @@ impl BusConnection {
         conn: ConnId,
         namespace: Namespace,
         shared: Arc<BrokerShared>,
+        workers: Weak<Workers>,
         outbox: Outbox,
         may_commit: bool,
     ) -> Result<BusConnection, Ended> {
         let outbox = Arc::new(outbox);
         shared.inbox.tell(Command::Open { conn, namespace, outbox: outbox.clone() })?;
-        Ok(BusConnection { conn, shared, outbox, may_commit, evicted: AtomicBool::new(false) })
+        Ok(BusConnection { conn, shared, workers, outbox, may_commit, evicted: AtomicBool::new(false) })
     }
 
     pub fn conn(&self) -> ConnId {
@@ -85,8 +47,7 @@ impl BusConnection {
 
     /// Hands over requests, each with a number of the connection's own that comes back in its [`Item::Reply`]. Waits
     /// while the owner's queue is full; if the future is dropped, requests that were not handed over stay in
-    /// `requests`. Answers may already be there when this returns: the calling task must then check [`BusConnection::receive`],
-    /// because nothing wakes it.
+    /// `requests`. Answers may already be there when this returns.
     pub async fn send(&self, by: &Requester, requests: &mut Vec<(u64, Request)>) -> Result<(), Ended> {
         let units_max = ASK_UNITS_MAX.min(self.shared.inbox.room_max());
         while !requests.is_empty() {
@@ -112,9 +73,16 @@ impl BusConnection {
             });
             // If items already wait to be written, this task must not commit: they would wait for a sync.
             let consumer_awake = self.outbox.mark_consumer_awake();
-            workers::hand_over(&self.shared, commands, self.may_commit && consumer_awake.is_empty)?;
+            let may_commit = self.may_commit && consumer_awake.is_empty;
+            jobs::hand_over(&self.shared.inbox, &self.workers, commands, may_commit)?;
         }
         Ok(())
+    }
+
+    /// Runs the task that sends and receives on this connection. `drive` spares the task a wake-up: if the task receives, in
+    /// the same poll, the answers that its own requests have brought, it is not woken for them. Without `drive` it is.
+    pub async fn drive<F: Future>(&self, task: F) -> F::Output {
+        self.outbox.watch(task).await
     }
 
     /// Waits for items and takes as many as there are, within the bounds.

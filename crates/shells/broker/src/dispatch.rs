@@ -8,11 +8,11 @@ use millrace_model::Batch;
 use millrace_store::{ReadLimit, Retention};
 use tokio::sync::oneshot;
 
+use crate::backlog::{Backlog, BatchOrigin};
 use crate::notes::Notes;
 use crate::outbox::{Item, Outbox, Pressure};
 use crate::readers::{ReadJob, ReadQueue};
 use crate::schemas::Schemas;
-use crate::writer::{Backlog, BatchOrigin};
 
 /// Collects the effects of a turn and hands them over once at its end.
 #[derive(Debug)]

@@ -1,29 +1,23 @@
 //! The handle through which edges reach the owner of the engine.
 
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use millrace_bus::{ConnId, Input, Note, Reply, Request};
-use millrace_model::{Durability, Namespace, Requester};
+use millrace_model::{Namespace, Requester};
 use millrace_shell::{RowWriter, SystemClock};
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{mpsc, oneshot};
 
-use crate::connection::{BusConnection, Command, UNIT_BYTES, units};
+use crate::command::{Command, UNIT_BYTES, units};
+use crate::connection::BusConnection;
 use crate::health::Health;
-use crate::inbox::Inbox;
-use crate::metrics::{self, Metrics, ShellView};
-use crate::notes::NotesEnd;
+use crate::inbox::Ended;
+use crate::jobs;
+use crate::metrics::{self, ShellView};
 use crate::outbox::Outbox;
-use crate::readers::ReadQueue;
-use crate::schemas::Schemas;
 use crate::settings::BrokerSettings;
-use crate::workers::{self, Workers};
-use crate::writer::Backlog;
-
-/// The broker has ended: nothing will be answered any more.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the broker has ended")]
-pub struct Ended;
+use crate::shared::BrokerShared;
+use crate::workers::Workers;
 
 /// A request that was handed over.
 #[derive(Debug)]
@@ -39,39 +33,21 @@ impl BrokerCall {
 #[derive(Clone, Debug)]
 pub struct BrokerHandle {
     shared: Arc<BrokerShared>,
+    /// Weak, because a longer-lived reference would keep the store open.
+    workers: Weak<Workers>,
     /// Whether the calling task may commit inline, which waits for the disk.
     may_commit: bool,
 }
 
-#[derive(Debug)]
-pub(crate) struct BrokerShared {
-    pub(crate) settings: BrokerSettings,
-    pub(crate) clock: SystemClock,
-    pub(crate) inbox: Arc<Inbox>,
-    /// Set once at the start. Weak, because a longer-lived reference would keep the store open.
-    pub(crate) workers: OnceLock<Weak<Workers>>,
-    pub(crate) backlog: Arc<Backlog>,
-    pub(crate) reads: Arc<ReadQueue>,
-    pub(crate) metrics: Arc<Metrics>,
-    pub(crate) health: Arc<Health>,
-    pub(crate) notes: NotesEnd,
-    pub(crate) schemas: Arc<Schemas>,
-    pub(crate) conns: AtomicU64,
-    /// The durability of commits that ask for none of their own.
-    pub(crate) durability: Durability,
-    /// Turns true when the owner has been dropped.
-    pub(crate) ended: watch::Sender<bool>,
-}
-
 impl BrokerHandle {
-    pub(crate) fn new(shared: Arc<BrokerShared>) -> BrokerHandle {
-        BrokerHandle { shared, may_commit: true }
+    pub(crate) fn new(shared: Arc<BrokerShared>, workers: Weak<Workers>) -> BrokerHandle {
+        BrokerHandle { shared, workers, may_commit: true }
     }
 
     /// A handle for tasks that may run anywhere. With the original handle the calling task may commit inline and wait
     /// for the disk. tokio allows that on the workers of a multi-threaded runtime, but panics inside a `LocalSet`.
     pub fn without_inline_commits(&self) -> BrokerHandle {
-        BrokerHandle { shared: self.shared.clone(), may_commit: false }
+        BrokerHandle { may_commit: false, ..self.clone() }
     }
 
     /// Opens a new connection.
@@ -80,7 +56,7 @@ impl BrokerHandle {
         let conn = ConnId(shared.conns.fetch_add(1, Ordering::Relaxed));
         let BrokerSettings { outbox_soft_bytes, outbox_hard_bytes, .. } = shared.settings;
         let outbox = Outbox::new(outbox_soft_bytes, outbox_hard_bytes, shared.metrics.clone());
-        BusConnection::open(conn, namespace, shared.clone(), outbox, self.may_commit)
+        BusConnection::open(conn, namespace, shared.clone(), self.workers.clone(), outbox, self.may_commit)
     }
 
     /// Sends a request and waits for the answer; also waits while the owner's queue is full. Dropping the future does
@@ -97,7 +73,7 @@ impl BrokerHandle {
         let checked = self.shared.schemas.check(&request).await;
         self.shared.inbox.reserve(units).await?;
         let command = std::iter::once((Command::Call { answer, by, request, checked }, units));
-        workers::hand_over(&self.shared, command, self.may_commit)?;
+        jobs::hand_over(&self.shared.inbox, &self.workers, command, self.may_commit)?;
         Ok(BrokerCall(reply))
     }
 

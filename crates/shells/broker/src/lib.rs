@@ -9,7 +9,7 @@
 //!
 //! The owner alone touches the engine. In each turn it passes the waiting inputs to the engine, lets the engine decide,
 //! and carries out the effects; it never waits for a disk or a socket. Owner and writer are jobs, not threads: two
-//! threads share them (see `workers`), so that a lone request need not wait for a sleeping thread to wake, and while one
+//! threads share them (see `workers`; `schedule` decides who does what), so that a lone request need not wait for a sleeping thread to wake, and while one
 //! thread waits for the disk the other can decide. A slow disk fills the writer's backlog; when that is full the owner
 //! takes no more requests, so the edges stop reading their sockets. A client that reads slowly fills its own outbox and
 //! nobody else's. A monitor thread reports what a slow commit waits for, and when the disk is full.
@@ -19,13 +19,16 @@
 //!
 //! Start with [`Broker::start`], then [`BrokerHandle`].
 
+mod backlog;
 mod boot;
 mod broker;
+mod command;
 mod connection;
 mod dispatch;
 mod handle;
 mod health;
 mod inbox;
+mod jobs;
 mod metrics;
 mod monitor;
 mod notes;
@@ -33,16 +36,22 @@ mod outbox;
 mod owner;
 mod readers;
 mod rows;
+mod schedule;
+#[cfg(test)]
+mod schedule_tests;
 mod schemas;
 mod settings;
+mod shared;
+mod sync;
 mod watcher;
 mod workers;
 mod writer;
 
 pub use broker::{Broker, StartError, StopOutcome};
 pub use connection::BusConnection;
-pub use handle::{BrokerCall, BrokerHandle, Ended};
+pub use handle::{BrokerCall, BrokerHandle};
 pub use health::{Health, Stall};
+pub use inbox::Ended;
 pub use metrics::{HistogramView, ShellView};
 pub use millrace_shell::SystemClock;
 pub use outbox::{Item, Received};

@@ -10,8 +10,8 @@ use millrace_bus::Input;
 use millrace_store::{DiskUse, Store};
 use parking_lot::{Condvar, Mutex};
 
+use crate::command::BrokerInbox;
 use crate::health::Health;
-use crate::inbox::Inbox;
 
 /// How often the commit under way is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
@@ -23,7 +23,7 @@ const WARN_PAUSE_MAX: Duration = Duration::from_secs(60);
 pub(crate) struct Monitor {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) health: Arc<Health>,
-    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) inbox: Arc<BrokerInbox>,
     pub(crate) control: Arc<Control>,
     pub(crate) disk_interval: Duration,
 }

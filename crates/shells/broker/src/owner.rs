@@ -11,10 +11,9 @@ use std::time::Duration;
 use millrace_bus::{Bus, Input};
 use millrace_model::Now;
 
-use crate::connection::Command;
+use crate::command::{BrokerTurn, Command};
 use crate::dispatch::{Dispatch, Feedback};
-use crate::handle::BrokerShared;
-use crate::inbox::Turn;
+use crate::shared::BrokerShared;
 
 pub(crate) struct Owner {
     /// Tells everybody when the owner is dropped, also by a panic. The first field, so that it is dropped first.
@@ -34,7 +33,7 @@ impl Owner {
     }
 
     /// Handles the inputs of `turn` and leaves it empty. Returns how long the engine can do without another turn.
-    pub(crate) fn turn(&mut self, turn: &mut Turn) -> Duration {
+    pub(crate) fn turn(&mut self, turn: &mut BrokerTurn) -> Duration {
         let now = self.shared.clock.now();
         self.shared.metrics.turns.fetch_add(1, Relaxed);
         for input in turn.completions.drain(..) {

@@ -14,7 +14,7 @@ use millrace_model::{Offset, Space, Stream, Timestamp, TopicKey, keys};
 use millrace_shell::WorkQueue;
 use millrace_store::{KeyRange, ReadLimit, Retention, Store, StoreError};
 
-use crate::inbox::Inbox;
+use crate::command::BrokerInbox;
 use crate::metrics::Metrics;
 use crate::{boot, watcher};
 
@@ -33,7 +33,7 @@ pub(crate) type ReadQueue = WorkQueue<ReadJob>;
 pub(crate) struct StoreReader {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) jobs: Arc<ReadQueue>,
-    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) inbox: Arc<BrokerInbox>,
     pub(crate) metrics: Arc<Metrics>,
 }
 

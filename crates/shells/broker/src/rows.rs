@@ -4,8 +4,8 @@
 use millrace_model::{Batch, Op, Timestamp};
 use millrace_shell::{QueueClosed, RowCommits, RowReply, RowWriteError};
 
-use crate::handle::BrokerShared;
-use crate::writer::BatchOrigin;
+use crate::backlog::BatchOrigin;
+use crate::shared::BrokerShared;
 
 impl RowCommits for BrokerShared {
     fn check(&self, ops: &[Op]) -> Result<(), RowWriteError> {
@@ -32,7 +32,7 @@ impl RowCommits for BrokerShared {
             QueueClosed::Ended => RowWriteError::ShuttingDown,
             QueueClosed::Failed(error) => RowWriteError::StorageFailed(error.to_string()),
         })?;
-        self.inbox.wake_for_the_rest(&self.backlog, &self.settings);
+        self.inbox.wake_for_rest();
         Ok(())
     }
 

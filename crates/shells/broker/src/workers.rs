@@ -13,25 +13,27 @@
 //!
 //! The task of an edge that brings a request is awake as well. If no thread is running the engine, that task runs a
 //! short turn inline, and if both threads sleep it also commits the result. The workers do everything else.
+//!
+//! `schedule.rs` decides who does what, `jobs.rs` has the order of the calls; this file has the jobs themselves.
 
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use millrace_bus::Input;
 use millrace_shell::Wrote;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::task::block_in_place;
 
-use crate::connection::Command;
-use crate::handle::{BrokerShared, Ended};
-use crate::inbox::{Inbox, Turn, WorkerJob};
+use crate::backlog::BoundedBacklog;
+use crate::command::{BrokerInbox, BrokerTurn, Command};
+use crate::jobs::Jobs;
 use crate::owner::Owner;
+use crate::shared::BrokerShared;
 use crate::writer::CommitWriter;
 
 /// Two are enough: one waits for the disk, one decides.
 pub(crate) const THREADS: usize = 2;
-/// Turns that an edge runs in a row, for what a commit brings and for requests that came meanwhile. Then its own
-/// connection must get on.
-const INLINE_TURNS_MAX: usize = 4;
 
 pub(crate) struct Workers {
     pub(crate) shared: Arc<BrokerShared>,
@@ -49,69 +51,6 @@ impl Drop for Workers {
 }
 
 impl Workers {
-    pub(crate) fn run(&self) {
-        let inbox = &self.shared.inbox;
-        loop {
-            match inbox.next(&self.shared.backlog, &self.shared.settings) {
-                WorkerJob::Decide(turn) => self.decide(turn),
-                WorkerJob::Commit => {
-                    match self.writer.commit_queued() {
-                        Wrote::Done(_) => inbox.wrote(),
-                        Wrote::Again(at) => inbox.wrote_nothing(at),
-                        // Stays marked as writing, because the store has failed: no thread writes any more.
-                        Wrote::Never => {}
-                    }
-                }
-                WorkerJob::Maintenance => {
-                    if let Some(until) = self.writer.maintenance() {
-                        inbox.maintenance_done(until);
-                    }
-                }
-                WorkerJob::Retire => drop(self.take_owner()),
-                WorkerJob::End => return,
-            }
-        }
-    }
-
-    /// Runs the turn on the task of an edge, and the commit of a lone publisher.
-    ///
-    /// That task waits for the disk meanwhile, and so does its connection. tokio moves the worker's other tasks to
-    /// another thread (`block_in_place`), so no other connection waits.
-    fn run_inline(&self, turn: Turn, may_commit: bool) {
-        let BrokerShared { inbox, backlog, settings, .. } = &*self.shared;
-        self.decide(turn);
-        for _ in 1..INLINE_TURNS_MAX {
-            match inbox.next_short(backlog, settings) {
-                Some(turn) => self.decide(turn),
-                None => break,
-            }
-        }
-        if !(may_commit && can_block()) {
-            return inbox.wake_for_the_rest(backlog, settings);
-        }
-        if !inbox.begin_inline_commit(backlog, settings) {
-            return;
-        }
-        match block_in_place(|| self.writer.commit_queued()) {
-            Wrote::Done(_) => {
-                if let Some(turn) = inbox.inline_commit_done(backlog, settings) {
-                    self.decide(turn);
-                }
-            }
-            Wrote::Again(at) => inbox.wrote_nothing(at),
-            Wrote::Never => return,
-        }
-        inbox.wake_for_the_rest(backlog, settings);
-    }
-
-    /// If the engine panics, the owner is dropped during unwinding, which tells everybody.
-    fn decide(&self, mut turn: Turn) {
-        let Some(mut owner) = self.take_owner() else { return };
-        let wait = owner.turn(&mut turn);
-        *self.slot() = Some(owner);
-        self.shared.inbox.decided(turn, wait);
-    }
-
     fn take_owner(&self) -> Option<Box<Owner>> {
         self.slot().take()
     }
@@ -121,36 +60,42 @@ impl Workers {
     }
 }
 
-/// Whether tokio can move the other tasks of this worker to another thread.
-fn can_block() -> bool {
-    Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
-}
+impl Jobs for Workers {
+    type Request = Command;
+    type Completion = Input;
+    type Backlog = BoundedBacklog;
 
-/// Hands requests over, and runs their turn inline where that is quicker than waking a thread.
-pub(crate) fn hand_over(
-    shared: &BrokerShared,
-    commands: impl Iterator<Item = (Command, u32)>,
-    may_commit: bool,
-) -> Result<(), Ended> {
-    let BrokerShared { inbox, backlog, settings, .. } = shared;
-    let Some(turn) = inbox.push_or_start_turn(commands, backlog, settings)? else { return Ok(()) };
-    let inline = InlineGuard { inbox, workers: shared.workers.get().and_then(Weak::upgrade) };
-    if let Some(workers) = &inline.workers {
-        workers.run_inline(turn, may_commit);
+    fn inbox(&self) -> &BrokerInbox {
+        &self.shared.inbox
     }
-    Ok(())
-}
 
-/// Drops its reference to the workers before it reports that it has finished: when the threads have ended, nothing else
-/// can use the store.
-struct InlineGuard<'a> {
-    inbox: &'a Inbox,
-    workers: Option<Arc<Workers>>,
-}
+    /// If the engine panics, the owner is dropped during unwinding, which tells everybody.
+    fn turn(&self, turn: &mut BrokerTurn) -> Option<Duration> {
+        let mut owner = self.take_owner()?;
+        let wait = owner.turn(turn);
+        *self.slot() = Some(owner);
+        Some(wait)
+    }
 
-impl Drop for InlineGuard<'_> {
-    fn drop(&mut self) {
-        self.workers = None;
-        self.inbox.inline_finished();
+    fn commit(&self) -> Wrote {
+        self.writer.commit_queued()
+    }
+
+    fn maintenance(&self) -> Option<Instant> {
+        self.writer.maintenance()
+    }
+
+    fn retire(&self) {
+        drop(self.take_owner());
+    }
+
+    /// Whether tokio can move the other tasks of this worker to another thread.
+    fn can_commit_inline(&self) -> bool {
+        Handle::try_current().is_ok_and(|handle| handle.runtime_flavor() == RuntimeFlavor::MultiThread)
+    }
+
+    /// tokio moves the worker's other tasks to another thread (`block_in_place`), so no other connection waits.
+    fn commit_inline(&self) -> Wrote {
+        block_in_place(|| self.writer.commit_queued())
     }
 }

@@ -5,41 +5,19 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
-use millrace_bus::{Input, Token};
+use millrace_bus::Input;
 use millrace_model::{Batch, Op};
-use millrace_shell::{
-    CommitLimits, CommitQueue, CommitReceiver, Committed, GroupCommit, Housekeeping, RowReply, Wrote,
-};
+use millrace_shell::{CommitLimits, CommitReceiver, Committed, GroupCommit, Housekeeping, Wrote};
 use millrace_store::{Store, StoreError};
 use parking_lot::Mutex;
 
+use crate::backlog::{Backlog, BatchOrigin};
+use crate::command::BrokerInbox;
 use crate::health::Health;
-use crate::inbox::Inbox;
 use crate::metrics::Metrics;
 use crate::monitor;
 use crate::settings::BrokerSettings;
 use crate::watcher::{News, NewsWatcher};
-
-/// Batches on their way to the disk. Bounded by the owner, which takes no requests while the bounds are exceeded
-/// (`requests_max`), and by the byte budget of each row writer.
-///
-/// [`CommitQueue::waiting`] is exact for a thread that holds the inbox's lock: threads that add or take batches acquire
-/// that lock afterwards.
-pub(crate) type Backlog = CommitQueue<BatchOrigin>;
-
-/// The sender of a batch.
-#[derive(Debug)]
-pub(crate) enum BatchOrigin {
-    Engine(Token),
-    RowWriter(RowReply),
-}
-
-/// Returns how many requests the next turn may take: none while the bounds of the backlog are exceeded.
-pub(crate) fn requests_max(backlog: &Backlog, settings: &BrokerSettings) -> usize {
-    let full =
-        backlog.batches() >= settings.backlog_batches_max || backlog.bytes() >= settings.backlog_bytes_max;
-    if full { 0 } else { settings.turn_requests_max }
-}
 
 pub(crate) struct CommitWriter {
     group: GroupCommit<Receiver>,
@@ -57,7 +35,7 @@ struct Maintenance {
 #[derive(Debug)]
 pub(crate) struct Receiver {
     pub(crate) backlog: Arc<Backlog>,
-    pub(crate) inbox: Arc<Inbox>,
+    pub(crate) inbox: Arc<BrokerInbox>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) health: Arc<Health>,
     pub(crate) monitor: Arc<monitor::Control>,

@@ -121,17 +121,20 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
     };
     let (mut sink, mut stream) = socket.split();
     let (answers, own_answers) = mpsc::channel(OWN_ANSWERS_MAX);
-    let end = tokio::select! {
-        // The reader comes before the writer: the engine may answer a request on the spot, and the answer is then written in the
-        // same poll.
-        biased;
-        () = app.edge.doubt.begun() => WsEnd::Moved(Moved::to(None)),
-        end = read::run(&connection, &mut stream, answers) => end,
-        end = write::run(&connection, &mut sink, own_answers) => end,
-        end = connection.grant.ended(&app.edge) => end,
-        () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
-        () = connection.frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
+    let task = async {
+        tokio::select! {
+            // The reader comes before the writer: the engine may answer a request on the spot, and the answer is then
+            // written in the same poll. In another order `drive` would wake the task again.
+            biased;
+            () = app.edge.doubt.begun() => WsEnd::Moved(Moved::to(None)),
+            end = read::run(&connection, &mut stream, answers) => end,
+            end = write::run(&connection, &mut sink, own_answers) => end,
+            end = connection.grant.ended(&app.edge) => end,
+            () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
+            () = connection.frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
+        }
     };
+    let end = connection.bus.drive(task).await;
     let conn = connection.bus.conn().0;
     match &end {
         WsEnd::Dropped(why) => {
