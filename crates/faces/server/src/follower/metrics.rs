@@ -5,13 +5,14 @@ use axum::extract::State;
 use axum::response::Response;
 
 use crate::follower::SharedFollower;
-use crate::http::metrics::{answer, write_copy, write_edge};
+use crate::http::metrics::{answer, write_copy, write_doubt, write_edge};
 use crate::http::prometheus::Page;
 use crate::http::status::Role;
 
 pub(crate) async fn metrics(State(app): State<SharedFollower>) -> Response {
     let mut page = Page::default();
     write_copy(&mut page, Role::Follower, &app.followed.status());
+    write_doubt(&mut page, &app.edge.doubt);
     page.head("counter", "moved_total", "Requests and connections answered with moved, by edge.");
     for (via, count) in app.moved.each() {
         page.labelled("moved_total", &[("via", via)], count);

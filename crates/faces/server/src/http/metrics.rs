@@ -100,13 +100,13 @@ pub(crate) fn write_copy(page: &mut Page, role: Role, status: &FollowStatus) {
     }
 }
 
-/// Writes whether this leader may have been replaced without knowing it.
-fn write_doubt(page: &mut Page, doubt: &LeadDoubt) {
+/// Writes whether this server leads and may have been replaced without knowing it.
+pub(crate) fn write_doubt(page: &mut Page, doubt: &LeadDoubt) {
     let is_doubted = u64::from(doubt.reason().is_some());
     page.single(
         "gauge",
         "lead_in_doubt",
-        "1 while this leader cannot reach the engine and may have been replaced.",
+        "1 while this server leads, cannot reach the engine and may have been replaced.",
         is_doubted,
     );
     page.single("counter", "lead_doubts_total", "How often the lead was in doubt.", doubt.times());
