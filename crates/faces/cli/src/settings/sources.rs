@@ -158,6 +158,7 @@ fn from_toml(setting: &SettingDef, found: &toml::Value) -> Option<SettingValue> 
         (
             toml::Value::String(text),
             SettingKind::Text { .. }
+            | SettingKind::Address { .. }
             | SettingKind::Choice(_)
             | SettingKind::List { .. }
             | SettingKind::Secret,
