@@ -91,7 +91,7 @@ fn tables(effective: &Effective) -> Vec<(String, String, String)> {
 
 fn to_json(setting: &SettingDef, value: SettingValue) -> Json {
     match (setting.kind, value) {
-        (SettingKind::Secret, value) => json!(setting.kind.shown(&value)),
+        (SettingKind::Secret | SettingKind::Address { .. }, value) => json!(setting.kind.shown(&value)),
         (_, SettingValue::Text(text)) => json!(text),
         (_, SettingValue::Number(number)) => json!(number),
         (_, SettingValue::Flag(flag)) => json!(flag),

@@ -154,3 +154,27 @@ fn mongo_url_and_mongo_db_name_the_store() {
     assert!(line.contains("\"store\":\"mongodb://someone@127.0.0.1:1/orders\""), "{line}");
     assert!(!ran.stderr.contains("secret"), "{}", ran.stderr);
 }
+
+#[test]
+fn the_password_of_a_store_is_shown_nowhere() {
+    let url = "postgres://ann:s3cret@db/app?schema=one&password=s3cret";
+    let folder = folder_with(&format!("store = \"{url}\"\n"));
+    let mongo = [("MONGO_URL", "mongodb://ann:s3cret@db/old"), ("MONGO_DB", "app")];
+    for (env, args, shown) in [
+        (&[][..], &["--config", "millrace.toml"][..], "postgres://ann@db/app?schema=one"),
+        (&[("MILLRACE_STORE", url)], &[], "postgres://ann@db/app?schema=one"),
+        (&[], &["--store", url], "postgres://ann@db/app?schema=one"),
+        (&mongo, &[], "mongodb://ann@db/app"),
+    ] {
+        for form in [&["config", "print"][..], &["config", "print", "--json"]] {
+            let ran = run_in(folder.path(), env, &[form, args].concat());
+            let text = ran.ok();
+            assert!(text.contains(shown) && !text.contains("s3cret"), "{text}");
+        }
+    }
+    for misspelt in ["Postgres://ann:s3cret@db/app", "postgres:/ann:s3cret@db/app", "mysql://ann:s3cret@db"] {
+        let ran = run_in(folder.path(), &[], &["config", "print", "--store", misspelt]);
+        assert!(!ran.stderr.contains("s3cret"), "{}", ran.stderr);
+        ran.refused(2, &["store is", "postgres://"]);
+    }
+}
