@@ -153,8 +153,8 @@ mod tests {
     #[test]
     fn there_is_a_dot_and_a_whisker_per_figure() {
         let svg = draw(&report()).expect("drawn");
-        // Five systems in four panels of rates, and p50 and p99 of the fan-out.
-        assert_eq!(svg.matches("<circle").count(), 5 * 4 + 5 * 2);
+        // Six systems in four panels of rates, and p50 and p99 of the fan-out.
+        assert_eq!(svg.matches("<circle").count(), 6 * 4 + 6 * 2);
         assert_eq!(svg.matches("<line class=\"ours\"").count(), 4 + 2);
         assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
         assert_eq!(svg.matches("<text").count(), svg.matches("</text>").count());
