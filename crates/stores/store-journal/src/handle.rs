@@ -137,8 +137,12 @@ impl SharedHandle {
     }
 
     pub(crate) fn status(&self) -> JournalStatus {
-        let mut status = self.status.lock().clone();
-        status.silent_ms = self.clock.mono_ms().saturating_sub(self.news_at_ms.load(Relaxed));
+        // Both under one lock, as `publish` writes them: the newest record may be the one that names another leader.
+        let standing = self.status.lock();
+        let news_at_ms = self.news_at_ms.load(Relaxed);
+        let mut status = standing.clone();
+        drop(standing);
+        status.silent_ms = self.clock.mono_ms().saturating_sub(news_at_ms);
         status
     }
 
