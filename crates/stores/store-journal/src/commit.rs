@@ -253,8 +253,10 @@ impl SharedHandle {
         }
         let settles = self.publishing.settled_by(changes);
         let placing = Placing { n, prev: position.tip, tip, record: &bytes, settles: &settles };
+        let began_ms = self.clock.mono_ms();
         match self.place_until_known(&placing) {
             Ok(true) => {
+                self.prove_lead(began_ms);
                 let position = CopyPosition { n, tip, ..position };
                 state.placed = Some((position, after, bytes.len()));
                 Placement::Placed(position)

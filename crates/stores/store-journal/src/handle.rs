@@ -50,6 +50,9 @@ pub(crate) struct SharedHandle {
     /// The state that others may look at while the turn is taken.
     status: Mutex<JournalStatus>,
     news_at_ms: AtomicU64,
+    /// When the newest placing of this handle that succeeded began. Its end proves less: the answer may have been on its
+    /// way for long, and another server may have taken the lead meanwhile.
+    proved_at_ms: AtomicU64,
     /// How long the journal could not be read, in sum. A leader's silence is not counted meanwhile: nobody knows whether
     /// the leader was silent.
     unreadable_ms: AtomicU64,
@@ -123,6 +126,7 @@ impl SharedHandle {
             manifest: Mutex::new(manifest),
             status: Mutex::new(JournalStatus::at(position)),
             news_at_ms: AtomicU64::new(now_ms),
+            proved_at_ms: AtomicU64::new(now_ms),
             unreadable_ms: AtomicU64::new(0),
             was_away: AtomicBool::new(false),
             changed: Condvar::new(),
@@ -137,12 +141,10 @@ impl SharedHandle {
     }
 
     pub(crate) fn status(&self) -> JournalStatus {
-        // Both under one lock, as `publish` writes them: the newest record may be the one that names another leader.
-        let standing = self.status.lock();
-        let news_at_ms = self.news_at_ms.load(Relaxed);
-        let mut status = standing.clone();
-        drop(standing);
-        status.silent_ms = self.clock.mono_ms().saturating_sub(news_at_ms);
+        let mut status = self.status.lock().clone();
+        let now_ms = self.clock.mono_ms();
+        status.silent_ms = now_ms.saturating_sub(self.news_at_ms.load(Relaxed));
+        status.unproven_ms = now_ms.saturating_sub(self.proved_at_ms.load(Relaxed));
         status
     }
 
@@ -179,6 +181,11 @@ impl SharedHandle {
             None if self.is_closed.load(Relaxed) => Err(closed()),
             None => Ok(()),
         }
+    }
+
+    /// Notes that a record was placed, in an attempt that began at this time: this handle led then.
+    pub(crate) fn prove_lead(&self, began_ms: u64) {
+        self.proved_at_ms.store(began_ms, Relaxed);
     }
 
     /// Notes that a record was placed or folded just now.

@@ -17,6 +17,9 @@ pub struct JournalStatus {
     pub term: u64,
     /// How long ago the newest record was placed or folded, in milliseconds.
     pub silent_ms: u64,
+    /// How long ago the newest placing of this handle that succeeded began, in milliseconds: since then another server
+    /// may have taken the lead.
+    pub unproven_ms: u64,
     /// Why this handle writes no more, if so.
     pub ended: Option<String>,
     pub placed_records: u64,
@@ -43,6 +46,7 @@ impl JournalStatus {
             leader_url: None,
             term: 0,
             silent_ms: 0,
+            unproven_ms: 0,
             ended: None,
             placed_records: 0,
             placed_bytes: 0,
@@ -53,16 +57,15 @@ impl JournalStatus {
         }
     }
 
-    /// Returns why a leader may have been replaced without knowing it. A leader that can place records does so at least
-    /// every third of the lead timeout. After the whole timeout another server leads, if that one can reach the engine;
-    /// half of it is early enough to stop delivering before.
+    /// Returns why a leader may have been replaced without knowing it. A leader that can place records begins to do so at
+    /// least every third of the lead timeout. After the whole timeout another server leads, if that one can reach the
+    /// engine; half of it is early enough to stop delivering before.
     pub fn lead_doubt(&self, lead_timeout_ms: u64) -> Option<String> {
-        // The newest record may be that of the server which has replaced this one.
         if self.role != Role::Leader {
             return Some("this server has lost the lead".to_owned());
         }
-        let silent_ms = self.silent_ms;
-        if silent_ms < lead_timeout_ms / 2 {
+        let unproven_ms = self.unproven_ms;
+        if unproven_ms < lead_timeout_ms / 2 {
             return None;
         }
         let why = match &self.unreachable {
@@ -70,7 +73,7 @@ impl JournalStatus {
             None => "the engine has not answered yet",
         };
         Some(format!(
-            "this server could not write to the shared store for {silent_ms} ms, so another one may lead: {why}"
+            "this server could not write to the shared store for {unproven_ms} ms, so another one may lead: {why}"
         ))
     }
 }
@@ -108,9 +111,9 @@ mod tests {
         let mut status = JournalStatus::at(CopyPosition::start(1));
         assert!(status.lead_doubt(5_000).is_some(), "it does not lead");
         status.role = Role::Leader;
-        for (silent_ms, is_doubted) in [(0, false), (2_499, false), (2_500, true), (60_000, true)] {
-            status.silent_ms = silent_ms;
-            assert_eq!(status.lead_doubt(5_000).is_some(), is_doubted, "{silent_ms}");
+        for (unproven_ms, is_doubted) in [(0, false), (2_499, false), (2_500, true), (60_000, true)] {
+            status.unproven_ms = unproven_ms;
+            assert_eq!(status.lead_doubt(5_000).is_some(), is_doubted, "{unproven_ms}");
         }
         status.unreachable = Some(Unreachable { since_ms: 0, reason: "no route".into() });
         assert!(status.lead_doubt(5_000).is_some_and(|why| why.ends_with("no route")));

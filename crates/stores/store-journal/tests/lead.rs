@@ -441,3 +441,30 @@ fn terms_never_fall_and_what_was_confirmed_stays_where_it_was() {
         }
     }
 }
+
+#[test]
+fn an_answer_that_was_on_its_way_for_long_does_not_prove_the_lead() {
+    let (_journal, one, other) = two();
+    let leader = one.lead();
+    let follower = other.open();
+    let doubts = |store: &JournalStore| store.status().lead_doubt(LEAD_TIMEOUT).is_some();
+    assert!(!doubts(&leader) && doubts(&follower));
+    // The record is placed at once. Its answer arrives when another server has taken the lead.
+    let (clock, rival, rivals_clock) = (one.clock.clone(), follower.clone(), other.clock.clone());
+    let mut is_late = true;
+    one.wire.on(move |call, moment| {
+        if is_place(call) && moment == Moment::After && std::mem::take(&mut is_late) {
+            rival.follow().unwrap();
+            rivals_clock.pass(LEAD_TIMEOUT);
+            assert!(rival.try_lead().unwrap());
+            clock.pass(LEAD_TIMEOUT);
+        }
+        None
+    });
+    publish(&leader, "placed in time").unwrap();
+    assert_eq!(leader.status().role, Role::Leader, "it has not heard of the other one");
+    assert!(doubts(&leader) && !doubts(&follower));
+    assert!(is_deposed(publish(&leader, "too late")));
+    assert!(doubts(&leader));
+    assert_eq!(texts(&follower), ["placed in time"]);
+}
