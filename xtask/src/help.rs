@@ -6,7 +6,7 @@ const HELP: &str = "\
 cargo xtask test           tools, tidy, build, every test, the simulator, a little fuzzing; stops at the first failing stage
 cargo xtask test FILTER    only the tests whose name contains FILTER
 cargo xtask tidy           formatting, lints, crate order, engine purity, file sizes, leftovers
-cargo xtask peers          the same loads against Millrace, NATS and Redis; `peers --help` lists its options
+cargo xtask peers          the same loads against Millrace, NATS, Redis and PostgreSQL; `peers --help` lists its options
 cargo xtask engines        PostgreSQL, SeaweedFS, moto and MongoDB for tests, until Ctrl-C; `engines -- COMMAND` runs a command with them
 cargo xtask powercut       a long run of the power-cut test: [--cuts N] per workload, [--seed S] of an earlier run
 cargo xtask fixtures [N]   stores of every schema version (or of N), made by the Millrace that wrote it
