@@ -44,7 +44,7 @@ fn clients_of_a_leader_that_is_cut_off_go_on_with_the_next_one() {
     proxies[first].set(Line::Open);
     wait_for("the old leader follows", || (members[first].role()? == "follower").then_some(()));
     load.stop_publishing();
-    wait_for("everything is delivered", || load.ledger.lock().unwrap().delivered_all().then_some(()));
+    load.wait_until_all_is_delivered();
     load.end();
 }
 
@@ -72,6 +72,6 @@ fn a_leader_that_was_not_replaced_goes_on_when_the_engine_is_back() {
     let log = members[0].log();
     assert_eq!(log.matches("this server leads the store").count(), 1, "the lead was never lost: {log}");
     load.stop_publishing();
-    wait_for("everything is delivered", || load.ledger.lock().unwrap().delivered_all().then_some(()));
+    load.wait_until_all_is_delivered();
     load.end();
 }

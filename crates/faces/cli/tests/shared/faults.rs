@@ -156,7 +156,7 @@ impl Rig {
             (load.confirmed() >= before + 30).then_some(())
         });
         load.stop_publishing();
-        wait_for("everything is delivered", || load.ledger.lock().unwrap().delivered_all().then_some(()));
+        load.wait_until_all_is_delivered();
         check(&members, &load);
         let ledger = load.ledger.clone();
         load.end();

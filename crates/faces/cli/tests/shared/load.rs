@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 use millrace_client::{Client, ClientOptions, NewMessage, SubscribeOptions};
 use millrace_wire::PublishedPlace;
 
+use crate::cluster::wait_for;
+
 pub const TOPIC: &str = "orders";
 const PUBLISHERS: usize = 3;
 
@@ -89,6 +91,17 @@ impl Load {
     /// Ends publishing; consumers go on until [`Load::end`].
     pub fn stop_publishing(&self) {
         self.is_stopping.store(true, Relaxed);
+    }
+
+    /// Waits as long as deliveries go on: a consumer that confirms every ack is slow on an engine with an interval.
+    pub fn wait_until_all_is_delivered(&self) {
+        let mut seen = 0;
+        while !self.ledger.lock().unwrap().delivered_all() {
+            seen = wait_for("another event is delivered", || {
+                let delivered = self.ledger.lock().unwrap().delivered.len();
+                (delivered > seen).then_some(delivered)
+            });
+        }
     }
 
     pub fn end(mut self) {
