@@ -2,16 +2,14 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::Bytes;
 use millrace_journal::{HeadGuard, JournalReadLimit};
 use millrace_store::{CopyPosition, FailureCause, FoldError, FoldRecord, RecordedChange, StoreError, Tip};
 
 use crate::commit::Stop;
 use crate::handle::{SharedHandle, Turn};
+use crate::read_ahead::{READ, ReadRecord, decode_all, fold_and_read};
 use crate::record::{self, RecordError};
 
-/// How much is read from the journal at once.
-pub(crate) const READ: JournalReadLimit = JournalReadLimit { records_max: 1_000, bytes_max: 16 << 20 };
 /// How much is applied to the copy in one transaction.
 const EVENTS_PER_TRANSACTION: usize = 4_096;
 const BYTES_PER_TRANSACTION: usize = 4 << 20;
@@ -22,28 +20,32 @@ pub(crate) const ONE: JournalReadLimit = JournalReadLimit { records_max: 1, byte
 impl SharedHandle {
     /// Folds everything that is new. Returns how many records that was. Waits as long as the engine is away.
     pub(crate) fn catch_up(&self, turn: &mut Turn) -> Result<u64, StoreError> {
-        let mut folded = 0;
+        let began_n = turn.position.n;
         loop {
             let next = turn.position.n + 1;
-            let read = self.read_until_known(next, READ).map_err(Stop::End);
+            let read = self.read_until_known(next, READ).map(decode_all).map_err(Stop::End);
             let found = read
                 .and_then(|found| self.refuse_deleted(next).map(|()| found))
                 .map_err(|stop| self.stop(stop))?;
             self.reachable();
             if found.is_empty() {
-                return Ok(folded);
+                return Ok(turn.position.n - began_n);
             }
-            folded += self.fold(turn, &found)?;
+            fold_and_read(&*self.journal, found, |found| {
+                self.refuse_deleted(turn.position.n + 1).map_err(|stop| self.stop(stop))?;
+                self.fold(turn, found)
+            })?;
         }
     }
 
-    /// Folds records that were read, and returns how many.
-    pub(crate) fn fold(&self, turn: &mut Turn, found: &[(u64, Bytes)]) -> Result<u64, StoreError> {
+    /// Folds records that were read.
+    pub(crate) fn fold(&self, turn: &mut Turn, found: Vec<ReadRecord>) -> Result<(), StoreError> {
         let mut group = Group::default();
         let mut position = turn.position;
-        for (n, bytes) in found {
-            let (record, term) = match self.decode(position, *n, bytes) {
-                Ok(decoded) => decoded,
+        for read in found {
+            let bytes = read.bytes;
+            let (record, term) = match self.chained(position, read) {
+                Ok(chained) => chained,
                 Err(error) => {
                     // Everything before the record that cannot be used is folded.
                     self.apply(turn, &mut group)?;
@@ -52,21 +54,23 @@ impl SharedHandle {
                 }
             };
             position = record.position;
-            if !group.takes(&record, bytes.len()) {
+            if !group.takes(&record, bytes) {
                 self.apply(turn, &mut group)?;
             }
-            group.push(record, term, bytes.len());
+            group.push(record, term, bytes);
         }
         self.apply(turn, &mut group)?;
         self.publish(turn);
-        Ok(found.len() as u64)
+        Ok(())
     }
 
-    fn decode(&self, position: CopyPosition, n: u64, bytes: &Bytes) -> Result<(FoldRecord, u64), StoreError> {
+    /// Returns the record and its term, if it follows the position.
+    fn chained(&self, position: CopyPosition, read: ReadRecord) -> Result<(FoldRecord, u64), StoreError> {
+        let n = read.n;
         if n != position.n + 1 {
             return Err(self.stop(self.gap(position, n)));
         }
-        let (record, tip) = record::decode(bytes).map_err(|error| self.end(unreadable_record(n, &error)))?;
+        let (record, tip) = read.decoded.map_err(|error| self.end(unreadable_record(n, &error)))?;
         if record.head.n != n || record.head.prev != position.tip {
             return Err(self.stop(self.unchained(position, &record.head.prev)));
         }

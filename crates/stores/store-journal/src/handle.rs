@@ -12,7 +12,7 @@ use parking_lot::{Condvar, Mutex, MutexGuard};
 use crate::clock::EngineClock;
 use crate::commit::Fence;
 use crate::keeper::KeeperState;
-use crate::lead::{LeadRow, LeadState};
+use crate::lead::LeadState;
 use crate::manifest::ManifestState;
 use crate::outbox::PublishingRows;
 use crate::settings::{JournalSettings, Leadership};
@@ -59,8 +59,8 @@ pub(crate) struct SharedHandle {
     /// A request has failed since the copy's position was last compared with the journal: the engine may have failed over
     /// and lost records.
     pub(crate) was_away: AtomicBool,
-    /// Wakes those who wait for the end of the handle, or for a higher position.
-    changed: Condvar,
+    /// Wakes those who wait for the end of the handle. Nobody is woken for a commit.
+    end_changed: Condvar,
     is_closed: AtomicBool,
     /// From this time on, by the clock that never steps, no request is repeated.
     give_up_at_ms: AtomicU64,
@@ -129,7 +129,7 @@ impl SharedHandle {
             proved_at_ms: AtomicU64::new(now_ms),
             unreadable_ms: AtomicU64::new(0),
             was_away: AtomicBool::new(false),
-            changed: Condvar::new(),
+            end_changed: Condvar::new(),
             is_closed: AtomicBool::new(false),
             give_up_at_ms: AtomicU64::new(u64::MAX),
             snapshotting: Mutex::new(()),
@@ -151,7 +151,7 @@ impl SharedHandle {
     pub(crate) fn wait_for_end(&self, at_most: Duration) -> Option<String> {
         let mut status = self.status.lock();
         if status.ended.is_none() && !self.is_closed.load(Relaxed) {
-            let _ = self.changed.wait_for(&mut status, at_most);
+            let _ = self.end_changed.wait_for(&mut status, at_most);
         }
         status.ended.clone()
     }
@@ -160,7 +160,7 @@ impl SharedHandle {
         // Under the lock, so that nobody who has just looked begins to wait.
         let _status = self.status.lock();
         self.is_closed.store(true, Relaxed);
-        self.changed.notify_all();
+        self.end_changed.notify_all();
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -220,6 +220,7 @@ impl SharedHandle {
             tracing::error!("the shared store ends for this process: {}", end.error);
             let text = end.error.to_string();
             self.with_status(|status| status.ended = Some(text));
+            self.end_changed.notify_all();
             *ended = Some(end.clone());
         }
         end.error
@@ -247,7 +248,7 @@ impl SharedHandle {
     pub(crate) fn publish(&self, turn: &Turn) {
         let snapshot = self.manifest.lock().snapshot_n();
         let mut status = self.status.lock();
-        let row = turn.lead.row().filter(LeadRow::is_held);
+        let row = turn.lead.row().filter(|row| row.is_held());
         status.role = match (turn.lead.leads(), self.settings.leadership) {
             (true, _) => Role::Leader,
             (false, Leadership::Needed) => Role::Follower,
@@ -257,16 +258,16 @@ impl SharedHandle {
         status.head_seen = status.head_seen.max(turn.position.n);
         status.term = turn.lead.row().map_or(0, |row| row.term);
         status.is_led = row.is_some();
-        status.leader_url = row.map(|row| row.url).filter(|url| !url.is_empty());
+        let url = row.map(|row| row.url.as_str()).filter(|url| !url.is_empty());
+        if status.leader_url.as_deref() != url {
+            status.leader_url = url.map(str::to_owned);
+        }
         status.records_since_snapshot = turn.position.n.saturating_sub(snapshot);
         self.news_at_ms.store(turn.news_at_ms, Relaxed);
-        self.changed.notify_all();
     }
 
     pub(crate) fn with_status<T>(&self, change: impl FnOnce(&mut JournalStatus) -> T) -> T {
-        let changed = change(&mut self.status.lock());
-        self.changed.notify_all();
-        changed
+        change(&mut self.status.lock())
     }
 
     pub(crate) fn away(&self) -> Option<Unreachable> {

@@ -3,6 +3,8 @@
 //! No clocks are compared between machines: a server takes the lead when it has seen no new record for the timeout by
 //! its own clock, and whoever is replaced finds another row at its next commit, which places nothing.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use millrace_model::{Batch, Check, Durability, Op, Outcome, Space, Timestamp};
 use millrace_store::{Foldable, KeyRange, RecordedChange, StoreError};
@@ -37,28 +39,36 @@ impl LeadRow {
     }
 }
 
-/// The row as it stands at the copy's position.
+/// The row as it stands at the copy's position. Cloned with every commit.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LeadState {
     /// The bytes that stand in the row.
     pub(crate) standing: Option<Bytes>,
+    /// Those bytes, decoded.
+    row: Option<Arc<LeadRow>>,
     /// The row that this handle wrote when it took the lead.
-    pub(crate) own: Option<LeadRow>,
+    pub(crate) own: Option<Arc<LeadRow>>,
 }
 
 impl LeadState {
     pub(crate) fn load(copy: &dyn Foldable) -> Result<LeadState, StoreError> {
         let row = copy.scan(Space::Kv, &KeyRange::prefix(LEAD_KEY), 1)?;
-        let standing = row.into_iter().find(|row| row.key == LEAD_KEY).map(|row| row.value);
-        Ok(LeadState { standing, own: None })
+        let mut state = LeadState::default();
+        state.stands(row.into_iter().find(|row| row.key == LEAD_KEY).map(|row| row.value));
+        Ok(state)
     }
 
-    pub(crate) fn row(&self) -> Option<LeadRow> {
-        serde_json::from_slice(self.standing.as_deref()?).ok()
+    fn stands(&mut self, value: Option<Bytes>) {
+        self.row = value.as_deref().and_then(|bytes| serde_json::from_slice(bytes).ok()).map(Arc::new);
+        self.standing = value;
+    }
+
+    pub(crate) fn row(&self) -> Option<&LeadRow> {
+        self.row.as_deref()
     }
 
     pub(crate) fn leads(&self) -> bool {
-        self.own.as_ref().is_some_and(|own| self.row().as_ref() == Some(own))
+        self.own.is_some() && self.own == self.row
     }
 
     /// Follows what a record did to the row.
@@ -66,10 +76,10 @@ impl LeadState {
         for change in changes {
             match change {
                 RecordedChange::Put { space: Space::Kv, key, value } if key == LEAD_KEY => {
-                    self.standing = Some(value.clone());
+                    self.stands(Some(value.clone()));
                 }
                 RecordedChange::Delete { space: Space::Kv, key } if key == LEAD_KEY => {
-                    self.standing = None;
+                    self.stands(None);
                 }
                 _ => {}
             }
@@ -78,7 +88,7 @@ impl LeadState {
 
     /// Returns who leads, for the texts of errors.
     pub(crate) fn leader(&self) -> String {
-        match self.row().filter(LeadRow::is_held) {
+        match self.row().filter(|row| row.is_held()) {
             Some(LeadRow { url, term, .. }) if url.is_empty() => format!("another server leads, term {term}"),
             Some(LeadRow { url, term, .. }) => format!("{url} leads, term {term}"),
             None => "nobody leads".to_owned(),
@@ -96,7 +106,7 @@ impl SharedHandle {
         if turn.lead.leads() {
             return Ok(true);
         }
-        let standing = turn.lead.row().filter(LeadRow::is_held);
+        let standing = turn.lead.row().filter(|row| row.is_held()).cloned();
         let silent_ms = self.silent_ms(&turn);
         if standing.is_some() && silent_ms < self.settings.lead_timeout_ms {
             return Ok(false);
@@ -149,7 +159,7 @@ impl SharedHandle {
             return Ok(false);
         }
         tracing::info!(term, url = own.url, n = turn.position.n, "this server leads the store");
-        turn.lead.own = Some(own);
+        turn.lead.own = Some(Arc::new(own));
         self.publish(turn);
         // The copy may have failed after the record was placed.
         self.refuse_ended()?;

@@ -6,6 +6,7 @@
 //! - `record`: the bytes of a record.
 //! - `commit`: resolves batches on the copy and places the record.
 //! - `catch_up`: folds the records of others into the copy.
+//! - `read_ahead`: reads the next records while the last ones are folded.
 //! - `handle`: the state that a handle and its thread share.
 //! - `lead`: the row that says who may write, and the fence in every commit.
 //! - `open`: finds or makes the copy, from a snapshot and the journal.
@@ -30,6 +31,7 @@ mod lost;
 mod manifest;
 mod open;
 mod outbox;
+mod read_ahead;
 pub mod record;
 mod settings;
 mod snapshot;

@@ -8,11 +8,12 @@ use std::time::Duration;
 use millrace_journal::{Fitness, Journal, JournalError};
 use millrace_store::{Copies, CopyPosition, FailureCause, Foldable, StoreError};
 
-use crate::catch_up::{ONE, READ};
+use crate::catch_up::ONE;
 use crate::clock::EngineClock;
 use crate::fetch::{FetchFailure, SnapshotReader};
 use crate::handle::{HandleParts, SharedHandle};
 use crate::manifest::{Manifest, ManifestError, ManifestState, SnapshotEntry};
+use crate::read_ahead::{READ, ReadEnd, decode_all, fold_and_read};
 use crate::record;
 use crate::settings::JournalSettings;
 use crate::store::JournalStore;
@@ -155,20 +156,31 @@ impl Opening<'_> {
         let mut turn = shared.turn();
         loop {
             let from = turn.position.n + 1;
-            if !self.progress.at(&format!("folding the journal into the local copy, from record {from} on")) {
-                return Err(OpenError::Stopped);
-            }
+            self.tell_folding(from)?;
             let found = self.until_reached("folding the journal", || journal.read(from, READ))?;
             if found.is_empty() {
                 break;
             }
-            shared.fold(&mut turn, &found)?;
+            let end = fold_and_read(&*journal, decode_all(found), |found| {
+                self.tell_folding(found.first().map_or(from, |first| first.n))?;
+                shared.fold(&mut turn, found).map_err(OpenError::from)
+            })?;
+            if let ReadEnd::AtEnd = end {
+                break;
+            }
         }
         shared.refuse_trimmed(turn.position.n + 1).map_err(|stop| shared.stop(stop))?;
         // The age of the newest record is not known: its writer gets the whole timeout from now on.
         shared.heard(&mut turn);
         shared.publish(&turn);
         Ok(())
+    }
+
+    fn tell_folding(&mut self, from: u64) -> Result<(), OpenError> {
+        match self.progress.at(&format!("folding the journal into the local copy, from record {from} on")) {
+            true => Ok(()),
+            false => Err(OpenError::Stopped),
+        }
     }
 
     /// Repeats a request while the engine cannot be reached.

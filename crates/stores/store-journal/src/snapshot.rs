@@ -46,6 +46,7 @@ impl SharedHandle {
         self.refuse_ended()?;
         let at_ms = self.clock.wall_ms();
         let began_n = self.status().position.n;
+        self.sound(self.copy.settle())?;
         let name = format!("{began_n:020}-{at_ms}-{:016x}", rand::random::<u64>());
         let mut upload = Upload::new(self.journal.as_ref(), &name, self.settings.part_bytes, Some(self));
         let position = match self.copies.snapshot(&mut |bytes| upload.write(bytes)) {

@@ -7,8 +7,8 @@ use std::time::Duration;
 use millrace_journal::Fitness;
 use millrace_model::{Batch, Offset, Outcome, Space, Stream, Timestamp};
 use millrace_store::{
-    Changes, CommitNumber, DiskUse, FailureCause, KeyRange, Maintained, Page, ReadLimit, Retention, Row,
-    Store, StoreError, StreamBounds,
+    Changes, CommitNumber, DiskUse, FailureCause, KeyRange, Maintained, OtherHandles, Page, ReadLimit,
+    Retention, Row, Store, StoreError, StreamBounds,
 };
 
 use crate::handle::SharedHandle;
@@ -152,8 +152,11 @@ impl Store for JournalStore {
     }
 
     /// Only the leader writes, and this handle knows what it writes.
-    fn has_others(&self) -> bool {
-        self.shared.settings.leadership == Leadership::Free
+    fn other_handles(&self) -> OtherHandles {
+        match self.shared.settings.leadership {
+            Leadership::Free => OtherHandles::Silent,
+            _ => OtherHandles::None,
+        }
     }
 
     fn lost_names(&self) -> Option<String> {

@@ -31,6 +31,8 @@ fn fill(store: &JournalStore) {
 fn filled(machine: &Machine) -> Arc<JournalStore> {
     let store = machine.lead();
     fill(&store);
+    // Reading everything brings everything into the file.
+    store.streams().unwrap();
     store
 }
 
@@ -421,10 +423,12 @@ fn a_poisoned_copy_ends_the_handle_and_is_used_again_after_reopening() {
     let (leader, follower) = (filled(&machine), other.open());
     let spoil = "INSERT INTO commits (c, seq, runs) SELECT max(c) + 1, max(seq), x'00' FROM commits";
     meddle(&machine.path, spoil);
+    publish(&leader, "placed, and not in the copy").unwrap();
+    leader.streams().unwrap_err();
     let error = publish(&leader, "never").unwrap_err();
     assert!(matches!(error, StoreError::Poisoned(_)), "{error}");
     assert_eq!(leader.ended(), Some(error));
-    assert_eq!(folded(&journal).len(), 20, "nothing was placed");
+    assert_eq!(folded(&journal).len(), 21, "what was told was placed, and nothing else");
     meddle(&machine.path, "DELETE FROM commits WHERE runs = x'00'");
     drop(leader);
     assert!(follower.try_lead().unwrap());

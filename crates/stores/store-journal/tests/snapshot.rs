@@ -392,6 +392,8 @@ fn a_damaged_copy_makes_no_snapshot() {
         fill(&leader, 10);
         leader.commit(&[batch(1, vec![put(Space::Kv, "row", "value")])]).unwrap();
         let follower = other.open();
+        // Reading everything brings everything into the file.
+        leader.streams().unwrap();
         meddle(&machine.path, change);
         let error = leader.snapshot().unwrap_err();
         assert!(is_poisoned_by(&error, "damaged"), "{change}: {error}");

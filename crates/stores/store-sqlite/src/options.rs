@@ -29,6 +29,12 @@ pub struct SqliteOptions {
     /// Below this many free bytes on the store's file system, programs are told to add nothing more (`DiskUse::low`),
     /// so that acks and deletions still find room.
     pub disk_free_bytes_min: u64,
+    /// Of commits that a journal made durable: how many events, and how many bytes of events and rows, may wait until
+    /// they are written to the tables. A commit that finds more waits for that.
+    pub unsettled_events_max: usize,
+    pub unsettled_bytes_max: usize,
+    /// How long such a commit waits at most if nobody reads what it changed.
+    pub settle_ms: u64,
     /// The store is the copy of a journal: damage must decide nothing, so a commit that meets any fails. The copy is then
     /// made anew.
     pub is_copy: bool,
@@ -52,6 +58,9 @@ impl Default for SqliteOptions {
             busy_timeout_ms: 30_000,
             file_bytes_max: None,
             disk_free_bytes_min: 64 << 20,
+            unsettled_events_max: 8192,
+            unsettled_bytes_max: 8 << 20,
+            settle_ms: 50,
             is_copy: false,
         }
     }

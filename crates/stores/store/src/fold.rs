@@ -49,6 +49,12 @@ pub trait Foldable: Store {
         None
     }
 
+    /// Brings everything that was committed into the place that [`Copies::snapshot`] copies. A copy may keep its newest
+    /// commits in memory: the journal has them.
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
     /// Applies records of the journal in one transaction. They must follow the copy's position without a gap.
     fn apply(&self, records: &[FoldRecord]) -> Result<(), FoldError>;
 }

@@ -1,6 +1,7 @@
 //! SipHash-1-3 of a crate that names it, because its results are stored: the standard library does not promise to keep
 //! its own.
 
+use millrace_model::{EventId, TopicKey};
 use siphasher::sip::SipHasher13;
 
 /// The key of a store's hashes, drawn when the store is made, so that no client can bring ids that collide on purpose.
@@ -17,6 +18,24 @@ impl HashKey {
 
     pub(crate) fn hash(self, bytes: &[u8]) -> u64 {
         SipHasher13::new_with_key(&self.0).hash(bytes)
+    }
+
+    /// Returns the hash of an id that a client brought for an event of the topic.
+    pub(crate) fn of_id(self, topic: &TopicKey, id: &EventId) -> u64 {
+        let mut input = Vec::with_capacity(topic.as_str().len() + 40);
+        // No topic contains a byte above 0x7f, so the end of the topic is unambiguous.
+        input.extend_from_slice(topic.as_str().as_bytes());
+        match id {
+            EventId::Text(text) => {
+                input.push(0x81);
+                input.extend_from_slice(text.as_bytes());
+            }
+            EventId::Uuid(bits) => {
+                input.push(0x82);
+                input.extend_from_slice(&bits.to_be_bytes());
+            }
+        }
+        self.hash(&input)
     }
 }
 

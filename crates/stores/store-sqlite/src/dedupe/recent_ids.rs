@@ -6,8 +6,6 @@
 //! A removal closes its gap, so the table never rehashes; `hashbrown::HashTable` would need half as much again and pause
 //! for 50 ms (decision 0049).
 
-use millrace_model::{EventId, TopicKey};
-
 use crate::dedupe::hash::HashKey;
 
 const EMPTY: u32 = u32::MAX;
@@ -39,21 +37,8 @@ impl Dedupe {
         }
     }
 
-    pub(crate) fn hash(&self, topic: &TopicKey, id: &EventId) -> u64 {
-        let mut input = Vec::with_capacity(topic.as_str().len() + 40);
-        // No topic contains a byte above 0x7f, so the end of the topic is unambiguous.
-        input.extend_from_slice(topic.as_str().as_bytes());
-        match id {
-            EventId::Text(text) => {
-                input.push(0x81);
-                input.extend_from_slice(text.as_bytes());
-            }
-            EventId::Uuid(bits) => {
-                input.push(0x82);
-                input.extend_from_slice(&bits.to_be_bytes());
-            }
-        }
-        self.key.hash(&input)
+    pub(crate) fn key(&self) -> HashKey {
+        self.key
     }
 
     /// Returns the remembered pairs of hash and seq with a seq from `first` up to, not including, `end`.
@@ -78,9 +63,18 @@ impl Dedupe {
         }
     }
 
-    /// Returns the seq of an event that may have this id.
-    pub(crate) fn find(&self, hash: u64) -> Option<u64> {
-        self.entry(self.slots[self.slot_of(hash)]).map(|(_, seq)| seq)
+    /// Returns the seq of an event that may have this id. `newer` ids were brought since the last one here: they push out
+    /// as many.
+    pub(crate) fn find(&self, hash: u64, newer: usize) -> Option<u64> {
+        let at = self.slots[self.slot_of(hash)];
+        let (_, seq) = self.entry(at)?;
+        let pushed_out = (self.ring.len() + newer).saturating_sub(self.ids_max);
+        (self.order_of(at as usize) >= pushed_out).then_some(seq)
+    }
+
+    /// Returns how many entries of the ring are older.
+    fn order_of(&self, at: usize) -> usize {
+        (at + self.ring.len() - self.oldest) % self.ring.len().max(1)
     }
 
     pub(crate) fn remember(&mut self, hash: u64, seq: u64) {
@@ -166,9 +160,11 @@ mod tests {
         for (hash, seq) in [(10, 1), (20, 2), (10, 3), (30, 4)] {
             dedupe.remember(hash, seq);
         }
-        assert_eq!([10, 20, 30].map(|hash| dedupe.find(hash)), [Some(3), Some(2), Some(4)]);
+        assert_eq!([10, 20, 30].map(|hash| dedupe.find(hash, 0)), [Some(3), Some(2), Some(4)]);
+        assert_eq!([10, 20, 30].map(|hash| dedupe.find(hash, 1)), [Some(3), None, Some(4)]);
+        assert_eq!([10, 20, 30].map(|hash| dedupe.find(hash, 2)), [None, None, Some(4)]);
         dedupe.remember(40, 5);
-        assert_eq!([10, 20, 30, 40].map(|hash| dedupe.find(hash)), [Some(3), None, Some(4), Some(5)]);
+        assert_eq!([10, 20, 30, 40].map(|hash| dedupe.find(hash, 0)), [Some(3), None, Some(4), Some(5)]);
     }
 
     proptest::proptest! {
@@ -189,7 +185,7 @@ mod tests {
             let expected: Vec<u64> = (first.max(3)..arrivals.len().min(40)).map(|seq| seq as u64).collect();
             proptest::prop_assert_eq!(within, expected);
             for hash in 0..0x1000 {
-                proptest::prop_assert_eq!(dedupe.find(hash), newest.get(&hash).copied());
+                proptest::prop_assert_eq!(dedupe.find(hash, 0), newest.get(&hash).copied());
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::options::SqliteOptions;
 use crate::reading::index::Index;
 use crate::rows::loc::Loc;
 use crate::rows::{codec, row};
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::commit::HOUSEKEEPING;
 use crate::writing::transaction::{Change, Writer};
 
@@ -54,7 +54,7 @@ pub(crate) fn load(
     let mut dedupe = Dedupe::new(key, options.dedupe_ids_max);
     let mut ids = saved_ids(conn, options)?;
     for (first, last) in unfolded_stretches(index) {
-        read_ids(conn, index, &dedupe, first, last, options.is_copy, &mut ids)?;
+        read_ids(conn, index, key, first, last, options.is_copy, &mut ids)?;
     }
     ids.sort_unstable_by_key(|(_, seq)| *seq);
     let kept = &ids[ids.len().saturating_sub(options.dedupe_ids_max)..];
@@ -101,10 +101,10 @@ fn saved_ids(conn: &Connection, options: &SqliteOptions) -> Attempt<Vec<(u64, u6
 }
 
 /// Saves the ids of `locs` inside the transaction that folds them: opening the store need not read their events then.
-pub(crate) fn save_ids(writer: &Writer, locs: &[Loc]) -> Attempt<()> {
+pub(crate) fn save_ids(writer: &Writer, dedupe: &Dedupe, locs: &[Loc]) -> Attempt<()> {
     let pieces = locs.iter().filter(|loc| loc.brought > 0).flat_map(|loc| &loc.pieces);
     let ids: Vec<(u64, u64)> =
-        pieces.flat_map(|piece| writer.dedupe.within(piece.seq, piece.seq + piece.count)).collect();
+        pieces.flat_map(|piece| dedupe.within(piece.seq, piece.seq + piece.count)).collect();
     if ids.is_empty() {
         return Ok(());
     }
@@ -122,7 +122,7 @@ pub(crate) fn save_ids(writer: &Writer, locs: &[Loc]) -> Attempt<()> {
 fn read_ids(
     conn: &Connection,
     index: &Index,
-    dedupe: &Dedupe,
+    key: HashKey,
     first: u64,
     last: u64,
     is_copy: bool,
@@ -133,7 +133,7 @@ fn read_ids(
     }
     let mut at = first;
     while at <= last {
-        match read_ids_from(conn, index, dedupe, &mut at, last, ids) {
+        match read_ids_from(conn, index, key, &mut at, last, ids) {
             Err(fault) if fault.is_damaged_page() && !is_copy => at += 1,
             read => {
                 read?;
@@ -147,7 +147,7 @@ fn read_ids(
     };
     for tombstone in left {
         let state = index.by_id(tombstone.stream).filter(|state| !state.row.dropped);
-        ids.extend(state.map(|state| (dedupe.hash(&state.row.stream.topic, &tombstone.id), tombstone.seq)));
+        ids.extend(state.map(|state| (key.of_id(&state.row.stream.topic, &tombstone.id), tombstone.seq)));
     }
     Ok(())
 }
@@ -156,7 +156,7 @@ fn read_ids(
 fn read_ids_from(
     conn: &Connection,
     index: &Index,
-    dedupe: &Dedupe,
+    key: HashKey,
     at: &mut u64,
     last: u64,
     ids: &mut Vec<(u64, u64)>,
@@ -176,28 +176,43 @@ fn read_ids_from(
         }
         let state = index.by_id(row.get(1)?).filter(|state| !state.row.dropped);
         if let (Some(state), Some(Some(id))) = (state, row::read_id(row.get_ref(2)?)) {
-            ids.push((dedupe.hash(&state.row.stream.topic, &id), seq));
+            ids.push((key.of_id(&state.row.stream.topic, &id), seq));
         }
         *at = seq + 1;
     }
     Ok(())
 }
 
-impl SqliteStore {
+impl StoreCore {
     /// Reads the ids that other processes wrote. Must run inside the write transaction, after the index has caught up.
     pub(crate) fn dedupe_catch_up(&self, writer: &mut Writer) -> Attempt<()> {
-        let index = self.index();
-        if writer.dedupe.next_seq < index.next_seq {
-            let mut ids = Vec::new();
-            let first = writer.dedupe.next_seq;
-            let (lookups, last) = (&writer.lookups, index.next_seq - 1);
-            read_ids(lookups, &index, &writer.dedupe, first, last, self.options.is_copy, &mut ids)?;
-            ids.sort_unstable_by_key(|(_, seq)| *seq);
-            for (hash, seq) in ids {
-                writer.dedupe.remember(hash, seq);
+        let (key, first) = {
+            let dedupe = self.dedupe();
+            (dedupe.key(), dedupe.next_seq)
+        };
+        let mut ids = Vec::new();
+        let next_seq = {
+            let index = self.index();
+            if first >= index.next_seq {
+                return Ok(());
             }
-            writer.dedupe.next_seq = index.next_seq;
+            read_ids(
+                &writer.lookups,
+                &index,
+                key,
+                first,
+                index.next_seq - 1,
+                self.options.is_copy,
+                &mut ids,
+            )?;
+            index.next_seq
+        };
+        ids.sort_unstable_by_key(|(_, seq)| *seq);
+        let mut dedupe = self.dedupe();
+        for (hash, seq) in ids {
+            dedupe.remember(hash, seq);
         }
+        dedupe.next_seq = next_seq;
         Ok(())
     }
 
@@ -226,7 +241,8 @@ impl SqliteStore {
         rows_max: usize,
     ) -> Result<usize, StoreError> {
         let rows = self.transact(writer, HOUSEKEEPING, |writer| {
-            let rows = tombstones::forget(&writer.conn, writer.dedupe.first_seq(), rows_max)?;
+            let first_seq = self.dedupe().first_seq();
+            let rows = tombstones::forget(&writer.conn, first_seq, rows_max)?;
             Ok((rows, Change::default()))
         })?;
         writer.forgets_tombstones = rows == rows_max;

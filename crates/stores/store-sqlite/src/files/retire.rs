@@ -11,7 +11,7 @@ use millrace_store::{FailureCause, StoreError};
 use crate::files::names::Lost;
 use crate::locks::lock_folder;
 use crate::offline::backup::{BackupError, Copied, Partial};
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::transaction::Writer;
 
 /// The suffix of the copy of a store whose file was removed while this process had it open.
@@ -21,7 +21,7 @@ const READERS_WAIT: Duration = Duration::from_secs(2);
 /// How many such copies are kept beside each other.
 const COPIES_MAX: u32 = 100;
 
-impl SqliteStore {
+impl StoreCore {
     pub(crate) fn misplaced(&self) -> Option<String> {
         self.names.lost(self.path(), &self.locks).map(|lost| lost.what(self.path()))
     }

@@ -23,8 +23,9 @@ use crate::reading::index::Index;
 use crate::reading::pool;
 use crate::rows::schema::{self, MIGRATIONS, Refused};
 use crate::rows::tables::Damaged;
-use crate::store::SqliteStore;
+use crate::store_core::{LoadedStore, StoreCore};
 use crate::upkeep::checkpoint::CHECKPOINT_OVERDUE_TIMES;
+use crate::writing::front::Front;
 use crate::writing::transaction::Writer;
 
 /// Older versions of SQLite could corrupt a database in WAL mode.
@@ -45,7 +46,7 @@ pub(crate) enum Opener {
 
 /// Opens the store at its real path. The caller has resolved that path once: a link that is switched meanwhile must not
 /// lead a server's lock to one store and the server to another.
-pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Result<SqliteStore, StoreError> {
+pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Result<StoreCore, StoreError> {
     if rusqlite::version_number() < SQLITE_VERSION_MIN.0 {
         let (found, needed) = (rusqlite::version(), SQLITE_VERSION_MIN.1);
         return Err(StoreError::Unusable(
@@ -55,21 +56,23 @@ pub(crate) fn open(path: &Path, options: SqliteOptions, opener: Opener) -> Resul
     let parent = folder::parent_of(path);
     folder::create(parent).map_err(|error| SqliteFault::from(error).unusable(path))?;
     let (locks, conn) = enter(path, &options, &opener)?;
-    let (index, writer) = {
+    let loaded = {
         // Nobody writes while this lock is held: everything read here is of one moment, and the first opener writes the
         // key of the hashes.
         let _write_lock = locks.write_lock().map_err(|error| SqliteFault::from(error).unusable(path))?;
-        let loaded = folder::sync(parent).map_err(SqliteFault::from).and_then(|()| load_all(&conn, &options));
-        let (index, dedupe) = loaded.map_err(|fault| fault.unusable(path))?;
+        let read = folder::sync(parent).map_err(SqliteFault::from).and_then(|()| load_all(&conn, &options));
+        let (index, dedupe) = read.map_err(|fault| fault.unusable(path))?;
         let lookups = pool::open(path).map_err(|error| SqliteFault::from(error).unusable(path))?;
         let damaged = if options.is_copy { Damaged::Refused } else { Damaged::Empty };
-        (index, Writer::new(conn, lookups, dedupe, damaged))
+        let front_lookups = pool::open(path).map_err(|error| SqliteFault::from(error).unusable(path))?;
+        let (writer, front) = (Writer::new(conn, lookups, damaged), Front::new(front_lookups, damaged));
+        LoadedStore { writer, front, dedupe, index }
     };
     let serve_lock = match opener {
         Opener::Session => None,
         Opener::Server(lock) => Some(lock),
     };
-    Ok(SqliteStore::assemble(path, options, locks, serve_lock, writer, index))
+    Ok(StoreCore::assemble(path, options, locks, serve_lock, loaded))
 }
 
 /// Enters the gate: nobody else opens the store or begins to write until its tables have this build's version.

@@ -11,7 +11,7 @@ use crate::opening::load;
 use crate::reading::index::Piece;
 use crate::rows::loc::Loc;
 use crate::rows::row;
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::damage::DAMAGED_PAGE;
 use crate::writing::quarantine::Quarantined;
 
@@ -50,7 +50,7 @@ struct PageReader<'a> {
     full: bool,
 }
 
-impl SqliteStore {
+impl StoreCore {
     fn plan(&self, stream: &Stream, from: u64, events_max: usize) -> Option<ReadPlan> {
         let index = self.index();
         let state = index.get(stream)?;

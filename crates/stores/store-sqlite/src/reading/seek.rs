@@ -8,7 +8,7 @@ use crate::error::{Attempt, SqliteFault};
 use crate::reading::index::{Piece, StoredRun};
 use crate::rows::loc::Loc;
 use crate::rows::row;
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 
 /// The bounds of a stream by the index, taken under a single short lock.
 struct View {
@@ -18,7 +18,7 @@ struct View {
     next: u64,
 }
 
-impl SqliteStore {
+impl StoreCore {
     pub(crate) fn seek_ts(&self, conn: &Connection, stream: &Stream, ts: u64) -> Attempt<u64> {
         let (view, run) = {
             let index = self.index();

@@ -8,8 +8,9 @@ use millrace_store::{KeyRange, Page, ReadLimit, RecordedChange, Row};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Attempt, SqliteFault};
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::stage::CommitStage;
+use crate::writing::target::CommitTarget;
 use crate::writing::transaction::Writer;
 
 /// Returns the value of a row inside a transaction.
@@ -178,7 +179,7 @@ pub(crate) fn scan_keys(
 /// Reads rows inside the transaction, but events on a connection of its own, which sees what earlier commits left and
 /// may meet damage without ending the transaction.
 pub(crate) struct SqliteTxView<'a, 'b> {
-    pub(crate) store: &'a SqliteStore,
+    pub(crate) store: &'a StoreCore,
     pub(crate) writer: &'a Writer,
     pub(crate) stage: &'a CommitStage<'b>,
 }

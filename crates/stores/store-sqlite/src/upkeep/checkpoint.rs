@@ -11,7 +11,7 @@ use millrace_model::Durability;
 use millrace_store::StoreError;
 
 use crate::error::{Attempt, SqliteFault};
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::upkeep::checkpointer::{self, CopyStage};
 use crate::writing::progress::WriteStep;
 use crate::writing::transaction::Writer;
@@ -20,7 +20,7 @@ use crate::writing::transaction::Writer;
 /// snapshot is truncated to this size when it starts over.
 pub(crate) const CHECKPOINT_OVERDUE_TIMES: u64 = 4;
 
-impl SqliteStore {
+impl StoreCore {
     /// Checkpoints the WAL if it is large enough. Called after everything that this handle writes.
     pub(crate) fn tend_wal(&self, writer: &mut Writer) -> Result<(), StoreError> {
         let wal_bytes = self.options.wal_bytes;
@@ -71,7 +71,7 @@ impl SqliteStore {
     }
 }
 
-impl Drop for SqliteStore {
+impl Drop for StoreCore {
     /// Closing the writer's connection, if it is the last one of any process, copies the WAL into the database and
     /// removes it.
     fn drop(&mut self) {

@@ -8,7 +8,7 @@ use crate::dedupe::saved_ids::save_ids;
 use crate::error::Attempt;
 use crate::opening::load;
 use crate::rows::loc::Loc;
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::commit::HOUSEKEEPING;
 use crate::writing::transaction::{Change, Writer};
 
@@ -22,7 +22,7 @@ pub(crate) struct FoldJob {
     queue: VecDeque<i64>,
 }
 
-impl SqliteStore {
+impl StoreCore {
     /// Returns whether the unfolded events exceed `times` the limits of the options.
     pub(crate) fn fold_is_due(&self, times: u64) -> bool {
         let index = self.index();
@@ -98,7 +98,7 @@ impl SqliteStore {
         for loc in &locs {
             loc.insert(&writer.conn, id)?;
         }
-        save_ids(writer, &locs)?;
+        save_ids(writer, &self.dedupe(), &locs)?;
         load::update_stream(&writer.conn, &row)?;
         change.touch(row);
         Ok(locs.len())

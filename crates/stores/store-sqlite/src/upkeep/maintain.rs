@@ -2,7 +2,7 @@
 
 use millrace_store::{Maintained, StoreError};
 
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::commit::HOUSEKEEPING;
 use crate::writing::transaction::{Change, Writer};
 
@@ -18,7 +18,7 @@ enum DueWork {
     ForgetTombstones,
 }
 
-impl SqliteStore {
+impl StoreCore {
     fn next_work(&self, writer: &Writer) -> Option<DueWork> {
         if self.quarantine.is_waiting() {
             Some(DueWork::Quarantine)
@@ -43,7 +43,9 @@ impl SqliteStore {
         if let Some(reason) = self.locks.poisoned() {
             return Err(StoreError::Poisoned(reason.into()));
         }
-        let worked = self.work_slice(&mut writer, rows_max);
+        // Commits that wait for the tables bring work with them: without them it could not be told what is left.
+        let settled = self.settle_with(&mut writer);
+        let worked = settled.and_then(|()| self.work_slice(&mut writer, rows_max));
         if let Ok(rows) = &worked {
             // When streams interleave, every deleted event dirties about a page of its own; folded rows are small.
             writer.wal_bytes += *rows as u64 * 512;

@@ -9,11 +9,11 @@ use rusqlite::{Connection, params};
 use crate::error::Attempt;
 use crate::reading::index::StreamRow;
 use crate::rows::tables;
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::commit::HOUSEKEEPING;
 use crate::writing::transaction::{Change, Writer};
 
-impl SqliteStore {
+impl StoreCore {
     /// Does a slice for the first stream that was trimmed since its last scan. Returns how many rows were deleted.
     pub(crate) fn purge_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
         let found = {

@@ -8,7 +8,7 @@ use crate::error::{Attempt, SqliteFault};
 use crate::opening::load;
 use crate::reading::index::{Piece, StreamRow};
 use crate::rows::loc::Loc;
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::upkeep::purge;
 use crate::writing::commit::HOUSEKEEPING;
 use crate::writing::transaction::{Change, Writer};
@@ -22,7 +22,7 @@ enum RowTreatment {
     SkipDamaged,
 }
 
-impl SqliteStore {
+impl StoreCore {
     /// Does a slice for the first stream that has reclaimable rows. Returns how many rows were deleted, folded or
     /// skipped.
     pub(crate) fn reclaim_slice(&self, writer: &mut Writer, rows_max: usize) -> Result<usize, StoreError> {
@@ -88,7 +88,7 @@ impl SqliteStore {
     }
 }
 
-impl SqliteStore {
+impl StoreCore {
     #[allow(clippy::too_many_arguments)]
     fn reclaim(
         &self,
@@ -101,7 +101,7 @@ impl SqliteStore {
         change: &mut Change,
     ) -> Attempt<(usize, Option<String>)> {
         let (conn, lookups) = (&writer.conn, &writer.lookups);
-        let first_seq = writer.dedupe.first_seq();
+        let first_seq = self.dedupe().first_seq();
         let mut budget = rows_max as u64;
         while row.reclaimed < to && budget > 0 {
             let loc = match treatment {

@@ -1,14 +1,8 @@
 //! A commit: checks and resolves the batches in order, then inserts their events stream by stream.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
-use millrace_model::{
-    BATCH_BYTES_MAX, Batch, Check, Done, Durability, Offset, Op, Outcome, Refusal, Space, Timestamp,
-    TopicRow, keys, lane_of,
-};
+use millrace_model::{BATCH_BYTES_MAX, Batch, Done, Durability, Offset, Op, Outcome, Space, keys, lane_of};
 use millrace_resolve as resolve;
-use millrace_store::{RecordedChange, RecordedEvent, StoreError};
+use millrace_store::{RecordedChange, StoreError};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use crate::error::{Attempt, SqliteFault};
@@ -16,8 +10,10 @@ use crate::opening::load;
 use crate::reading::index::StreamRow;
 use crate::rows::row::{self, RowFields};
 use crate::rows::tables::{self, SqliteTxView};
-use crate::store::SqliteStore;
-use crate::writing::stage::{CommitStage, Staged, StagedEvent, content_bytes};
+use crate::store_core::StoreCore;
+use crate::writing::front::record_event;
+use crate::writing::plain;
+use crate::writing::stage::{CommitStage, Staged, content_bytes};
 use crate::writing::transaction::{Change, Writer};
 
 /// An estimate of what SQLite writes to the WAL beside the content: about three pages per transaction, and a row's
@@ -25,7 +21,7 @@ use crate::writing::transaction::{Change, Writer};
 const WAL_BYTES_PER_COMMIT: u64 = 3 * 4096;
 const WAL_BYTES_PER_EVENT: u64 = 100;
 
-impl SqliteStore {
+impl StoreCore {
     pub(crate) fn commit_batches(&self, batches: &[Batch]) -> Result<Vec<Outcome>, StoreError> {
         refuse_too_large(batches)?;
         let Some(level) = batches.iter().map(|batch| batch.durability).max() else { return Ok(Vec::new()) };
@@ -61,12 +57,14 @@ impl SqliteStore {
     pub(crate) fn after_commit(&self, writer: &mut Writer, inserted: Inserted) -> Result<(), StoreError> {
         let Inserted { mut remembered, next_seq } = inserted;
         keep_last_of_each(&mut remembered);
+        let mut dedupe = self.dedupe();
         for (_, hash, seq) in remembered {
-            writer.dedupe.remember(hash, seq);
+            dedupe.remember(hash, seq);
         }
         // Not `next_seq` of the index: since the write lock was released, readers may have added commits of other
         // processes to the index, whose ids are not read yet.
-        writer.dedupe.next_seq = next_seq;
+        dedupe.next_seq = next_seq;
+        drop(dedupe);
         writer.wal_bytes += WAL_BYTES_PER_COMMIT;
         match self.upkeep_after_commit(writer) {
             // The batches are durable. Upkeep that found no room is due again with the next commit, and `maintain`
@@ -83,30 +81,15 @@ impl SqliteStore {
         stage: &mut CommitStage<'a>,
         batch: &'a Batch,
     ) -> Attempt<Outcome> {
-        for (at, check) in batch.checks.iter().enumerate() {
-            let failed = match check {
-                Check::IdTaken(id) => (!stage.is_taken(self, writer, batch.now, id)?).then_some(None),
-                Check::Absent { .. }
-                | Check::Present { .. }
-                | Check::Equals { .. }
-                | Check::Incarnation { .. } => failing(writer, check)?,
-            };
-            if let Some(found) = failed {
-                return Ok(Outcome::Refused(Refusal { check: at, found }));
-            }
+        if let Some(refusal) = plain::refusal(self, writer, stage, batch)? {
+            return Ok(Outcome::Refused(refusal));
         }
         let mut done = Done::default();
         for op in &batch.ops {
             match op {
-                Op::Append(append) => {
-                    let ordinal = done.appended.len() as u32;
-                    done.appended.push(stage.append(self, writer, batch, append, ordinal)?);
+                Op::Append(_) | Op::Delay(_) | Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => {
+                    plain::apply(self, writer, stage, batch, op, &mut done)?;
                 }
-                Op::Delay(delay) => done.appended.push(stage.delay(self, writer, batch.now, delay)?),
-                Op::Put { space: Space::Topics, key, value } => {
-                    done.incarnation_kept |= put_topic(writer, key, value)?;
-                }
-                Op::Put { .. } | Op::PutNew { .. } | Op::Delete { .. } => tables::write(writer, op)?,
                 Op::Claim(claim) => {
                     let look = &mut SqliteTxView { store: self, writer, stage };
                     let taken = resolve::claim(look, batch.now, claim)?;
@@ -199,7 +182,7 @@ impl SqliteStore {
     }
 }
 
-/// The effects of [`SqliteStore::insert`] on the ids in memory.
+/// The effects of [`StoreCore::insert`] on the ids in memory.
 pub(crate) struct Inserted {
     /// Ordinal, hash and seq of every id that a client brought.
     remembered: Vec<(usize, u64, u64)>,
@@ -213,34 +196,6 @@ pub(crate) fn refuse_too_large(batches: &[Batch]) -> Result<(), StoreError> {
         Some(bytes) => Err(StoreError::TooLarge { bytes, max }),
         None => Ok(()),
     }
-}
-
-/// Records an event behind the last one, which is of the same stream or of the stream before it.
-fn record_event(recording: &mut Vec<RecordedChange>, row: &StreamRow, entry: &StagedEvent<'_>) {
-    let event = RecordedEvent {
-        offset: Offset(entry.offset),
-        ts: Timestamp(entry.ts),
-        id: entry.id.clone(),
-        is_brought: entry.hash.is_some(),
-        body: Arc::clone(entry.body),
-    };
-    match recording.last_mut() {
-        Some(RecordedChange::Append { number, events, .. }) if *number == row.id as u64 => events.push(event),
-        _ => recording.push(RecordedChange::Append {
-            stream: row.stream.clone(),
-            number: row.id as u64,
-            events: vec![event],
-        }),
-    }
-}
-
-/// Writes the row of a topic. Returns whether a stored row had another incarnation, which is then kept.
-fn put_topic(writer: &mut Writer, key: &str, value: &Bytes) -> Attempt<bool> {
-    let standing = writer.row(Space::Topics, key)?;
-    let kept = standing.and_then(|row| resolve::keep_incarnation(key, &row, value));
-    let (is_kept, value) = (kept.is_some(), kept.unwrap_or_else(|| value.clone()));
-    tables::write(writer, &Op::Put { space: Space::Topics, key: key.to_owned(), value })?;
-    Ok(is_kept)
 }
 
 fn write_all(writer: &mut Writer, ops: &[Op]) -> Attempt<()> {
@@ -301,35 +256,6 @@ fn refuse_used_number(conn: &Connection, row: &StreamRow, number: i64) -> Attemp
     }
 }
 
-/// Returns what a failing check found; `None` when the check holds.
-fn failing(writer: &Writer, check: &Check) -> Attempt<Option<Option<Bytes>>> {
-    let (found, holds) = match check {
-        Check::Absent { space, key } => {
-            let found = writer.row(*space, key)?;
-            let holds = found.is_none();
-            (found, holds)
-        }
-        Check::Present { space, key } => {
-            let found = writer.row(*space, key)?;
-            let holds = found.is_some();
-            (found, holds)
-        }
-        Check::Equals { space, key, value } => {
-            let found = writer.row(*space, key)?;
-            let holds = found.as_ref() == Some(value);
-            (found, holds)
-        }
-        Check::Incarnation { topic, incarnation } => {
-            let found = writer.row(Space::Topics, &keys::topic(topic))?;
-            let holds = found.as_ref().and_then(|row| TopicRow::incarnation_of(row)) == Some(*incarnation);
-            (found, holds)
-        }
-        // Not a check of a row: `resolve` looks the id up.
-        Check::IdTaken(_) => (None, false),
-    };
-    Ok((!holds).then_some(found))
-}
-
 /// Housekeeping is written without waiting for a sync: losing the end of it loses nothing that was confirmed.
 pub(crate) const HOUSEKEEPING: Durability = Durability::Os;
 
@@ -341,7 +267,7 @@ mod tests {
     use millrace_store::Store;
 
     use super::*;
-    use crate::SqliteOptions;
+    use crate::{SqliteOptions, SqliteStore};
 
     /// The other handle commits right behind ours, and a reader adds that to our index before we remember our own ids.
     #[test]
@@ -352,7 +278,7 @@ mod tests {
         let (one, other) = (open(), open());
         let bring = |id: &str| [batch(1, vec![append_id(&stream("t", 0), id, "x", DAY_MS)])];
         let (reader, theirs) = (one.clone(), bring("theirs"));
-        *one.after_turn.lock() = Some(Box::new(move || {
+        *one.core.after_turn.lock() = Some(Box::new(move || {
             other.commit(&theirs).unwrap();
             assert_eq!(reader.streams().unwrap()[0].next, Offset(3), "our index knows of it");
         }));

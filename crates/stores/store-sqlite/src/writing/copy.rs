@@ -1,41 +1,87 @@
 //! The store as the copy of a journal: commits go through the journal, and records of others are applied.
 //!
+//! A commit of plain batches is written to the tables later (`settle.rs`).
+//!
 //! Position and rows are written in one transaction. A copy may lose its end with the power, because it does not sync;
 //! it is never inconsistent, and the journal has what was lost.
 
 use millrace_model::{Batch, Space};
 use millrace_store::{
-    CommitVia, CopyPosition, FoldError, FoldRecord, Foldable, Placement, RecordedChange, RecordedEvent,
+    CommitVia, CopyPosition, FailureCause, FoldError, FoldRecord, Placement, RecordedChange, RecordedEvent,
     StoreError,
 };
 use rusqlite::{Connection, OptionalExtension, params};
 
+use crate::dedupe::hash::HashKey;
 use crate::error::{Attempt, SqliteFault};
 use crate::rows::{codec, tables};
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::commit::{self, Inserted};
+use crate::writing::front::FrontCommit;
 use crate::writing::stage::{CommitStage, StagedEvent};
 use crate::writing::transaction::{Change, Writer};
 
-impl Foldable for SqliteStore {
-    fn position(&self) -> Result<Option<CopyPosition>, StoreError> {
-        load_position(&self.writer().conn).map_err(SqliteFault::unreadable)
+impl StoreCore {
+    pub(crate) fn copy_position(&self) -> Result<Option<CopyPosition>, StoreError> {
+        let mut writer = self.writer();
+        self.settle_with(&mut writer)?;
+        load_position(&writer.conn).map_err(SqliteFault::unreadable)
     }
 
-    fn set_position(&self, position: &CopyPosition) -> Result<(), StoreError> {
+    pub(crate) fn set_copy_position(&self, position: &CopyPosition) -> Result<(), StoreError> {
         let mut writer = self.writer();
+        self.settle_with(&mut writer)?;
         let saved = self.transact_copy(&mut writer, |writer| {
             Ok((save_position(&writer.conn, position)?, Change::default()))
         })?;
         saved.map_err(SqliteFault::unreadable)
     }
 
-    fn commit_via(
+    /// See `Foldable::commit_via`.
+    pub(crate) fn commit_copy(
         &self,
         batches: &[Batch],
         place: &mut dyn FnMut(&[RecordedChange]) -> Placement,
     ) -> Result<CommitVia, StoreError> {
         commit::refuse_too_large(batches)?;
+        let front = self.front.lock();
+        if let Some(reason) = self.locks.poisoned() {
+            return Err(StoreError::Poisoned(reason.into()));
+        }
+        if !self.may_defer(batches) {
+            self.settle_copy()?;
+            return self.commit_tables_via(batches, place);
+        }
+        if self.must_settle_first() {
+            self.settle_copy()?;
+        }
+        match self.commit_front(&front, batches, place) {
+            Ok(FrontCommit::Committed(outcomes)) => Ok(CommitVia::Committed { outcomes, copied: Ok(()) }),
+            Ok(FrontCommit::NotPlaced) => Ok(CommitVia::NotPlaced),
+            Err(fault) => {
+                self.note_damage(&fault);
+                Err(fault.unreadable())
+            }
+        }
+    }
+
+    /// Settles before a commit that needs it. A copy that cannot follow the journal must not lead.
+    fn settle_copy(&self) -> Result<(), StoreError> {
+        self.settle().map_err(|error| match error {
+            StoreError::NoSpace(cause) => {
+                let text = format!("the local copy cannot follow the journal: {}", cause.text());
+                StoreError::Poisoned(FailureCause::new(text, StoreError::NoSpace(cause)))
+            }
+            error => error,
+        })
+    }
+
+    /// Commits inside a transaction on the tables, which place the changes before it ends.
+    fn commit_tables_via(
+        &self,
+        batches: &[Batch],
+        place: &mut dyn FnMut(&[RecordedChange]) -> Placement,
+    ) -> Result<CommitVia, StoreError> {
         let mut writer = self.writer();
         writer.recording = Some(Vec::new());
         let mut confirmed = None;
@@ -69,13 +115,11 @@ impl Foldable for SqliteStore {
         }
     }
 
-    fn damage(&self) -> Option<String> {
-        self.damage.get().cloned()
-    }
-
-    fn apply(&self, records: &[FoldRecord]) -> Result<(), FoldError> {
+    pub(crate) fn apply_records(&self, records: &[FoldRecord]) -> Result<(), FoldError> {
         let Some(last) = records.last() else { return Ok(()) };
+        let _front = self.front.lock();
         let mut writer = self.writer();
+        self.settle_with(&mut writer)?;
         let applied = self.transact_copy(&mut writer, |writer| {
             let (inserted, change) = self.fold_records(writer, records)?;
             save_position(&writer.conn, &last.position)?;
@@ -87,9 +131,7 @@ impl Foldable for SqliteStore {
             Err(fault) => Err(fault.unreadable().into()),
         }
     }
-}
 
-impl SqliteStore {
     /// Remembers that a copy is damaged: it is made anew. A store that is no copy goes on with what is left.
     pub(crate) fn note_damage(&self, fault: &SqliteFault) {
         if self.options.is_copy && fault.is_damage_of_copy() {
@@ -97,7 +139,11 @@ impl SqliteStore {
         }
     }
 
-    fn fold_records(&self, writer: &mut Writer, records: &[FoldRecord]) -> Attempt<(Inserted, Change)> {
+    pub(crate) fn fold_records(
+        &self,
+        writer: &mut Writer,
+        records: &[FoldRecord],
+    ) -> Attempt<(Inserted, Change)> {
         self.dedupe_catch_up(writer)?;
         let changes = || records.iter().flat_map(|record| &record.changes);
         let events = changes().map(RecordedChange::events).sum();
@@ -134,7 +180,7 @@ impl SqliteStore {
             RecordedChange::Append { stream, number, events } => {
                 let staged = stage.numbered_or_new(self, stream, *number)?;
                 for event in events {
-                    stage.fold_event(writer, staged, record, event)?;
+                    stage.fold_event(self.hash_key, staged, record, event)?;
                 }
             }
             RecordedChange::Start { stream, number, start } => {
@@ -150,7 +196,7 @@ impl<'a> CommitStage<'a> {
     /// Returns a stream that this copy has, with the number that the record gives it.
     fn numbered(
         &mut self,
-        store: &SqliteStore,
+        store: &StoreCore,
         stream: &'a millrace_model::Stream,
         number: u64,
     ) -> Attempt<usize> {
@@ -164,7 +210,7 @@ impl<'a> CommitStage<'a> {
 
     fn numbered_or_new(
         &mut self,
-        store: &SqliteStore,
+        store: &StoreCore,
         stream: &'a millrace_model::Stream,
         number: u64,
     ) -> Attempt<usize> {
@@ -190,7 +236,7 @@ impl<'a> CommitStage<'a> {
 
     fn fold_event(
         &mut self,
-        writer: &Writer,
+        key: HashKey,
         at: usize,
         record: usize,
         event: &'a RecordedEvent,
@@ -205,7 +251,7 @@ impl<'a> CommitStage<'a> {
             )));
         }
         (staged.next, staged.last_ts) = (offset + 1, ts);
-        let hash = event.is_brought.then(|| writer.dedupe.hash(&staged.row.stream.topic, &event.id));
+        let hash = event.is_brought.then(|| key.of_id(&staged.row.stream.topic, &event.id));
         let (id, body) = (event.id.clone(), &event.body);
         self.entries.push(StagedEvent { ordinal, record, staged: at, offset, ts, id, hash, body });
         Ok(())
@@ -221,7 +267,7 @@ pub(crate) fn load_position(conn: &Connection) -> Attempt<Option<CopyPosition>> 
     stored.map(|bytes| codec::decode_position(&bytes).map_err(damaged)).transpose()
 }
 
-fn save_position(conn: &Connection, position: &CopyPosition) -> Attempt<()> {
+pub(crate) fn save_position(conn: &Connection, position: &CopyPosition) -> Attempt<()> {
     conn.prepare_cached(
         "INSERT INTO meta (key, value) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET value = excluded.value",
     )?

@@ -12,12 +12,12 @@ use rusqlite::Connection;
 use crate::error::{Attempt, SqliteFault};
 use crate::reading::index::{Piece, StoredRun};
 use crate::rows::loc::Loc;
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::writing::quarantine::Quarantined;
 
 pub(crate) const DAMAGED_PAGE: &str = "its page is damaged";
 
-impl SqliteStore {
+impl StoreCore {
     pub(crate) fn report_damaged_page(&self, stream: i64, seq: u64, offset: u64) {
         let reason = DAMAGED_PAGE.to_owned();
         self.quarantine.report(Quarantined { seq, stream, offset: Offset(offset), reason });

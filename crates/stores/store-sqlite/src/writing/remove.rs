@@ -8,12 +8,12 @@ use crate::dedupe::tombstones;
 use crate::error::Attempt;
 use crate::reading::index::Piece;
 use crate::rows::loc::Loc;
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 use crate::upkeep::purge;
 use crate::writing::stage::CommitStage;
 use crate::writing::transaction::Writer;
 
-impl SqliteStore {
+impl StoreCore {
     /// Removes events inside the transaction of a commit.
     pub(crate) fn remove<'a>(
         &self,
@@ -24,7 +24,7 @@ impl SqliteStore {
         compacted_to: u64,
     ) -> Attempt<()> {
         let mut removed = Vec::new();
-        let first_seq = writer.dedupe.first_seq();
+        let first_seq = self.dedupe().first_seq();
         let Some(row) = stage.compact(self, stream, compacted_to) else { return Ok(()) };
         let id = row.id;
         let mut places =
@@ -60,7 +60,7 @@ const WAL_BYTES_PER_REMOVAL: u64 = 512;
 
 /// Finds the seq of events. Remembers the row of `loc` used last, because offsets come in order.
 struct EventPositions<'a> {
-    store: &'a SqliteStore,
+    store: &'a StoreCore,
     conn: &'a Connection,
     id: i64,
     folded: u64,

@@ -14,10 +14,10 @@ use rusqlite::{OptionalExtension, params};
 use crate::dedupe::tombstones;
 use crate::error::{Attempt, SqliteFault};
 use crate::reading::index::StreamRow;
+use crate::rows::row;
 use crate::rows::tables::Damaged;
-use crate::rows::{row, tables};
-use crate::store::SqliteStore;
-use crate::writing::transaction::Writer;
+use crate::store_core::StoreCore;
+use crate::writing::target::CommitTarget;
 
 /// A stream as this commit will leave it.
 pub(crate) struct Staged {
@@ -96,7 +96,18 @@ impl<'a> CommitStage<'a> {
     }
 
     /// Returns the stream as this commit sees it so far. A missing or dropped stream begins anew if `create` is set.
-    pub(crate) fn staged(&mut self, store: &SqliteStore, stream: &'a Stream, create: bool) -> Option<usize> {
+    pub(crate) fn staged(&mut self, store: &StoreCore, stream: &'a Stream, create: bool) -> Option<usize> {
+        self.staged_or(store, stream, create, || None)
+    }
+
+    /// Does the same for a stream that `unsettled` may know better than the index.
+    fn staged_or(
+        &mut self,
+        store: &StoreCore,
+        stream: &'a Stream,
+        create: bool,
+        unsettled: impl FnOnce() -> Option<Staged>,
+    ) -> Option<usize> {
         if let Some(last) = self.entries.last().map(|entry| entry.staged) {
             let staged = &self.streams[last];
             if !staged.row.dropped && staged.row.stream == *stream {
@@ -106,8 +117,13 @@ impl<'a> CommitStage<'a> {
         if let Some(at) = self.by_name.get(stream).filter(|at| !self.streams[**at].row.dropped) {
             return Some(*at);
         }
-        let staged = match store.index().get(stream).filter(|state| !self.dropped.contains(&state.row.id)) {
-            Some(state) => Staged::new(state.row.clone(), state.next, state.last_ts),
+        let stored = || {
+            let index = store.index();
+            let live = index.get(stream).filter(|state| !self.dropped.contains(&state.row.id))?;
+            Some(Staged::new(live.row.clone(), live.next, live.last_ts))
+        };
+        let staged = match unsettled().or_else(stored) {
+            Some(staged) => staged,
             None if create => Staged::new(StreamRow::new(0, stream.clone()), 1, 0),
             None => return None,
         };
@@ -118,23 +134,24 @@ impl<'a> CommitStage<'a> {
 
     pub(crate) fn append(
         &mut self,
-        store: &SqliteStore,
-        writer: &Writer,
+        store: &StoreCore,
+        target: &impl CommitTarget,
         batch: &Batch,
         append: &'a Append,
         ordinal: u32,
     ) -> Attempt<Appended> {
         let topic = &append.stream.topic;
-        let hash = append.event.id.as_ref().map(|id| writer.dedupe.hash(topic, id));
+        let hash = append.event.id.as_ref().map(|id| store.hash_key.of_id(topic, id));
         if let (Some(id), Some(hash)) = (&append.event.id, hash) {
             let wanted = Wanted { topic, id, hash, window_ms: append.dedupe_window_ms };
-            if let Some(first) = self.taken(store, writer, batch.now, &wanted)? {
+            if let Some(first) = self.taken(store, target, batch.now, &wanted)? {
                 return Ok(first);
             }
             self.by_hash.insert(hash, self.entries.len());
         }
         // With `create` this is never `None`; the default avoids a panic in code.
-        let staged_at = self.staged(store, &append.stream, true).unwrap_or_default();
+        let unsettled = || target.unsettled_stream(&append.stream);
+        let staged_at = self.staged_or(store, &append.stream, true, unsettled).unwrap_or_default();
         let staged = &mut self.streams[staged_at];
         let (offset, ts) = (staged.next, batch.now.0.max(staged.last_ts));
         let id = append.event.id.clone();
@@ -157,19 +174,19 @@ impl<'a> CommitStage<'a> {
     /// Returns the answer for a delayed event. If it is no duplicate, its rows are written at once.
     pub(crate) fn delay(
         &mut self,
-        store: &SqliteStore,
-        writer: &mut Writer,
+        store: &StoreCore,
+        target: &mut impl CommitTarget,
         now: Timestamp,
         delay: &Delay,
     ) -> Attempt<Appended> {
         let Delay { topic, id, dedupe_window_ms, due, .. } = delay;
-        let hash = writer.dedupe.hash(topic, id);
+        let hash = store.hash_key.of_id(topic, id);
         let wanted = Wanted { topic, id, hash, window_ms: *dedupe_window_ms };
-        if let Some(first) = self.taken(store, writer, now, &wanted)? {
+        if let Some(first) = self.taken(store, target, now, &wanted)? {
             return Ok(first);
         }
-        let rows = resolve::delay(delay, incarnation_of(writer, topic)?);
-        rows.iter().try_for_each(|op| tables::write(writer, op))?;
+        let rows = resolve::delay(delay, incarnation_of(target, topic)?);
+        rows.iter().try_for_each(|op| target.write(op))?;
         self.delayed = true;
         Ok(resolve::waiting(id, now, *due, false))
     }
@@ -177,21 +194,21 @@ impl<'a> CommitStage<'a> {
     /// Returns whether the id is taken: by a stored event, or by a delayed one that waits.
     pub(crate) fn is_taken(
         &self,
-        store: &SqliteStore,
-        writer: &Writer,
+        store: &StoreCore,
+        target: &impl CommitTarget,
         now: Timestamp,
         id: &TakenId,
     ) -> Attempt<bool> {
         let TakenId { topic, id, dedupe_window_ms } = id;
-        let hash = writer.dedupe.hash(topic, id);
+        let hash = store.hash_key.of_id(topic, id);
         let wanted = Wanted { topic, id, hash, window_ms: *dedupe_window_ms };
-        Ok(self.taken(store, writer, now, &wanted)?.is_some())
+        Ok(self.taken(store, target, now, &wanted)?.is_some())
     }
 
     fn taken(
         &self,
-        store: &SqliteStore,
-        writer: &Writer,
+        store: &StoreCore,
+        target: &impl CommitTarget,
         now: Timestamp,
         wanted: &Wanted<'_>,
     ) -> Attempt<Option<Appended>> {
@@ -199,35 +216,35 @@ impl<'a> CommitStage<'a> {
         if window_ms == 0 {
             return Ok(None);
         }
-        if let Some(first) = self.duplicate_of(store, writer, now.0.saturating_sub(window_ms), wanted)? {
+        if let Some(first) = self.duplicate_of(store, target, now.0.saturating_sub(window_ms), wanted)? {
             return Ok(Some(first));
         }
-        if !self.delayed && !self.any_id_held(writer)? {
+        if !self.delayed && !self.any_id_held(target)? {
             return Ok(None);
         }
-        let Some(incarnation) = incarnation_of(writer, wanted.topic)? else { return Ok(None) };
-        let row = writer.row(Space::DueIds, &keys::due_id(wanted.topic, incarnation, wanted.id))?;
+        let Some(incarnation) = incarnation_of(target, wanted.topic)? else { return Ok(None) };
+        let row = target.row(Space::DueIds, &keys::due_id(wanted.topic, incarnation, wanted.id))?;
         let Some((due, key)) = row.as_deref().and_then(resolve::holder) else { return Ok(None) };
         let waits = match key {
-            Some(key) => writer.row(Space::Due, key)?.is_some(),
+            Some(key) => target.row(Space::Due, key)?.is_some(),
             None => true,
         };
         Ok(waits.then(|| resolve::waiting(wanted.id, now, due, true)))
     }
 
     /// Looks once per commit whether any delayed event holds an id, instead of once per id.
-    fn any_id_held(&self, writer: &Writer) -> Attempt<bool> {
+    fn any_id_held(&self, target: &impl CommitTarget) -> Attempt<bool> {
         if let Some(held) = self.ids_held.get() {
             return Ok(*held);
         }
-        let held = tables::any(&writer.conn, Space::DueIds)?;
+        let held = target.has_rows(Space::DueIds)?;
         Ok(*self.ids_held.get_or_init(|| held))
     }
 
     fn duplicate_of(
         &self,
-        store: &SqliteStore,
-        writer: &Writer,
+        store: &StoreCore,
+        target: &impl CommitTarget,
         since: u64,
         wanted: &Wanted<'_>,
     ) -> Attempt<Option<Appended>> {
@@ -237,9 +254,9 @@ impl<'a> CommitStage<'a> {
                 let row = &self.streams[entry.staged].row;
                 (!row.dropped).then_some((row.stream.partition, entry.offset, entry.ts))
             }
-            _ => match writer.dedupe.find(hash) {
-                Some(seq) => self.stored(store, writer, seq, topic, id)?,
-                None => None,
+            _ => match target.unsettled_event(hash, topic, id) {
+                Some(first) => Some(first),
+                None => self.stored(store, target, hash, topic, id)?,
             },
         };
         Ok(first.filter(|(_, _, ts)| *ts >= since).map(|(partition, offset, ts)| {
@@ -248,23 +265,27 @@ impl<'a> CommitStage<'a> {
         }))
     }
 
-    /// Returns the event at `seq`, or what `tombstones.rs` keeps of it, if it really has this topic and id. An event
-    /// that cannot be read counts as forgotten: storing an id twice is better than storing nothing any more.
+    /// Returns the event in the tables that the hash leads to, or what `tombstones.rs` keeps of it, if it really has this
+    /// topic and id. An event that cannot be read counts as forgotten: storing an id twice is better than storing nothing
+    /// any more.
     fn stored(
         &self,
-        store: &SqliteStore,
-        writer: &Writer,
-        seq: u64,
+        store: &StoreCore,
+        target: &impl CommitTarget,
+        hash: u64,
         topic: &TopicKey,
         id: &EventId,
     ) -> Attempt<Option<(Partition, u64, u64)>> {
-        if writer.damaged == Damaged::Refused {
+        let newer = target.unsettled_ids();
+        let Some(seq) = store.dedupe().find(hash, newer) else { return Ok(None) };
+        let (lookups, damaged) = (target.lookups(), target.damaged());
+        if damaged == Damaged::Refused {
             // A copy answers only with rows that are whole.
-            row::check(&writer.lookups, seq, seq)?;
-            tombstones::check(&writer.lookups, seq)?;
+            row::check(lookups, seq, seq)?;
+            tombstones::check(lookups, seq)?;
         }
         let mut select =
-            writer.lookups.prepare_cached("SELECT stream, offset, ts, id FROM events WHERE seq = ?1")?;
+            lookups.prepare_cached("SELECT stream, offset, ts, id FROM events WHERE seq = ?1")?;
         let found = select
             .query_row(params![seq as i64], |row| {
                 let same_id = row::read_id(row.get_ref(3)?).flatten().as_ref() == Some(id);
@@ -273,16 +294,16 @@ impl<'a> CommitStage<'a> {
             })
             .optional();
         let found = match found {
-            Err(error) if SqliteFault::is_damage(&error) && writer.damaged == Damaged::Empty => {
-                store.report_damaged_place(&writer.lookups, topic, seq)?;
+            Err(error) if SqliteFault::is_damage(&error) && damaged == Damaged::Empty => {
+                store.report_damaged_place(lookups, topic, seq)?;
                 None
             }
             found => found?,
         };
         let found = match found {
             Some((stream, offset, ts, same_id)) => same_id.then_some((stream, offset, ts)),
-            None => match tombstones::find(&writer.lookups, seq) {
-                Err(fault) if fault.is_damaged_page() && writer.damaged == Damaged::Empty => None,
+            None => match tombstones::find(lookups, seq) {
+                Err(fault) if fault.is_damaged_page() && damaged == Damaged::Empty => None,
                 left => left?.filter(|left| left.id == *id).map(|left| (left.stream, left.offset, left.ts)),
             },
         };
@@ -297,7 +318,7 @@ impl<'a> CommitStage<'a> {
         Ok((!row.dropped).then_some((row.stream.partition, offset, ts)))
     }
 
-    pub(crate) fn trim(&mut self, store: &SqliteStore, stream: &'a Stream, start: u64) {
+    pub(crate) fn trim(&mut self, store: &StoreCore, stream: &'a Stream, start: u64) {
         let Some(at) = self.staged(store, stream, false) else { return };
         let staged = &mut self.streams[at];
         let start = start.min(staged.next);
@@ -311,7 +332,7 @@ impl<'a> CommitStage<'a> {
     /// stored.
     pub(crate) fn compact(
         &mut self,
-        store: &SqliteStore,
+        store: &StoreCore,
         stream: &'a Stream,
         compacted_to: u64,
     ) -> Option<&mut StreamRow> {
@@ -334,7 +355,7 @@ impl<'a> CommitStage<'a> {
         self.streams.iter().find(|staged| staged.row.id == id).map(|staged| staged.row.start)
     }
 
-    pub(crate) fn drop_topic(&mut self, store: &SqliteStore, topic: &TopicKey, now: u64) {
+    pub(crate) fn drop_topic(&mut self, store: &StoreCore, topic: &TopicKey, now: u64) {
         for staged in self.streams.iter_mut().filter(|staged| staged.row.stream.topic == *topic) {
             staged.row.dropped = true;
             staged.row.dropped_at = now;
@@ -355,13 +376,13 @@ impl<'a> CommitStage<'a> {
 }
 
 /// Returns the incarnation that the topic has inside the transaction.
-fn incarnation_of(writer: &Writer, topic: &TopicKey) -> Attempt<Option<u64>> {
-    let row = writer.row(Space::Topics, &keys::topic(topic))?;
+fn incarnation_of(target: &impl CommitTarget, topic: &TopicKey) -> Attempt<Option<u64>> {
+    let row = target.row(Space::Topics, &keys::topic(topic))?;
     Ok(row.and_then(|row| TopicRow::incarnation_of(&row)))
 }
 
 impl Staged {
-    fn new(row: StreamRow, next: u64, last_ts: u64) -> Staged {
+    pub(crate) fn new(row: StreamRow, next: u64, last_ts: u64) -> Staged {
         let start_before = row.start;
         Staged { row, row_changed: false, next, last_ts, first: next, start_before, number: None }
     }

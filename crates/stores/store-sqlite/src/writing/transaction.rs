@@ -4,20 +4,18 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
 
-use bytes::Bytes;
-use millrace_model::{Durability, Space};
+use millrace_model::Durability;
 use millrace_store::{FailureCause, RecordedChange, StoreError};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, params};
 
-use crate::dedupe::recent_ids::Dedupe;
 use crate::error::{Attempt, SqliteFault};
 use crate::opening::load;
 use crate::reading::index::{StoredRun, StreamRow};
 use crate::rows::codec::{self, CommitSummary};
 use crate::rows::schema::{self, MIGRATIONS};
-use crate::rows::tables::{self, Damaged};
-use crate::store::SqliteStore;
+use crate::rows::tables::Damaged;
+use crate::store_core::StoreCore;
 use crate::upkeep::fold::FoldJob;
 use crate::writing::progress::WriteStep;
 use crate::writing::stage::StagedEvent;
@@ -31,7 +29,6 @@ pub(crate) struct Writer {
     pub(crate) conn: Connection,
     /// The current setting of `PRAGMA synchronous`.
     level: Option<Durability>,
-    pub(crate) dedupe: Dedupe,
     pub(crate) fold: Option<FoldJob>,
     /// Every event up to this commit has been folded.
     pub(crate) prune_through: u64,
@@ -87,12 +84,11 @@ impl Change {
 }
 
 impl Writer {
-    pub(crate) fn new(conn: Connection, lookups: Connection, dedupe: Dedupe, damaged: Damaged) -> Writer {
+    pub(crate) fn new(conn: Connection, lookups: Connection, damaged: Damaged) -> Writer {
         Writer {
             lookups,
             conn,
             level: None,
-            dedupe,
             fold: None,
             prune_through: 0,
             pruned_through: 0,
@@ -133,11 +129,6 @@ impl Writer {
         self.purging.clear();
     }
 
-    /// Returns a row of a small table inside the transaction.
-    pub(crate) fn row(&self, space: Space, key: &str) -> Attempt<Option<Bytes>> {
-        tables::get(&self.conn, space, key, self.damaged)
-    }
-
     pub(crate) fn run(&self, sql: &str) -> Attempt<()> {
         self.conn.prepare_cached(sql)?.execute([])?;
         Ok(())
@@ -166,7 +157,7 @@ impl<E: Into<SqliteFault>> From<E> for Stopped {
     }
 }
 
-impl SqliteStore {
+impl StoreCore {
     /// Runs `work` as one transaction. A failure poisons the store, unless it is known that nothing was written.
     pub(crate) fn transact<T>(
         &self,
@@ -209,7 +200,7 @@ impl SqliteStore {
     ) -> Result<Attempt<T>, StoreError> {
         let _working = self.progress.begin(WriteStep::WriteLock);
         // Without the write lock the transaction has not begun.
-        let _write_lock =
+        let write_lock =
             self.locks.write_lock().map_err(|error| StoreError::Busy(FailureCause::of(error)))?;
         // Checked only now: the previous writer may have failed while this one waited.
         if let Some(reason) = self.locks.poisoned() {
@@ -220,20 +211,28 @@ impl SqliteStore {
         }
         // A failure is handled before the write lock is released: nobody writes between the failure and the flag.
         match self.with_write_lock(writer, level, ends_harmlessly, work) {
-            Ok(done) => Ok(Ok(done)),
+            Ok((done, is_news)) => {
+                let listeners = write_lock.listeners;
+                drop(write_lock);
+                if is_news {
+                    self.locks.news.tell(listeners);
+                }
+                Ok(Ok(done))
+            }
             Err(Stopped::RolledBack(fault)) => Ok(Err(fault)),
             Err(Stopped::Outdated(found)) => Err(outdated(found)),
             Err(Stopped::Now(fault)) => Err(self.failed(writer, fault)),
         }
     }
 
+    /// Also returns whether the transaction changed what `Store::watch` reports.
     fn with_write_lock<T>(
         &self,
         writer: &mut Writer,
         level: Durability,
         ends_harmlessly: EndsHarmlessly,
         work: impl FnOnce(&mut Writer) -> Attempt<(T, Change)>,
-    ) -> Result<T, Stopped> {
+    ) -> Result<(T, bool), Stopped> {
         self.progress.set(WriteStep::FileLock);
         writer.sync_level(level)?;
         writer.run("BEGIN IMMEDIATE")?;
@@ -255,15 +254,16 @@ impl SqliteStore {
             worked => worked?,
         };
         let c = self.index().last + 1;
-        if !change.is_empty() {
+        let is_news = !change.is_empty();
+        if is_news {
             self.record(writer, c, &change)?;
         }
         self.progress.set(WriteStep::Commit);
         writer.run("COMMIT")?;
-        if !change.is_empty() {
+        if is_news {
             self.index_mut().apply(c, &change.record, change.rows);
         }
-        Ok(done)
+        Ok((done, is_news))
     }
 
     /// Returns what a failed transaction means for the store. Must be called with the write lock held.

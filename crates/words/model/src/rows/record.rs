@@ -201,6 +201,9 @@ pub struct GroupRow {
     /// against the agent's share.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub made_by: Option<Actor>,
+    /// An operator holds the group's deliveries back, until an operator lets them go on.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
 }
 
 /// How far a group is in one stream.
