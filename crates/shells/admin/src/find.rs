@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_model::{Event, EventId, Namespace, Offset, Timestamp};
 use millrace_store::{ReadLimit, StreamBounds};
 
-use super::{Admin, AdminError, EventView};
+use super::{Admin, AdminError, ClaimView, EventView};
 
 const PAGE: ReadLimit = ReadLimit { events_max: 1024, bytes_max: 4 << 20 };
 /// An id that Millrace made contains its time; the event's own time may be a little later or, after a step of the
@@ -26,6 +26,13 @@ impl Admin {
             Err(_) => Vec::new(),
         };
         self.view(event, &standings, now).map(Some)
+    }
+
+    /// Returns the status of an event with each of its handlers, for a caller who has the event.
+    pub fn claims_of(&self, event: &Event, now: Timestamp) -> Result<Vec<ClaimView>, AdminError> {
+        let Ok(namespace) = Namespace::new(event.stream.topic.namespace()) else { return Ok(Vec::new()) };
+        let standings = self.standings(&namespace)?;
+        Ok(self.view(Arc::new(event.clone()), &standings, now)?.claims)
     }
 
     pub(super) fn find(

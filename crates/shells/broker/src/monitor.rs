@@ -4,6 +4,7 @@
 //! from [`Health`]; the age of a commit is computed there and needs no thread at all.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
 use millrace_bus::Input;
@@ -13,7 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use crate::command::BrokerInbox;
 use crate::health::Health;
 
-/// How often the commit under way is checked.
+/// How often the commit under way is checked. While nothing is written, the monitor rests until the disk is to be checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// A commit that takes this long causes a warning, and another one whenever its age has doubled, at the latest after
 /// `WARN_PAUSE_MAX`.
@@ -33,6 +34,10 @@ pub(crate) struct Monitor {
 pub(crate) struct Control {
     state: Mutex<ControlState>,
     changed: Condvar,
+    /// Store calls of the writer that have begun.
+    calls_begun: AtomicU64,
+    /// The thread sleeps for longer than `CHECK_INTERVAL`.
+    is_resting: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +54,23 @@ impl Control {
     /// The engine must be state of a change now: wakes the thread for a check.
     pub(crate) fn check(&self) {
         self.tell(|state| state.check = true);
+    }
+
+    /// The writer begins a call of the store, which may take long.
+    pub(crate) fn writing(&self) {
+        // Ordered with the load in `rests`: either the monitor sees this call, or this thread sees that it rests.
+        self.calls_begun.fetch_add(1, SeqCst);
+        if self.is_resting.swap(false, SeqCst) {
+            self.check();
+        }
+    }
+
+    /// Returns whether the monitor may rest: no call has begun since `seen` was counted.
+    fn rests(&self, seen: u64) -> bool {
+        self.is_resting.store(true, SeqCst);
+        let rests = self.calls_begun.load(SeqCst) == seen;
+        self.is_resting.store(rests, SeqCst);
+        rests
     }
 
     fn tell(&self, tell: impl FnOnce(&mut ControlState)) {
@@ -69,8 +91,10 @@ impl Monitor {
     pub(crate) fn run(&self) {
         let mut warnings = Warnings::default();
         let (mut refused, mut disk_at, mut wal) = (None, Instant::now(), WalWarnings::default());
-        let mut attempts = 0;
+        let (mut attempts, mut seen) = (0, 0);
         loop {
+            let begun = self.control.calls_begun.load(SeqCst);
+            let is_quiet = std::mem::replace(&mut seen, begun) == begun && self.health.commit_age().is_zero();
             self.check_commit(&mut warnings);
             // Not while a commit hangs: a file system that hangs would block this thread, too.
             let hangs = self.health.commit_age() >= WARN_AFTER && !self.health.is_retrying();
@@ -84,7 +108,11 @@ impl Monitor {
                 disk_at = Instant::now() + self.disk_interval;
             }
             self.tell_engine(&mut refused);
-            if self.control.wait(CHECK_INTERVAL) {
+            let wait = match is_quiet && self.control.rests(seen) {
+                true => disk_at.saturating_duration_since(Instant::now()).max(CHECK_INTERVAL),
+                false => CHECK_INTERVAL,
+            };
+            if self.control.wait(wait) {
                 self.check_names_last();
                 return;
             }

@@ -3,6 +3,8 @@
 //! Only the writer can tell its own commits from others without bookkeeping: its own are reported to the engine first,
 //! so they are no news to it. Everything else that is new was committed by another process.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 use millrace_bus::{ForeignDelays, LogBounds};
@@ -10,10 +12,13 @@ use millrace_shell::{Watcher, changed_streams};
 use millrace_store::{Pace, Store, StoreError, StreamBounds};
 
 use crate::boot;
+use crate::command::BrokerInbox;
 
 pub(crate) struct NewsWatcher {
     watcher: Watcher,
-    pub(crate) poll_at: Instant,
+    poll_at: Instant,
+    /// The store has told of commits of others since the last poll.
+    is_told: Arc<AtomicBool>,
 }
 
 /// The findings of a poll, as the engine is told them.
@@ -26,12 +31,37 @@ pub(crate) struct News {
 }
 
 impl NewsWatcher {
-    pub(crate) fn new(store: &dyn Store, pace: Pace) -> Result<NewsWatcher, StoreError> {
-        Ok(NewsWatcher { watcher: Watcher::new(store, pace)?, poll_at: Instant::now() })
+    /// A worker of this inbox is woken when the store tells of commits of others.
+    pub(crate) fn new(
+        store: &dyn Store,
+        pace: Pace,
+        inbox: Arc<BrokerInbox>,
+    ) -> Result<NewsWatcher, StoreError> {
+        let is_told = Arc::new(AtomicBool::new(false));
+        let told = is_told.clone();
+        let wake = Arc::new(move || {
+            told.store(true, Relaxed);
+            // The inbox's lock orders the flag before the maintenance that polls.
+            inbox.want_maintenance();
+        });
+        Ok(NewsWatcher { watcher: Watcher::new(store, pace, wake)?, poll_at: Instant::now(), is_told })
+    }
+
+    pub(crate) fn is_due(&self, now: Instant) -> bool {
+        self.is_told.load(Relaxed) || now >= self.poll_at
+    }
+
+    /// Returns when a poll is due if the store tells of nothing before.
+    pub(crate) fn poll_at(&self) -> Instant {
+        self.poll_at
     }
 
     /// Returns the streams and delayed events that have changed since the last poll, if any.
     pub(crate) fn poll(&mut self, store: &dyn Store) -> Result<Option<News>, StoreError> {
+        // Before the poll: a commit that is told of from now on is polled for again.
+        if self.is_told.swap(false, Relaxed) {
+            self.watcher.woken();
+        }
         // If this poll fails, the next one comes soon.
         self.poll_at = Instant::now() + self.watcher.pause();
         let poll = self.watcher.poll(store, |changes| {

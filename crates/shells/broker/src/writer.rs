@@ -64,9 +64,13 @@ impl CommitWriter {
     pub(crate) fn commit_queued(&self) -> Wrote {
         let health = &self.group.receiver.health;
         let _writing = health.writing();
+        self.group.receiver.monitor.writing();
         let wrote = self.group.commit_queued();
         if let Wrote::Done(_) = wrote {
             health.set_written();
+            if self.maintenance.lock().housekeeping.committed() {
+                self.group.receiver.inbox.want_maintenance();
+            }
         }
         wrote
     }
@@ -77,9 +81,10 @@ impl CommitWriter {
         let Maintenance { housekeeping, watcher } = &mut *maintenance;
         let Receiver { health, metrics, backlog, .. } = &self.group.receiver;
         let _writing = health.writing();
+        self.group.receiver.monitor.writing();
         self.group.guarded(|| {
-            if Instant::now() >= watcher.poll_at {
-                self.poll_others(watcher);
+            if watcher.is_due(Instant::now()) && self.poll_others(watcher) {
+                housekeeping.committed();
             }
             if Instant::now() >= housekeeping.due_at() {
                 let slice = housekeeping.run(&*self.group.store, || backlog.batches() > 0)?;
@@ -89,20 +94,23 @@ impl CommitWriter {
                     health.set_retrying(&error);
                 }
             }
-            Ok(watcher.poll_at.min(housekeeping.due_at()))
+            // News that the store tells from now on asks for maintenance by itself.
+            Ok(watcher.poll_at().min(housekeeping.due_at()))
         })
     }
 
-    /// Called after this writer's own commits have been reported, so that only commits of others are news to the
-    /// engine.
-    fn poll_others(&self, watcher: &mut NewsWatcher) {
+    /// Returns whether others have committed something. Called after this writer's own commits have been reported, so
+    /// that only commits of others are news to the engine.
+    fn poll_others(&self, watcher: &mut NewsWatcher) -> bool {
         match watcher.poll(&*self.group.store) {
-            Ok(None) => {}
+            Ok(None) => false,
             Ok(Some(News { bounds, delayed })) => {
                 self.group.receiver.inbox.complete_from_writer([Input::ForeignCommits { bounds, delayed }]);
+                true
             }
             Err(error) => {
                 tracing::warn!(%error, "what others committed could not be read, it will be tried again");
+                false
             }
         }
     }

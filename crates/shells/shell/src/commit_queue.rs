@@ -103,6 +103,19 @@ impl<R> CommitQueue<R> {
         if submitted.is_empty() {
             return Ok(());
         }
+        self.push_quietly(submitted)?;
+        self.wake();
+        Ok(())
+    }
+
+    /// Wakes a thread that waits for batches.
+    pub fn wake(&self) {
+        self.changed.notify_one();
+    }
+
+    /// Like [`CommitQueue::push`], but wakes nobody: the caller commits the batches itself, or calls
+    /// [`CommitQueue::wake`].
+    pub fn push_quietly(&self, submitted: &mut Vec<(R, Batch)>) -> Result<(), QueueClosed> {
         let mut state = self.state.lock();
         if let Some(reason) = &state.closed {
             return Err(reason.clone());
@@ -114,8 +127,6 @@ impl<R> CommitQueue<R> {
             state.waiting.push_back(Queued { origin, batch, bytes });
         }
         self.waiting.store(state.waiting.len(), Relaxed);
-        drop(state);
-        self.changed.notify_one();
         Ok(())
     }
 

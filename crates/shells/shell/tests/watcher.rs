@@ -19,7 +19,8 @@ fn append(store: &MemoryStore, topic: &str) {
 }
 
 fn watcher(store: &MemoryStore) -> Watcher {
-    Watcher::new(store, Pace::new(Duration::from_millis(10), Duration::from_millis(100))).unwrap()
+    let pace = Pace::new(Duration::from_millis(10), Duration::from_millis(100));
+    Watcher::new(store, pace, std::sync::Arc::new(|| ())).unwrap()
 }
 
 fn ends(store: &MemoryStore, changes: Changes) -> Result<Vec<(String, u64, u64)>, StoreError> {

@@ -53,6 +53,12 @@ macro_rules! forward_rest_to {
         ) -> Result<$crate::port::Changes, $crate::port::StoreError> {
             self.$field.watch(after, commits_max)
         }
+        fn wake_on_news(&self, wake: &$crate::port::NewsWake) -> Result<bool, $crate::port::StoreError> {
+            self.$field.wake_on_news(wake)
+        }
+        fn other_handles(&self) -> $crate::port::OtherHandles {
+            self.$field.other_handles()
+        }
         fn claim_serving(&self) -> Result<(), $crate::port::StoreError> {
             self.$field.claim_serving()
         }

@@ -20,6 +20,7 @@ mod feed;
 mod forward;
 pub mod journal;
 mod model;
+mod news;
 mod ordered;
 mod reading;
 mod serving;
@@ -35,7 +36,9 @@ mod upkeep;
 #[doc(hidden)]
 pub mod port {
     pub use millrace_model::{KeyRange, Offset, Page, ReadLimit, Row, Space, Stream, Timestamp};
-    pub use millrace_store::{Changes, CommitNumber, Retention, StoreError, StreamBounds};
+    pub use millrace_store::{
+        Changes, CommitNumber, NewsWake, OtherHandles, Retention, StoreError, StreamBounds,
+    };
 }
 
 pub use claimed_model::check_claims_against_memory;
@@ -52,6 +55,7 @@ use dedupe::*;
 use delaying::*;
 use feed::*;
 use model::*;
+use news::*;
 use ordered::*;
 use reading::*;
 use serving::*;
@@ -169,6 +173,9 @@ macro_rules! conformance_suite {
             a_watcher_that_fell_too_far_behind_is_told_to_start_over
             dropped_topics_are_not_told
             streams_are_listed_with_their_bounds
+
+            a_handle_that_is_told_of_others_misses_no_commit
+            a_store_that_tells_nothing_says_that_others_are_silent_or_absent
 
             a_page_ends_at_its_byte_limit_but_holds_one_event
             a_page_ends_at_its_event_limit

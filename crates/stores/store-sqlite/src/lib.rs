@@ -11,7 +11,8 @@
 //!   (`read_only`).
 //! - `rows`: the tables (`schema`), the bytes in their rows (`codec`, `row`, `loc`), the small tables (`tables`).
 //! - `writing`: a commit is resolved (`commit`, `stage`) and written (`transaction`); `progress` tells what it waits for,
-//!   `damage` and `quarantine` set aside events that cannot be read.
+//!   `damage` and `quarantine` set aside events that cannot be read. Commits of a copy are answered in front of the
+//!   tables (`front`, `unsettled`) and written to them later (`settle`, `settler`).
 //! - `reading`: pages (`read`) and searches (`seek`) over the `index`, on connections of a `pool`.
 //! - `upkeep`: what `maintain` does in slices (`fold`, `reclaim`, `purge`), and the write-ahead log (`checkpoint`, with a
 //!   thread, `checkpointer`).
@@ -33,6 +34,7 @@ mod options;
 mod reading;
 mod rows;
 mod store;
+mod store_core;
 mod upkeep;
 mod writing;
 

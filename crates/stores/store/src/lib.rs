@@ -30,5 +30,8 @@ pub use fold::{
 pub use memory::MemoryStore;
 pub use newest::newest_commit;
 pub use pace::Pace;
-pub use port::{Changes, CommitNumber, DiskUse, Maintained, Retention, Store, StreamBounds, StreamRun};
+pub use port::{
+    Changes, CommitNumber, DiskUse, Maintained, NewsWake, OtherHandles, Retention, Store, StreamBounds,
+    StreamRun,
+};
 pub use rows::{each_row, try_each_row};

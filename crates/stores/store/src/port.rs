@@ -1,5 +1,7 @@
 //! The port itself: the trait that adapters implement, and the types of its methods.
 
+use std::sync::Arc;
+
 use millrace_model::{Batch, KeyRange, Offset, Outcome, Page, ReadLimit, Row, Space, Stream, Timestamp};
 
 use crate::error::StoreError;
@@ -7,6 +9,9 @@ use crate::error::StoreError;
 /// The number of a commit, from 1. [`Store::watch`] resumes from such a number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CommitNumber(pub u64);
+
+/// Wakes a caller of [`Store::watch`]. Called by a thread of the store, so it must not wait for the store.
+pub type NewsWake = Arc<dyn Fn() + Send + Sync>;
 
 /// All methods may be called from any thread; `commit` and `maintain` exclude one another, reads wait for neither.
 pub trait Store: Send + Sync + 'static {
@@ -76,11 +81,23 @@ pub trait Store: Send + Sync + 'static {
         None
     }
 
-    /// Returns whether another handle may have the store open; true where that cannot be known. Callers that poll
-    /// [`Store::watch`] poll less often while nobody has, but must not stop: the answer may be wrong for a moment.
-    /// Cheaper than a poll.
-    fn has_others(&self) -> bool {
-        true
+    /// Asks the store to call `wake` soon after another handle, of this or another process, has committed something that
+    /// [`Store::watch`] reports, until `wake` is dropped by its owner (the store keeps a weak reference). Calls may be
+    /// merged, may be late, and may come without news. Must be called before the caller reads from where it watches:
+    /// every commit after this call is told. Returns false if this kind of store tells nothing: the caller polls.
+    ///
+    /// # Errors
+    ///
+    /// Returns why nothing will be told although the store could. The caller then polls.
+    fn wake_on_news(&self, wake: &NewsWake) -> Result<bool, StoreError> {
+        let _ = wake;
+        Ok(false)
+    }
+
+    /// Returns how the caller of [`Store::watch`] learns of the commits of other handles. Cheaper than a poll. The answer
+    /// may be wrong for a moment, so no caller may stop polling for good.
+    fn other_handles(&self) -> OtherHandles {
+        OtherHandles::Silent
     }
 
     /// Returns which of the store's files have lost their names since it was opened: moved, removed or replaced from
@@ -110,6 +127,18 @@ pub trait Store: Send + Sync + 'static {
     fn disk_use(&self) -> Option<DiskUse> {
         None
     }
+}
+
+/// How a handle learns of what other handles commit, of this or another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OtherHandles {
+    /// Every handle tells of its commits ([`Store::wake_on_news`]), and so does one that is opened later; or there is a
+    /// call when one is opened that does not.
+    Told,
+    /// No handle is open that does not tell of its commits. Such a handle may be opened at any time, without a call.
+    None,
+    /// A handle may be open that does not tell of its commits, or that cannot be known.
+    Silent,
 }
 
 /// Bytes of a store and of the file system it is on.

@@ -115,6 +115,10 @@ fn fits(request: &Request, reply: &Reply) -> Result<(), String> {
             | (Request::SeekGroup { .. }, Reply::Sought { .. })
             | (Request::ListGroups { .. }, Reply::Groups(_))
             | (Request::DeleteGroup { .. }, Reply::GroupDeleted { .. })
+            | (Request::RemoveLetters { .. }, Reply::LettersRemoved { .. })
+            | (Request::PauseGroup { .. }, Reply::GroupPaused { .. })
+            | (Request::InspectGroup { .. }, Reply::GroupInspected(_))
+            | (Request::EventStandings { .. }, Reply::EventStandings(_))
             | (Request::Stats, Reply::Stats(_))
     );
     fits.then_some(()).ok_or(format!("{request:?} was answered by {reply:?}"))

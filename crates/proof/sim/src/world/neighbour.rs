@@ -111,7 +111,7 @@ impl World {
     /// Sets the commit from which on a server that starts now has to look.
     pub(super) fn watch_from_here(&mut self) {
         let pace = Pace::new(Duration::ZERO, Duration::ZERO);
-        self.watcher = Watcher::new(self.disk.store(), pace).ok();
+        self.watcher = Watcher::new(self.disk.store(), pace, Arc::new(|| ())).ok();
     }
 }
 

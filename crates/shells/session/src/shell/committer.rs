@@ -1,5 +1,6 @@
 //! The thread that writes: group commit (`millrace_shell::GroupCommit`) for all callers in this process that share a
-//! handle on the store. In idle moments, and a fifth of the time in busy ones, the thread does a slice of housekeeping,
+//! handle on the store. A caller that is alone commits on its own thread: waking another thread and being woken by it
+//! costs as much as the work itself. In idle moments, and a fifth of the time in busy ones, the thread does a slice of housekeeping,
 //! unless a server runs on the same store and does that.
 //!
 //! When a commit wrote nothing because the disk is full, callers get the error, but batches of a session's loop are
@@ -9,7 +10,7 @@
 //! The queue needs no limit of its own: each caller waits for its answer before it submits again, and the engine has
 //! limits.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -46,6 +47,7 @@ pub(crate) enum BatchOrigin {
 #[derive(Debug)]
 pub(crate) struct Committer {
     shared: Arc<CommitterShared>,
+    group: Arc<GroupCommit<Receiver>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -55,6 +57,11 @@ struct CommitterShared {
     /// Loops that want to know when events were appended.
     listeners: Mutex<Vec<Weak<Mailbox>>>,
     commits: AtomicU64,
+    /// Held by the thread that commits: the committer's own, or that of a caller.
+    role: Mutex<()>,
+    /// Whether the last commit had several batches, or wrote nothing: then callers leave committing to the committer's
+    /// thread, which gathers their batches and keeps the pauses before retries.
+    is_shared: AtomicBool,
     /// Why nothing may be added to the store, if so.
     low: Mutex<Option<String>>,
 }
@@ -63,11 +70,15 @@ impl Committer {
     pub(crate) fn start(opened: OpenedStore) -> std::io::Result<Committer> {
         let shared = Arc::new(CommitterShared::default());
         let (store, queue) = (opened.store.clone(), shared.queue.clone());
-        let group = GroupCommit::new(store, queue, Receiver(shared.clone()), LIMITS, RETRY_PAUSE_MAX);
+        let receiver = Receiver(shared.clone());
+        let group = Arc::new(GroupCommit::new(store, queue, receiver, LIMITS, RETRY_PAUSE_MAX));
+        let writer = group.clone();
+        // Before the first caller, which may commit on its own thread.
+        shared.check_room(&opened);
         let thread = std::thread::Builder::new()
             .name("millrace-committer".to_owned())
-            .spawn(move || write_until_end(&opened, &group))?;
-        Ok(Committer { shared, thread: Some(thread) })
+            .spawn(move || write_until_end(&opened, &writer))?;
+        Ok(Committer { shared, group, thread: Some(thread) })
     }
 
     pub(crate) fn submit(&self, mut batches: Vec<(BatchOrigin, Batch)>) {
@@ -80,8 +91,29 @@ impl Committer {
     /// Waits until the batch is durable or was refused.
     pub(crate) fn commit(&self, batch: Batch) -> CommitResult {
         let (sender, answer) = sync_channel(1);
-        self.submit(vec![(BatchOrigin::Caller(sender), batch)]);
+        let batches = vec![(BatchOrigin::Caller(sender), batch)];
+        match self.shared.is_shared.load(Ordering::Relaxed) {
+            true => self.submit(batches),
+            false => self.commit_here(batches),
+        }
         answer.recv().unwrap_or_else(|_| Err(ended()))
+    }
+
+    /// Commits on the caller's thread, unless another thread is committing: that one, or the committer's, commits the
+    /// batches then.
+    fn commit_here(&self, mut batches: Vec<(BatchOrigin, Batch)>) {
+        if let Err(closed) = self.shared.queue.push_quietly(&mut batches) {
+            let error = StoreError::from(closed);
+            return batches.into_iter().for_each(|(sender, _)| sender.answer(Err(error.clone())));
+        }
+        let Some(role) = self.shared.role.try_lock() else { return self.shared.queue.wake() };
+        self.shared.commit_queued(&self.group);
+        drop(role);
+        // Batches may be left that did not fit, or that are to be tried again. A thread that added some meanwhile has woken the
+        // committer's thread.
+        if self.shared.queue.is_waiting() {
+            self.shared.queue.wake();
+        }
     }
 
     /// Commits many batches at once, which share syncs. Waits for all of them.
@@ -155,10 +187,9 @@ fn write_until_end(opened: &OpenedStore, group: &GroupCommit<Receiver>) {
     let _guard = group.panic_guard();
     let (shared, queue) = (&group.receiver.0, &group.queue);
     let mut housekeeping = Housekeeping::new(MAINTAIN_ROWS_MAX, MAINTAIN_INTERVAL);
-    let mut merged = false;
-    shared.check_room(opened);
+    let mut commits = 0;
     loop {
-        if merged {
+        if shared.is_shared.load(Ordering::Relaxed) {
             // A caller that was just answered may submit again as soon as it gets a core: then this commit includes its
             // batch. If no thread is ready to run, yielding costs nothing, and a single caller never waits for others.
             std::thread::yield_now();
@@ -166,13 +197,24 @@ fn write_until_end(opened: &OpenedStore, group: &GroupCommit<Receiver>) {
         if !queue.wait_for_batches(housekeeping.due_at()) {
             return;
         }
-        match group.commit_queued() {
-            Wrote::Done(batches) => merged = batches > 1,
+        let wrote = {
+            let _role = shared.role.lock();
+            shared.commit_queued(group)
+        };
+        match wrote {
+            Wrote::Done(_) => {}
             Wrote::Again(at) => queue.wait_for_end(at),
             Wrote::Never => return,
         }
+        // Callers have made some of these commits themselves.
+        if std::mem::replace(&mut commits, shared.commits.load(Ordering::Relaxed)) != commits {
+            housekeeping.committed();
+        }
         if Instant::now() >= housekeeping.due_at() {
-            shared.check_room(opened);
+            if shared.check_room(opened) {
+                // Callers are refused until it is checked again.
+                housekeeping.committed();
+            }
             if opened.store.is_served_elsewhere() {
                 housekeeping.skip();
             } else if group.guarded(|| housekeeping.run(&*opened.store, || queue.is_waiting())).is_none() {
@@ -183,8 +225,19 @@ fn write_until_end(opened: &OpenedStore, group: &GroupCommit<Receiver>) {
 }
 
 impl CommitterShared {
-    fn check_room(&self, opened: &OpenedStore) {
-        *self.low.lock() = opened.store.disk_use().and_then(|disk_use| disk_use.low());
+    /// Must be called with the role.
+    fn commit_queued(&self, group: &GroupCommit<Receiver>) -> Wrote {
+        let wrote = group.commit_queued();
+        let is_shared = !matches!(wrote, Wrote::Done(0 | 1));
+        self.is_shared.store(is_shared, Ordering::Relaxed);
+        wrote
+    }
+
+    /// Returns whether nothing may be added to the store.
+    fn check_room(&self, opened: &OpenedStore) -> bool {
+        let mut low = self.low.lock();
+        *low = opened.store.disk_use().and_then(|disk_use| disk_use.low());
+        low.is_some()
     }
 
     fn listeners(&self) -> Vec<Arc<Mailbox>> {

@@ -51,8 +51,10 @@ impl RunLoop {
         let config = session.settings();
         let busy = Duration::from_millis(config.wake_poll_ms.max(1));
         let pace = Pace::new(busy, Duration::from_millis(config.wake_poll_idle_ms_max));
+        let news = mailbox.clone();
+        let wake = Arc::new(move || news.tell_news());
         // The engine begins by reading everything, so only later commits are new.
-        let watcher = Watcher::new(session.store(), pace)?;
+        let watcher = Watcher::new(session.store(), pace, wake)?;
         Ok(RunLoop {
             session,
             committer,
@@ -107,6 +109,9 @@ impl RunLoop {
         // once.
         self.carry_out();
         let mut news = false;
+        if post.news {
+            self.watcher.woken();
+        }
         if post.news || Instant::now() >= self.watch_at {
             news = self.watch();
         }

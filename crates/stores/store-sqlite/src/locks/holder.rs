@@ -6,6 +6,7 @@
 //! process has released the lock, and is believed only while the file is locked.
 
 use std::fs::{File, TryLockError};
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::OnceLock;
@@ -13,6 +14,7 @@ use std::sync::OnceLock;
 use rustix::process::{Pid, test_kill_process};
 
 const SIGNATURE_BYTES: usize = 16;
+const MARK_BYTES: usize = 8;
 
 type Signature = [u8; SIGNATURE_BYTES];
 
@@ -66,14 +68,28 @@ fn is_there(pid: u32) -> bool {
     pid.is_some_and(|pid| !matches!(test_kill_process(pid), Err(rustix::io::Errno::SRCH)))
 }
 
+/// Counts the handles that began to listen for commits (`news_teller.rs`), in the lock file `writer` behind the signature.
+/// Read in the same call as the signature, so that a commit costs no call more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListenersMark(u64);
+
+impl ListenersMark {
+    /// Writes the mark of one more listener. Must be called by the process that has the lock.
+    pub(crate) fn raise(self, lock: &File) -> io::Result<()> {
+        lock.write_all_at(&self.0.wrapping_add(1).to_le_bytes(), SIGNATURE_BYTES as u64)
+    }
+}
+
 /// Signs a lock file; called by the process that has just got the lock. Only informs others, so a failure (a full disk)
-/// is ignored.
-pub(crate) fn sign(lock: &File) {
-    let mut found = [0; SIGNATURE_BYTES];
-    let read = lock.read_at(&mut found, 0);
-    if read.is_ok() && found != *own() {
+/// is ignored. Returns the mark behind the signature, if it can be read: 0 in a file without one.
+pub(crate) fn sign(lock: &File) -> Option<ListenersMark> {
+    let mut found = [0; SIGNATURE_BYTES + MARK_BYTES];
+    lock.read_at(&mut found, 0).ok()?;
+    let (signature, mark) = found.split_at(SIGNATURE_BYTES);
+    if signature != own() {
         let _ = lock.write_all_at(own(), 0);
     }
+    mark.try_into().ok().map(|mark| ListenersMark(u64::from_le_bytes(mark)))
 }
 
 /// Returns the process that signed last.
@@ -101,6 +117,19 @@ mod tests {
         assert_eq!(read(&file), Some(std::process::id()));
         std::fs::write(&path, "garbage").unwrap();
         assert_eq!(read(&file), None);
+    }
+
+    #[test]
+    fn the_mark_survives_signatures_and_is_no_part_of_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = crate::locks::lock_folder::open_file(folder.path(), "writer").unwrap();
+        let first = sign(&file).unwrap();
+        first.raise(&file).unwrap();
+        let second = sign(&file).unwrap();
+        assert_ne!(first, second);
+        file.write_all_at(format!("{:<15}\n", 4_194_304).as_bytes(), 0).unwrap();
+        assert_eq!(sign(&file), Some(second), "another process signs the same file");
+        assert_eq!(read(&file), Some(std::process::id()));
     }
 
     #[test]

@@ -15,8 +15,9 @@ use std::time::Instant;
 use crate::files::file_error::FileError;
 use crate::files::private;
 use crate::locks::file_claim::{FileClaim, SETTLE_MAX, SETTLE_PAUSE};
-use crate::locks::holder::{self, HeldLock};
+use crate::locks::holder::{self, HeldLock, ListenersMark};
 use crate::locks::lock_file::LockFile;
+use crate::locks::news_teller::NewsTeller;
 use crate::locks::presence::Presence;
 
 /// The poison file has its full size from the start, so that raising the flag on a full disk allocates nothing.
@@ -36,7 +37,8 @@ pub(crate) struct Locks {
     gate: LockFile,
     writer: LockFile,
     poison: LockFile,
-    presence: Presence,
+    pub(crate) presence: Presence,
+    pub(crate) news: NewsTeller,
     /// The reason in a raised flag, if this handle was alone when it opened the store: then this handle recovers and
     /// lowers the flag.
     pub(crate) to_recover: Option<String>,
@@ -189,11 +191,16 @@ impl Locks {
                 writer,
                 poison,
                 presence,
+                news: NewsTeller::new(folder),
                 to_recover,
                 poisoned: OnceLock::new(),
             },
             alone,
         })
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        &self.folder
     }
 
     /// Waits for the write lock between processes. The gate makes the order first come, first served: a writer that has
@@ -202,10 +209,7 @@ impl Locks {
         pass(&self.gate)?;
         let writer = self.writer.lock();
         self.gate.unlock()?;
-        writer.map(|()| {
-            holder::sign(&self.writer);
-            WriteLock(&self.writer)
-        })
+        writer.map(|()| WriteLock { listeners: holder::sign(&self.writer), file: &self.writer })
     }
 
     /// Returns the lock files that all handles and processes must share with this one.
@@ -217,11 +221,6 @@ impl Locks {
             file("writer", &*self.writer),
             file("poison", &*self.poison),
         ]
-    }
-
-    /// Returns whether another handle is open, as far as that can be told: see [`crate::locks::presence`].
-    pub(crate) fn others(&self) -> bool {
-        self.presence.others()
     }
 
     /// Returns what holds back the next writer.
@@ -259,11 +258,25 @@ impl Locks {
 
 /// The right to write, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct WriteLock<'a>(&'a File);
+pub(crate) struct WriteLock<'a> {
+    file: &'a File,
+    /// The mark that the lock file had when the lock was got; `None` if it could not be read.
+    pub(crate) listeners: Option<ListenersMark>,
+}
+
+impl WriteLock<'_> {
+    /// Makes every later commit of any handle look for new listeners.
+    pub(crate) fn announce_listener(&self) -> io::Result<()> {
+        match self.listeners {
+            Some(mark) => mark.raise(self.file),
+            None => Err(io::Error::other("the lock file cannot be read")),
+        }
+    }
+}
 
 impl Drop for WriteLock<'_> {
     fn drop(&mut self) {
         // Unlocking fails only for a bad descriptor; closing the file would release the lock as well.
-        let _ = self.0.unlock();
+        let _ = self.file.unlock();
     }
 }

@@ -11,7 +11,7 @@ use crate::files::file_error::FileError;
 use crate::files::{folder, private, real_path};
 use crate::locks::lock_file::LockFile;
 use crate::locks::lock_folder;
-use crate::store::SqliteStore;
+use crate::store_core::StoreCore;
 
 /// How often to retry while another process is only checking the lock.
 const LOOKS_MAX: usize = 1000;
@@ -66,7 +66,7 @@ impl ServeLock {
     }
 }
 
-impl SqliteStore {
+impl StoreCore {
     /// Takes the lock beside the store's name, then the one on the file itself, in the order of an opening server.
     pub(crate) fn claim_serve_lock(&self) -> Result<(), StoreError> {
         let mut held = self.serve_lock.lock();
