@@ -75,19 +75,20 @@ impl Broker {
         limits: BusLimits,
     ) -> Result<Broker, StartError> {
         let clock = SystemClock::start(limits.clock_settle_ms);
+        let backlog: Arc<Backlog> = Arc::default();
+        let inbox = Arc::new(inbox(&settings, BoundedBacklog::new(backlog.clone(), &settings)));
         // Before the snapshot: commits of other processes in between are then reported twice instead of never.
         let ms = Duration::from_millis;
         let pace = Pace::new(ms(settings.watch_interval_ms), ms(settings.watch_idle_ms_max));
-        let watcher = NewsWatcher::new(&**store, pace)?;
+        let watcher = NewsWatcher::new(&**store, pace, inbox.clone())?;
         let durability = limits.durability;
         let bus = Bus::restore(limits, boot::snapshot(&**store, clock.boot())?, clock.now())?;
         let metrics = Arc::new(Metrics::default());
         let (notes, notes_end) = notes::channel(settings.notes_max, metrics.clone());
         let reads = Arc::new(ReadQueue::default());
-        let backlog: Arc<Backlog> = Arc::default();
         let shared = Arc::new(BrokerShared {
             clock,
-            inbox: Arc::new(inbox(&settings, BoundedBacklog::new(backlog.clone(), &settings))),
+            inbox,
             backlog,
             reads: reads.clone(),
             metrics,

@@ -5,11 +5,12 @@ use std::sync::{Arc, Weak};
 
 use millrace_bus::{ConnId, Input, ReplyTo, Request};
 use millrace_model::{Namespace, Requester};
+use tokio::task::yield_now;
 
 use crate::command::{Command, units};
 use crate::inbox::Ended;
-use crate::jobs;
-use crate::outbox::{Item, Outbox, Received};
+use crate::jobs::{self, EdgeMay};
+use crate::outbox::{ConsumerAwake, Item, Outbox, Received};
 use crate::shared::BrokerShared;
 use crate::workers::Workers;
 
@@ -24,6 +25,8 @@ pub struct BusConnection {
     workers: Weak<Workers>,
     outbox: Arc<Outbox>,
     may_commit: bool,
+    /// The connection has asked for deliveries, which must not wait for a commit of its own task.
+    has_subscribed: AtomicBool,
     evicted: AtomicBool,
 }
 
@@ -38,7 +41,15 @@ impl BusConnection {
     ) -> Result<BusConnection, Ended> {
         let outbox = Arc::new(outbox);
         shared.inbox.tell(Command::Open { conn, namespace, outbox: outbox.clone() })?;
-        Ok(BusConnection { conn, shared, workers, outbox, may_commit, evicted: AtomicBool::new(false) })
+        Ok(BusConnection {
+            conn,
+            shared,
+            workers,
+            outbox,
+            may_commit,
+            has_subscribed: AtomicBool::new(false),
+            evicted: AtomicBool::new(false),
+        })
     }
 
     pub fn conn(&self) -> ConnId {
@@ -62,6 +73,9 @@ impl BusConnection {
             // Checked before room in the inbox is reserved, so that no other connection waits for the check.
             let mut checked = Vec::with_capacity(count);
             for (_, request) in &requests[..count] {
+                if matches!(request, Request::Subscribe(_)) {
+                    self.has_subscribed.store(true, Relaxed);
+                }
                 checked.push(self.shared.schemas.check(request).await);
             }
             self.shared.inbox.reserve(total).await?;
@@ -71,12 +85,23 @@ impl BusConnection {
                 let to = ReplyTo::Conn { conn, request: number };
                 (Command::Request { to, by: by.clone(), request, checked }, units)
             });
-            // If items already wait to be written, this task must not commit: they would wait for a sync.
             let consumer_awake = self.outbox.mark_consumer_awake();
-            let may_commit = self.may_commit && consumer_awake.is_empty;
-            jobs::hand_over(&self.shared.inbox, &self.workers, commands, may_commit)?;
+            let may = EdgeMay { commit: self.may_commit(&consumer_awake), gather: true };
+            let gathering = jobs::hand_over(&self.shared.inbox, &self.workers, commands, may)?;
+            drop(consumer_awake);
+            if let Some(gathering) = gathering {
+                // tokio polls all tasks that are ready, and looks for more of them, before it comes back here.
+                yield_now().await;
+                let consumer_awake = self.outbox.mark_consumer_awake();
+                gathering.decide(self.may_commit(&consumer_awake));
+            }
         }
         Ok(())
+    }
+
+    /// If items already wait to be written, this task must not commit: they would wait for a sync.
+    fn may_commit(&self, consumer_awake: &ConsumerAwake<'_>) -> bool {
+        self.may_commit && consumer_awake.is_empty && !self.has_subscribed.load(Relaxed)
     }
 
     /// Runs the task that sends and receives on this connection. `drive` spares the task a wake-up: if the task receives, in

@@ -12,7 +12,7 @@ use crate::command::{Command, UNIT_BYTES, units};
 use crate::connection::BusConnection;
 use crate::health::Health;
 use crate::inbox::Ended;
-use crate::jobs;
+use crate::jobs::{self, EdgeMay};
 use crate::metrics::{self, ShellView};
 use crate::outbox::Outbox;
 use crate::settings::BrokerSettings;
@@ -73,7 +73,9 @@ impl BrokerHandle {
         let checked = self.shared.schemas.check(&request).await;
         self.shared.inbox.reserve(units).await?;
         let command = std::iter::once((Command::Call { answer, by, request, checked }, units));
-        jobs::hand_over(&self.shared.inbox, &self.workers, command, self.may_commit)?;
+        // This caller may be no task of a runtime's thread, so it cannot gather; hence there is nothing to end.
+        let may = EdgeMay { commit: self.may_commit, gather: false };
+        let _ = jobs::hand_over(&self.shared.inbox, &self.workers, command, may)?;
         Ok(BrokerCall(reply))
     }
 

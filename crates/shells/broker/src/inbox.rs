@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
 
-use crate::schedule::{Happened, Job, Load, Schedule, ScheduleLimits, Step, Wake};
+use crate::schedule::{Handover, Happened, Job, Load, Schedule, ScheduleLimits, Step, Wake};
 use crate::sync::{self, Condvar, Mutex, MutexGuard};
 
 /// The broker has ended: nothing will be answered any more.
@@ -69,6 +69,16 @@ pub(crate) enum WorkerJob<R, C> {
     End,
 }
 
+/// The work that is left to an edge that has added requests.
+#[derive(Debug)]
+pub(crate) enum EdgeWork<R, C> {
+    /// The edge runs this turn and must end with [`Inbox::inline_finished`].
+    Turn(Turn<R, C>),
+    /// The edge lets other tasks go on, and must end with [`Inbox::end_gathering`] or [`Inbox::gathering_dropped`].
+    Gather,
+    Nothing,
+}
+
 /// The inputs of a turn, handled in this order.
 #[derive(Debug)]
 pub(crate) struct Turn<R, C> {
@@ -123,23 +133,45 @@ impl<R, C, B: BacklogLevel> Inbox<R, C, B> {
         Ok(())
     }
 
-    /// Like [`Inbox::push`], for an edge that can run the engine itself: returns the turn if the edge is to run it. A
-    /// caller that gets a turn must end with [`Inbox::inline_finished`].
-    pub(crate) fn push_or_start_turn(
+    /// Like [`Inbox::push`], for an edge that can run the engine itself, now or after it has gathered.
+    pub(crate) fn push_from_edge(
         &self,
         requests: impl Iterator<Item = (R, u32)>,
-    ) -> Result<Option<Turn<R, C>>, Ended> {
+        can_gather: bool,
+    ) -> Result<EdgeWork<R, C>, Ended> {
         let mut queues = self.lock();
         if queues.schedule.has_ended() {
             return Err(Ended);
         }
         queues.requests.extend(requests);
         let load = self.load(&queues);
-        if queues.schedule.begin_inline_turn(&load) {
-            return Ok(Some(self.take_turn(&mut queues, &load)));
+        let handover = queues.schedule.hand_over(&load, can_gather);
+        if handover == Handover::Turn {
+            return Ok(EdgeWork::Turn(self.take_turn(&mut queues, &load)));
         }
-        self.arrived(queues);
-        Ok(None)
+        self.requests_waiting.store(queues.requests.len(), Ordering::Relaxed);
+        match handover {
+            Handover::Other(wake) => self.unlock_and_wake(queues, wake),
+            Handover::Turn | Handover::Gather => drop(queues),
+        }
+        Ok(if handover == Handover::Gather { EdgeWork::Gather } else { EdgeWork::Nothing })
+    }
+
+    /// An edge has gathered. Returns the turn if the edge is to run it; it must then end with
+    /// [`Inbox::inline_finished`].
+    pub(crate) fn end_gathering(&self) -> Option<Turn<R, C>> {
+        let mut queues = self.lock();
+        let load = self.load(&queues);
+        if queues.schedule.end_gathering(&load) {
+            return Some(self.take_turn(&mut queues, &load));
+        }
+        self.wake_for_rest_of(queues);
+        None
+    }
+
+    /// An edge that was to look again after gathering will not.
+    pub(crate) fn gathering_dropped(&self) {
+        self.report(Happened::GatheringDropped);
     }
 
     /// The next turn for an edge that has just run one: what came meanwhile, if it is short.
@@ -160,10 +192,12 @@ impl<R, C, B: BacklogLevel> Inbox<R, C, B> {
         begins
     }
 
-    /// The commit of an edge is over. Returns the turn with its outcome, unless another thread has that.
-    pub(crate) fn inline_commit_done(&self) -> Option<Turn<R, C>> {
+    /// The commit of an edge, begun at that time, is over. Returns the turn with its outcome, unless another thread has
+    /// that.
+    pub(crate) fn inline_commit_done(&self, begun: Instant) -> Option<Turn<R, C>> {
+        let took = sync::now().saturating_duration_since(begun);
         let mut queues = self.lock();
-        queues.schedule.report(Happened::Committed);
+        queues.schedule.report(Happened::Committed { took });
         let load = self.load(&queues);
         queues.schedule.next_inline_turn(&load).then(|| self.take_turn(&mut queues, &load))
     }
@@ -223,9 +257,9 @@ impl<R, C, B: BacklogLevel> Inbox<R, C, B> {
         queues.spare = turn;
     }
 
-    /// A commit is over.
-    pub(crate) fn wrote(&self) {
-        self.report(Happened::Committed);
+    /// A commit, begun at that time, is over.
+    pub(crate) fn wrote(&self, begun: Instant) {
+        self.report(Happened::Committed { took: sync::now().saturating_duration_since(begun) });
     }
 
     /// An attempt to commit wrote nothing: the next one is due at `retry_at`.
@@ -236,6 +270,11 @@ impl<R, C, B: BacklogLevel> Inbox<R, C, B> {
     /// Maintenance is done; it is next due at `next_at`.
     pub(crate) fn maintenance_done(&self, next_at: Instant) {
         self.report(Happened::Maintained { next_at });
+    }
+
+    /// Maintenance is to be done as soon as the writer has a moment. For any thread.
+    pub(crate) fn want_maintenance(&self) {
+        self.report(Happened::MaintenanceWanted);
     }
 
     /// Accepts no more requests. Those still queued are dropped, which tells their callers.

@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 
 use millrace_shell::Wrote;
 
-use crate::inbox::{BacklogLevel, Ended, Inbox, Turn, WorkerJob};
+use crate::inbox::{BacklogLevel, EdgeWork, Ended, Inbox, Turn, WorkerJob};
+use crate::sync;
 
 /// Turns that an edge runs in a row, for what a commit brings and for requests that came meanwhile. Then its own
 /// connection must get on.
@@ -51,8 +52,9 @@ pub(crate) fn run_worker<J: Jobs>(jobs: &J) {
         match inbox.next() {
             WorkerJob::Decide(turn) => decide(jobs, turn),
             WorkerJob::Commit => {
+                let begun = sync::now();
                 match jobs.commit() {
-                    Wrote::Done(_) => inbox.wrote(),
+                    Wrote::Done(_) => inbox.wrote(begun),
                     Wrote::Again(at) => inbox.wrote_nothing(at),
                     // The schedule is not told, because the store has failed: no thread writes any more.
                     Wrote::Never => {}
@@ -69,19 +71,66 @@ pub(crate) fn run_worker<J: Jobs>(jobs: &J) {
     }
 }
 
-/// Hands requests over, and runs their turn inline where that is quicker than waking a thread.
-pub(crate) fn hand_over<J: Jobs>(
+/// How an edge hands requests over.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EdgeMay {
+    /// Commit on its own thread.
+    pub(crate) commit: bool,
+    /// Let other tasks of its thread go on before the turn.
+    pub(crate) gather: bool,
+}
+
+/// Hands requests over, and runs their turn inline where that is quicker than waking a thread. If this returns a
+/// [`Gathering`], the caller lets the other tasks of its thread go on and then ends it.
+pub(crate) fn hand_over<'a, J: Jobs>(
+    inbox: &'a InboxOf<J>,
+    workers: &'a Weak<J>,
+    requests: impl Iterator<Item = (J::Request, u32)>,
+    may: EdgeMay,
+) -> Result<Option<Gathering<'a, J>>, Ended> {
+    match inbox.push_from_edge(requests, may.gather)? {
+        EdgeWork::Turn(turn) => run_turn(inbox, workers, turn, may.commit),
+        EdgeWork::Gather => return Ok(Some(Gathering { inbox, workers, is_over: false })),
+        EdgeWork::Nothing => {}
+    }
+    Ok(None)
+}
+
+/// An edge's promise to look again at what waits. A gathering that is dropped wakes a thread instead.
+pub(crate) struct Gathering<'a, J: Jobs> {
+    inbox: &'a InboxOf<J>,
+    workers: &'a Weak<J>,
+    is_over: bool,
+}
+
+impl<J: Jobs> Gathering<'_, J> {
+    /// Runs the turn over what has gathered, unless another thread has taken it.
+    pub(crate) fn decide(mut self, may_commit: bool) {
+        self.is_over = true;
+        if let Some(turn) = self.inbox.end_gathering() {
+            run_turn(self.inbox, self.workers, turn, may_commit);
+        }
+    }
+}
+
+impl<J: Jobs> Drop for Gathering<'_, J> {
+    fn drop(&mut self) {
+        if !self.is_over {
+            self.inbox.gathering_dropped();
+        }
+    }
+}
+
+fn run_turn<J: Jobs>(
     inbox: &InboxOf<J>,
     workers: &Weak<J>,
-    requests: impl Iterator<Item = (J::Request, u32)>,
+    turn: Turn<J::Request, J::Completion>,
     may_commit: bool,
-) -> Result<(), Ended> {
-    let Some(turn) = inbox.push_or_start_turn(requests)? else { return Ok(()) };
+) {
     let inline = InlineGuard { inbox, workers: workers.upgrade() };
     if let Some(workers) = &inline.workers {
         run_inline(&**workers, turn, may_commit);
     }
-    Ok(())
 }
 
 /// Runs the turn on the task of an edge, and the commit of a lone publisher. The connection of that task waits for the
@@ -101,9 +150,10 @@ fn run_inline<J: Jobs>(jobs: &J, turn: Turn<J::Request, J::Completion>, may_comm
     if !inbox.begin_inline_commit() {
         return;
     }
+    let begun = sync::now();
     match jobs.commit_inline() {
         Wrote::Done(_) => {
-            if let Some(turn) = inbox.inline_commit_done() {
+            if let Some(turn) = inbox.inline_commit_done(begun) {
                 decide(jobs, turn);
             }
         }

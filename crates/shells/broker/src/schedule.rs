@@ -19,6 +19,13 @@ const SHORT_TURN: usize = 16;
 /// commit.
 const DEFERRED_COMMITS_MAX: u32 = 3;
 
+/// After a commit that took longer, edges leave commits to the workers until one was shorter: the connection that an edge
+/// serves waits with it.
+const SHORT_COMMIT: Duration = Duration::from_millis(20);
+/// Gatherings in a row that nobody joins, after which edges decide at once again: a lone publisher gains nothing from
+/// waiting for others.
+const LONELY_GATHERINGS_MAX: u32 = 16;
+
 /// The settings of a schedule.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct ScheduleLimits {
@@ -59,16 +66,20 @@ pub(crate) enum Happened {
     /// A turn is over; the engine must run again at `next_at` even if nothing arrives.
     Decided { next_at: Instant },
     /// A commit is over.
-    Committed,
+    Committed { took: Duration },
     /// An attempt to commit wrote nothing. The next attempt is due at `retry_at`; maintenance goes on meanwhile, because it may
     /// free space.
     WroteNothing { retry_at: Instant },
-    /// Maintenance is over; it is next due at `next_at`.
+    /// Maintenance is to be done now: the store has told of commits of other processes.
+    MaintenanceWanted,
+    /// Maintenance is over; it is next due at `next_at`, or at once if it was wanted meanwhile.
     Maintained { next_at: Instant },
     /// A thread is awake that was told to sleep until `until`.
     Woke { until: Instant },
     /// An edge has finished its jobs of the workers.
     InlineFinished,
+    /// An edge that was to look again after gathering will not.
+    GatheringDropped,
     /// Nothing more is accepted.
     Ended,
 }
@@ -90,6 +101,18 @@ pub(crate) enum Job {
     /// Drop the owner.
     Retire,
     End,
+}
+
+/// The thread that sees to requests that an edge has just added.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Handover {
+    /// The edge runs their turn now, and must report [`Happened::InlineFinished`] when it has finished everything.
+    Turn,
+    /// The edge lets the other tasks of its thread go on, then asks [`Schedule::end_gathering`]. If it cannot, it must
+    /// report [`Happened::GatheringDropped`].
+    Gather,
+    /// Another thread, which must be woken if there is a reason.
+    Other(Option<Wake>),
 }
 
 /// Why a sleeping thread must be woken.
@@ -124,6 +147,7 @@ pub(crate) struct Schedule {
     writing: bool,
     /// Turns that were run before a commit that waits.
     deferred_commits: u32,
+    last_commit_was_long: bool,
     /// The last attempt to commit wrote nothing: nothing is committed before this time.
     commit_at: Option<Instant>,
     /// When the engine must run again even if nothing happens.
@@ -132,10 +156,17 @@ pub(crate) struct Schedule {
     /// (`maintenance_next`), or a busy writer would never do it.
     maintenance_at: Instant,
     maintenance_next: bool,
+    /// Maintenance was wanted since it last began.
+    maintenance_wanted: bool,
     /// When each sleeping thread of the workers wakes by itself.
     idle_until: Vec<Instant>,
     /// Edges that are doing jobs of the workers: the workers do not end before they have finished.
     inline_turns: usize,
+    /// `Some` while an edge that has added requests lets the other tasks of its thread go on and then looks again. Nobody is
+    /// woken for requests that come until then, if there are not too many. True once another edge has added some.
+    gathering: Option<bool>,
+    /// Gatherings that may still be begun although nobody joins them. Zero if a publisher was alone for so long.
+    gatherings_left: u32,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -156,11 +187,15 @@ impl Schedule {
             writing: false,
             deferred_commits: 0,
             commit_at: None,
+            last_commit_was_long: false,
             // The engine may have work from before the restart.
             decide_at: now,
             maintenance_at: now,
             maintenance_next: false,
+            maintenance_wanted: false,
             inline_turns: 0,
+            gathering: None,
+            gatherings_left: 0,
         }
     }
 
@@ -171,22 +206,26 @@ impl Schedule {
     /// Takes note of an event and returns why a thread must be woken for it, if so.
     pub(crate) fn report(&mut self, happened: Happened) -> Option<Wake> {
         match happened {
-            // A thread that is deciding looks again afterwards.
-            Happened::Arrived => {
-                return (!self.idle_until.is_empty() && !self.deciding).then_some(Wake::Arrival);
-            }
+            Happened::Arrived => return self.wake_for_arrival(),
             Happened::Decided { next_at } => {
                 self.deciding = false;
                 self.decide_at = next_at;
             }
-            Happened::Committed => {
+            Happened::Committed { took } => {
                 self.writing = false;
+                self.last_commit_was_long = took > SHORT_COMMIT;
                 self.commit_at = None;
                 self.maintenance_next = true;
             }
             Happened::WroteNothing { retry_at } => {
                 self.writing = false;
                 self.commit_at = Some(retry_at);
+            }
+            // A thread that decides or writes looks again afterwards.
+            Happened::MaintenanceWanted => {
+                self.maintenance_wanted = true;
+                let sleeps = !self.idle_until.is_empty() && !self.has_ended();
+                return (sleeps && !self.deciding && !self.writing).then_some(Wake::Alarm);
             }
             Happened::Maintained { next_at } => {
                 self.writing = false;
@@ -202,6 +241,10 @@ impl Schedule {
             Happened::InlineFinished => {
                 self.inline_turns -= 1;
                 return (self.has_ended() && self.inline_turns == 0).then_some(Wake::LastInline);
+            }
+            Happened::GatheringDropped => {
+                self.gathering = None;
+                return self.wake_for_arrival();
             }
             Happened::Ended => {
                 if self.phase == Phase::Running {
@@ -227,9 +270,10 @@ impl Schedule {
             self.deciding = true;
             return Step::Do(Job::Decide);
         }
-        let maintenance = !self.writing && now >= self.maintenance_at;
+        let maintenance = !self.writing && (self.maintenance_wanted || now >= self.maintenance_at);
         if maintenance && (self.maintenance_next || !can_commit) {
             self.writing = true;
+            self.maintenance_wanted = false;
             return Step::Do(Job::Maintenance);
         }
         if can_commit {
@@ -269,13 +313,43 @@ impl Schedule {
         Step::SleepUntil(until)
     }
 
-    /// Whether an edge that has added requests runs the turn itself: if no thread is deciding and the turn is short,
-    /// because waking a thread of the workers would cost more than the turn. The edge must report
-    /// [`Happened::InlineFinished`] when it has finished everything.
-    pub(crate) fn begin_inline_turn(&mut self, load: &Load) -> bool {
+    /// Says who sees to requests that an edge has just added. If no thread is deciding and the turn is short, the edge
+    /// does: waking a thread of the workers would cost more than the turn. While several edges are busy, the first one
+    /// gathers, if it can: one turn and one commit for the requests of several connections cost less than one for each.
+    pub(crate) fn hand_over(&mut self, load: &Load, can_gather: bool) -> Handover {
+        if self.deciding || self.writing || self.gathering.is_some() {
+            self.gatherings_left = LONELY_GATHERINGS_MAX;
+        }
+        let gathers = self.gathering.is_some() || (can_gather && self.gatherings_left > 0);
+        if gathers && !self.deciding && !self.has_ended() && !load.is_long() && load.accepts_requests {
+            let is_first = self.gathering.is_none();
+            self.gathering = Some(!is_first);
+            return if is_first { Handover::Gather } else { Handover::Other(None) };
+        }
+        match self.begin_inline_turn(load) {
+            true => Handover::Turn,
+            false => Handover::Other(self.wake_for_arrival()),
+        }
+    }
+
+    /// An edge that has gathered looks again: returns whether it runs the turn over what has come. If not, ask
+    /// [`Schedule::wake_for_rest`].
+    pub(crate) fn end_gathering(&mut self, load: &Load) -> bool {
+        if self.gathering.take() == Some(false) {
+            self.gatherings_left = self.gatherings_left.saturating_sub(1);
+        }
+        self.begin_inline_turn(load)
+    }
+
+    fn begin_inline_turn(&mut self, load: &Load) -> bool {
         let begins = self.next_inline_turn(load);
         self.inline_turns += usize::from(begins);
         begins
+    }
+
+    /// A thread that is deciding looks again afterwards.
+    fn wake_for_arrival(&self) -> Option<Wake> {
+        (!self.idle_until.is_empty() && !self.deciding).then_some(Wake::Arrival)
     }
 
     /// Whether an edge that has just run a turn or a commit also runs the turn over what came meanwhile.
@@ -286,14 +360,14 @@ impl Schedule {
         begins
     }
 
-    /// Whether an edge that has run a turn is to commit as well: only if no other thread is awake and there is exactly
-    /// one batch. A lone publisher gets its answer without any other thread, and with several publishers the workers,
+    /// Whether an edge that has run a turn is to commit as well: only if no other thread is awake, there is exactly one
+    /// batch, and the disk was quick the last time. A lone publisher gets its answer without any other thread, and with several publishers the workers,
     /// once awake, gather their batches. If not, ask [`Schedule::wake_for_rest`].
     pub(crate) fn begin_inline_commit(&mut self, load: &Load) -> bool {
         let alone =
             self.idle_until.len() == self.limits.threads && self.inline_turns == 1 && !self.has_ended();
         let idle = !self.deciding && load.requests == 0 && load.completions == 0;
-        let can_write = !self.writing && self.commit_at.is_none();
+        let can_write = !self.writing && self.commit_at.is_none() && !self.last_commit_was_long;
         let begins = self.limits.inline_commits && alone && idle && can_write && load.batches == 1;
         self.writing |= begins;
         begins
@@ -309,14 +383,17 @@ impl Schedule {
             // Every sleeping thread waits for the last edge.
             return None;
         }
-        if !self.deciding && load.has_inputs() {
+        // An edge that gathers looks at requests by itself.
+        let gathered = self.gathering.is_some() && load.completions == 0 && !load.is_long();
+        if !self.deciding && load.has_inputs() && !gathered {
             return Some(Wake::Turn);
         }
         if !self.writing && self.deferred_commits == 0 && self.commit_at.is_none() && load.batches > 0 {
             return Some(Wake::Commit);
         }
         let write_at = self.maintenance_at.min(self.commit_at.unwrap_or(self.maintenance_at));
-        let late = !self.deciding && (self.decide_at < first || (!self.writing && write_at < first));
+        let write_late = !self.writing && (self.maintenance_wanted || write_at < first);
+        let late = !self.deciding && (self.decide_at < first || write_late);
         late.then_some(Wake::Alarm)
     }
 }

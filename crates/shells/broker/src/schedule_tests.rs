@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::schedule::{Happened, Job, Load, Schedule, ScheduleLimits, Step, Wake};
+use crate::schedule::{Handover, Happened, Job, Load, Schedule, ScheduleLimits, Step, Wake};
 
 const NOTHING: Load = Load { requests: 0, completions: 0, batches: 0, accepts_requests: true };
 const REQUEST: Load = Load { requests: 1, ..NOTHING };
@@ -79,6 +79,24 @@ impl Clocked {
         self.schedule.report(happened)
     }
 
+    /// Whether an edge that cannot gather runs the turn over what it has added.
+    fn begins_inline_turn(&mut self, load: &Load) -> bool {
+        self.schedule.hand_over(load, false) == Handover::Turn
+    }
+
+    /// Hands over as an edge that can gather.
+    fn hand_over(&mut self, load: &Load) -> Handover {
+        self.schedule.hand_over(load, true)
+    }
+
+    /// As `asleep`, and a thread commits.
+    fn committing() -> Clocked {
+        let mut broker = Clocked::asleep();
+        broker.woke(200);
+        assert_eq!(broker.next(&BATCH), Step::Do(Job::Commit));
+        broker
+    }
+
     fn decided(&mut self, next_in_ms: u64) {
         let next_at = self.at(next_in_ms);
         assert_eq!(self.report(Happened::Decided { next_at }), None);
@@ -90,7 +108,7 @@ impl Clocked {
     }
 
     fn committed(&mut self) {
-        assert_eq!(self.report(Happened::Committed), None);
+        assert_eq!(self.report(Happened::Committed { took: ms(1) }), None);
     }
 
     fn woke(&mut self, was_until_in_ms: u64) {
@@ -168,7 +186,7 @@ fn each_job_is_done_by_one_thread_at_a_time() {
     assert_eq!(broker.next(&REQUEST), Step::Do(Job::Decide));
     assert_eq!(broker.next(&REQUEST_AND_BATCH), Step::Do(Job::Commit));
     assert_eq!(broker.next(&REQUEST_AND_BATCH), broker.sleep(1000));
-    assert!(!broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(!broker.begins_inline_turn(&REQUEST));
 }
 
 #[test]
@@ -242,7 +260,7 @@ fn while_the_backlog_is_full_requests_wait_and_completions_do_not() {
     let mut broker = Clocked::settled();
     assert_eq!(broker.next(&FULL), broker.sleep(200));
     assert_eq!(broker.schedule.wake_for_rest(&FULL), None);
-    assert!(!broker.schedule.begin_inline_turn(&FULL));
+    assert!(!broker.begins_inline_turn(&FULL));
     let completion = Load { completions: 1, ..FULL };
     assert_eq!(broker.schedule.wake_for_rest(&completion), Some(Wake::Turn));
     assert_eq!(broker.next(&completion), Step::Do(Job::Decide));
@@ -266,10 +284,10 @@ fn a_thread_sleeps_until_the_first_alarm_of_a_job_that_nobody_does() {
 #[test]
 fn an_edge_runs_a_short_turn_when_nobody_decides() {
     let mut broker = Clocked::asleep();
-    assert!(!broker.schedule.begin_inline_turn(&Load { requests: 17, ..NOTHING }));
-    assert!(!broker.schedule.begin_inline_turn(&Load { completions: 17, ..REQUEST }));
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
-    assert!(!broker.schedule.begin_inline_turn(&REQUEST), "another edge");
+    assert!(!broker.begins_inline_turn(&Load { requests: 17, ..NOTHING }));
+    assert!(!broker.begins_inline_turn(&Load { completions: 17, ..REQUEST }));
+    assert!(broker.begins_inline_turn(&REQUEST));
+    assert!(!broker.begins_inline_turn(&REQUEST), "another edge");
     broker.decided(500);
     assert!(!broker.schedule.next_inline_turn(&NOTHING));
     assert!(broker.schedule.next_inline_turn(&COMPLETION));
@@ -278,9 +296,98 @@ fn an_edge_runs_a_short_turn_when_nobody_decides() {
 }
 
 #[test]
+fn during_a_commit_the_first_edge_gathers_and_the_others_leave_their_requests_to_it() {
+    let mut broker = Clocked::committing();
+    assert_eq!(broker.hand_over(&REQUEST), Handover::Gather);
+    for requests in 2..=16 {
+        let load = Load { requests, ..NOTHING };
+        assert_eq!(broker.hand_over(&load), Handover::Other(None));
+        assert_eq!(broker.schedule.wake_for_rest(&load), None, "the first edge looks again");
+    }
+    assert!(broker.schedule.end_gathering(&Load { requests: 16, ..NOTHING }));
+    broker.decided(500);
+    assert_eq!(broker.report(Happened::InlineFinished), None);
+    assert_eq!(broker.hand_over(&REQUEST), Handover::Gather, "the next one gathers again");
+}
+
+#[test]
+fn a_lone_publisher_is_not_delayed() {
+    let mut broker = Clocked::asleep();
+    for _ in 0..3 {
+        assert_eq!(broker.hand_over(&REQUEST), Handover::Turn);
+        broker.decided(500);
+        broker.report(Happened::InlineFinished);
+    }
+}
+
+#[test]
+fn edges_gather_until_nobody_has_joined_for_a_while() {
+    let mut broker = Clocked::committing();
+    for _ in 0..3 {
+        assert_eq!(broker.hand_over(&REQUEST), Handover::Gather, "the commit shows that there are others");
+        broker.committed();
+        for lonely in 0..16 {
+            if lonely > 0 {
+                assert_eq!(broker.hand_over(&REQUEST), Handover::Gather);
+            }
+            assert!(broker.schedule.end_gathering(&REQUEST));
+            broker.decided(500);
+            broker.report(Happened::InlineFinished);
+        }
+        assert_eq!(broker.hand_over(&REQUEST), Handover::Turn);
+        assert_eq!(broker.hand_over(&REQUEST), Handover::Other(None), "the other edge decides");
+        broker.decided(500);
+        assert_eq!(broker.report(Happened::InlineFinished), None);
+    }
+}
+
+#[test]
+fn an_edge_that_cannot_gather_decides_at_once() {
+    let mut broker = Clocked::committing();
+    assert!(broker.begins_inline_turn(&REQUEST));
+}
+
+#[test]
+fn too_many_gathered_requests_wake_a_thread() {
+    let mut broker = Clocked::committing();
+    assert_eq!(broker.hand_over(&REQUEST), Handover::Gather);
+    let flood = Load { requests: 17, ..NOTHING };
+    assert_eq!(broker.hand_over(&flood), Handover::Other(Some(Wake::Arrival)));
+    assert_eq!(broker.schedule.wake_for_rest(&flood), Some(Wake::Turn));
+    assert!(!broker.schedule.end_gathering(&flood));
+    assert_eq!(broker.schedule.wake_for_rest(&flood), Some(Wake::Turn));
+}
+
+#[test]
+fn completions_are_not_left_to_an_edge_that_gathers() {
+    let mut broker = Clocked::committing();
+    assert_eq!(broker.hand_over(&REQUEST), Handover::Gather);
+    assert_eq!(broker.report(Happened::Arrived), Some(Wake::Arrival));
+    let load = Load { completions: 1, ..REQUEST };
+    assert_eq!(broker.schedule.wake_for_rest(&load), Some(Wake::Turn));
+}
+
+#[test]
+fn a_thread_that_is_awake_takes_what_an_edge_gathers_and_the_edge_finds_nothing() {
+    let mut broker = Clocked::committing();
+    assert_eq!(broker.hand_over(&REQUEST), Handover::Gather);
+    broker.committed();
+    assert_eq!(broker.next(&REQUEST), Step::Do(Job::Decide));
+    assert!(!broker.schedule.end_gathering(&NOTHING));
+}
+
+#[test]
+fn a_gathering_that_is_dropped_wakes_a_thread() {
+    let mut broker = Clocked::committing();
+    assert_eq!(broker.hand_over(&REQUEST), Handover::Gather);
+    assert_eq!(broker.report(Happened::GatheringDropped), Some(Wake::Arrival));
+    assert_eq!(broker.schedule.wake_for_rest(&REQUEST), Some(Wake::Turn));
+}
+
+#[test]
 fn an_edge_commits_a_lone_batch_while_everybody_else_sleeps() {
     let mut broker = Clocked::asleep();
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(500);
     for other in
         [NOTHING, REQUEST_AND_BATCH, Load { completions: 1, ..BATCH }, Load { batches: 2, ..NOTHING }]
@@ -294,10 +401,22 @@ fn an_edge_commits_a_lone_batch_while_everybody_else_sleeps() {
 }
 
 #[test]
+fn an_edge_leaves_the_commit_to_the_workers_until_the_disk_was_quick() {
+    let mut broker = Clocked::asleep();
+    for (took, edge_commits) in [(21, false), (20, true)] {
+        assert!(broker.begins_inline_turn(&REQUEST));
+        broker.decided(500);
+        broker.report(Happened::Committed { took: ms(took) });
+        assert_eq!(broker.schedule.begin_inline_commit(&BATCH), edge_commits, "{took} ms");
+        broker.report(Happened::InlineFinished);
+    }
+}
+
+#[test]
 fn an_edge_leaves_the_commit_to_the_workers_when_one_of_them_is_awake() {
     let mut broker = Clocked::settled();
     assert_eq!(broker.next(&NOTHING), broker.sleep(200));
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(500);
     assert!(!broker.schedule.begin_inline_commit(&BATCH));
     assert_eq!(broker.schedule.wake_for_rest(&BATCH), Some(Wake::Commit));
@@ -306,9 +425,9 @@ fn an_edge_leaves_the_commit_to_the_workers_when_one_of_them_is_awake() {
 #[test]
 fn an_edge_leaves_the_commit_to_the_workers_beside_another_edge() {
     let mut broker = Clocked::asleep();
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(500);
-    assert!(broker.schedule.begin_inline_turn(&REQUEST_AND_BATCH));
+    assert!(broker.begins_inline_turn(&REQUEST_AND_BATCH));
     assert!(!broker.schedule.begin_inline_commit(&BATCH), "the other edge decides");
     broker.decided(500);
     assert!(!broker.schedule.begin_inline_commit(&BATCH), "the other edge has not finished");
@@ -319,7 +438,7 @@ fn an_edge_leaves_the_commit_to_the_workers_beside_another_edge() {
 #[test]
 fn an_edge_does_not_repeat_a_commit_that_wrote_nothing() {
     let mut broker = Clocked::asleep();
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(500);
     assert!(broker.schedule.begin_inline_commit(&BATCH));
     let retry_at = broker.at(50);
@@ -335,7 +454,7 @@ fn an_edge_does_not_repeat_a_commit_that_wrote_nothing() {
 #[test]
 fn no_edge_commits_when_the_settings_forbid_it() {
     let mut broker = Clocked::with(false).after_start().with_both_asleep();
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(500);
     assert!(!broker.schedule.begin_inline_commit(&BATCH));
     assert_eq!(broker.schedule.wake_for_rest(&BATCH), Some(Wake::Commit));
@@ -344,7 +463,7 @@ fn no_edge_commits_when_the_settings_forbid_it() {
 #[test]
 fn a_thread_is_woken_when_all_alarms_would_be_late() {
     let mut broker = Clocked::asleep();
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(100);
     assert_eq!(broker.schedule.wake_for_rest(&NOTHING), Some(Wake::Alarm));
     broker.woke(200);
@@ -357,7 +476,7 @@ fn nobody_is_woken_to_set_an_alarm_while_a_thread_decides() {
     let mut broker = Clocked::asleep();
     broker.maintained(50);
     assert_eq!(broker.schedule.wake_for_rest(&NOTHING), Some(Wake::Alarm));
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     assert_eq!(broker.schedule.wake_for_rest(&NOTHING), None);
 }
 
@@ -454,15 +573,15 @@ fn after_the_end_a_commit_is_tried_once_more_without_its_pause() {
 #[test]
 fn the_end_waits_for_every_edge_and_the_last_one_wakes_the_threads() {
     let mut broker = Clocked::asleep();
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(500);
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(500);
     broker.report(Happened::Ended);
     broker.woke(200);
     assert_eq!(broker.next(&BATCH), broker.sleep(1000));
     assert!(!broker.schedule.next_inline_turn(&REQUEST), "no edge begins anything after the end");
-    assert!(!broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(!broker.begins_inline_turn(&REQUEST));
     assert!(!broker.schedule.begin_inline_commit(&BATCH));
     assert_eq!(broker.schedule.wake_for_rest(&BATCH), None);
     assert_eq!(broker.report(Happened::InlineFinished), None);
@@ -475,7 +594,7 @@ fn the_end_waits_for_every_edge_and_the_last_one_wakes_the_threads() {
 #[test]
 fn after_the_end_a_thread_that_waits_for_an_edge_heeds_no_alarm_that_has_passed() {
     let mut broker = Clocked::asleep();
-    assert!(broker.schedule.begin_inline_turn(&REQUEST));
+    assert!(broker.begins_inline_turn(&REQUEST));
     broker.decided(10);
     assert!(broker.schedule.begin_inline_commit(&BATCH));
     broker.report(Happened::Ended);

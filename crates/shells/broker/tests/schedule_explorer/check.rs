@@ -67,6 +67,9 @@ pub(crate) fn at_rest(world: &World) -> Result<(), &'static str> {
     if load.batches > 0 && world.commit_at.is_some_and(|at| at < alarm) {
         return Err("a commit is to be repeated and every thread sleeps longer");
     }
+    if world.is_told {
+        return Err("others have committed and nobody polls");
+    }
     if world.maintenance_at < alarm {
         return Err("maintenance is due and every thread sleeps longer");
     }

@@ -21,7 +21,7 @@ use world::{Budget, World};
 const WAKES: [Wake; 6] = [Wake::Arrival, Wake::Turn, Wake::Commit, Wake::Alarm, Wake::LastInline, Wake::End];
 
 /// Small brokers, each with another kind of trouble; together they have every kind.
-fn small_brokers(left_out: Option<Wake>) -> [(&'static str, World); 7] {
+fn small_brokers(left_out: Option<Wake>) -> [(&'static str, World); 9] {
     let quiet = Budget { sends: [1, 1], ticks: 1, end: true, ..Budget::default() };
     let settled = |budget| World::new(budget, left_out).settled();
     [
@@ -31,7 +31,10 @@ fn small_brokers(left_out: Option<Wake>) -> [(&'static str, World); 7] {
             "completions and rows",
             settled(Budget { sends: [1, 0], completions: 1, rows: 1, ticks: 0, ..quiet }),
         ),
+        // A commit is under way when one edge gathers, and the other comes when that is over.
+        ("edges that gather", settled(Budget { rows: 1, ticks: 0, end: false, ..quiet })),
         ("a flood", settled(Budget { floods: 1, sends: [1, 0], rows: 1, ..quiet })),
+        ("news of others", settled(Budget { news: 2, sends: [1, 0], ..quiet })),
         ("a commit that writes nothing", settled(Budget { retries: 1, sends: [1, 0], ticks: 2, ..quiet })),
         ("a store that fails", settled(Budget { sends: [1, 0], rows: 1, failures: 1, ..quiet })),
         ("an engine that panics", settled(Budget { sends: [1, 1], panics: 1, ticks: 0, ..quiet })),
@@ -73,6 +76,7 @@ fn long_walks_of_a_larger_broker_keep_the_promises() {
         floods: 5,
         completions: 20,
         rows: 20,
+        news: 20,
         retries: 10,
         failures: 1,
         panics: 1,

@@ -1,18 +1,27 @@
 //! The steps that a world may take next.
 
-use crate::schedule::{Happened, Job, Step};
+use crate::schedule::{Handover, Happened, Job, Step};
 use crate::world::{At, FAR, Kind, Thread, World, instant, tick};
 
 /// Turns of an edge in a row, as in `jobs.rs`.
 const INLINE_TURNS_MAX: usize = 4;
 /// Requests that make a turn long.
 const FLOOD: usize = 17;
+/// Milliseconds of a commit after which no edge commits.
+const LONG_COMMIT: u64 = 1000;
 /// Batches of one commit.
 const COMMIT_MAX: usize = 1;
 /// Ticks until a commit that wrote nothing is repeated, until maintenance is due again, and until the engine must run.
 const RETRY: u64 = 1;
 const MAINTENANCE: u64 = 2;
 const ALARMS: [u64; 2] = [1, FAR];
+
+/// The ways in which an edge may see to its requests.
+#[derive(Clone, Copy)]
+struct May {
+    commit: bool,
+    gather: bool,
+}
 
 /// A step, and what it is waiting for.
 pub(crate) struct Next {
@@ -88,6 +97,14 @@ impl Steps<'_> {
                 world.end(own, At::Looks);
             }),
             At::Idle => self.idle(thread.kind),
+            At::Gathers => {
+                self.certain("has gathered", |world| world.end_gathering(own));
+                self.certain("drops its gathering", |world| {
+                    let thread = &mut world.threads[own];
+                    (thread.at, thread.may_commit) = (At::Idle, false);
+                    world.report(own, Happened::GatheringDropped);
+                });
+            }
             At::LooksInline => self.certain("looks inline", |world| world.look_inline(own)),
             At::Leaves => self.certain("leaves", |world| world.leave(own)),
             At::Finishes => self.certain("finishes", |world| {
@@ -186,13 +203,17 @@ impl Steps<'_> {
             if self.world.schedule.has_ended() || self.world.budget.sends[edge] == 0 {
                 return;
             }
-            for (name, may_commit) in [("sends", true), ("sends and must not commit", false)] {
-                self.outside(name, |world| world.send(own, edge, 1, may_commit));
+            for (name, may) in [
+                ("sends", May { commit: true, gather: true }),
+                ("sends and must not commit", May { commit: false, gather: true }),
+                ("sends and cannot gather", May { commit: true, gather: false }),
+            ] {
+                self.outside(name, |world| world.send(own, edge, 1, may));
             }
             if self.world.budget.floods > 0 {
                 self.outside("floods", |world| {
                     world.budget.floods -= 1;
-                    world.send(own, edge, FLOOD, true);
+                    world.send(own, edge, FLOOD, May { commit: true, gather: true });
                 });
             }
             return;
@@ -202,6 +223,13 @@ impl Steps<'_> {
                 world.budget.completions -= 1;
                 world.completions += 1;
                 world.report(own, Happened::Arrived);
+            });
+        }
+        if self.world.budget.news > 0 {
+            self.outside("tells news", |world| {
+                world.budget.news -= 1;
+                world.is_told = true;
+                world.report(own, Happened::MaintenanceWanted);
             });
         }
         if self.world.budget.rows > 0 && !self.world.has_failed && !self.world.has_ended {
@@ -235,7 +263,10 @@ impl World {
             }
             Step::Do(Job::Decide) => self.take_turn(),
             Step::Do(Job::Commit) => self.take_batches(),
-            Step::Do(Job::Maintenance) => At::Maintains,
+            Step::Do(Job::Maintenance) => {
+                self.is_told = false;
+                At::Maintains
+            }
             Step::Do(Job::Retire) => At::Retires,
             Step::Do(Job::End) => At::Gone,
         };
@@ -248,16 +279,34 @@ impl World {
         At::Commits { batches }
     }
 
-    fn send(&mut self, own: usize, edge: usize, requests: usize, may_commit: bool) {
+    fn send(&mut self, own: usize, edge: usize, requests: usize, may: May) {
         self.budget.sends[edge] -= 1;
         self.requests += requests;
-        if self.schedule.begin_inline_turn(&self.load()) {
-            let thread = &mut self.threads[own];
-            (thread.turns, thread.may_commit, thread.is_last_turn) = (1, may_commit, false);
-            self.threads[own].at = self.take_turn();
-        } else {
-            self.report(own, Happened::Arrived);
+        self.threads[own].may_commit = may.commit;
+        match self.schedule.hand_over(&self.load(), may.gather) {
+            Handover::Turn => self.first_turn(own),
+            Handover::Gather => self.threads[own].at = At::Gathers,
+            Handover::Other(wake) => {
+                self.threads[own].may_commit = false;
+                self.owe(own, wake);
+            }
         }
+    }
+
+    fn end_gathering(&mut self, own: usize) {
+        if self.schedule.end_gathering(&self.load()) {
+            self.first_turn(own);
+        } else {
+            let thread = &mut self.threads[own];
+            (thread.at, thread.may_commit) = (At::Idle, false);
+            self.wake_for_rest(own);
+        }
+    }
+
+    fn first_turn(&mut self, own: usize) {
+        let thread = &mut self.threads[own];
+        (thread.turns, thread.is_last_turn) = (1, false);
+        self.threads[own].at = self.take_turn();
     }
 
     fn decided(&mut self, own: usize, alarm: u64) {
@@ -296,7 +345,8 @@ impl World {
 
     fn committed(&mut self, own: usize) {
         self.commit_at = None;
-        self.report(own, Happened::Committed);
+        // The disk is quick until the clock has moved.
+        self.report(own, Happened::Committed { took: instant(self.now * LONG_COMMIT) - instant(0) });
         self.threads[own].at = match self.threads[own].kind {
             Kind::Edge(_) if self.schedule.next_inline_turn(&self.load()) => {
                 self.threads[own].is_last_turn = true;

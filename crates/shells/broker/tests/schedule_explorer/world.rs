@@ -32,6 +32,8 @@ pub(crate) struct Budget {
     pub(crate) floods: usize,
     pub(crate) completions: usize,
     pub(crate) rows: usize,
+    /// Calls of the store that others have committed.
+    pub(crate) news: usize,
     /// Commits that write nothing.
     pub(crate) retries: usize,
     pub(crate) failures: usize,
@@ -64,6 +66,8 @@ pub(crate) enum At {
     Retires,
     /// An edge that waits for its client.
     Idle,
+    /// An edge that lets other tasks of its thread go on and then looks again.
+    Gathers,
     /// An edge that has run so many turns inline and looks for the next.
     LooksInline,
     /// An edge that may commit, or wakes a worker to do it.
@@ -110,6 +114,8 @@ pub(crate) struct World {
     pub(crate) decide_at: u64,
     pub(crate) maintenance_at: u64,
     pub(crate) commit_at: Option<u64>,
+    /// Others have committed, and no poll has begun since.
+    pub(crate) is_told: bool,
     pub(crate) has_engine: bool,
     pub(crate) has_failed: bool,
     /// The backlog accepts no more batches.
@@ -142,6 +148,7 @@ impl World {
             decide_at: 0,
             maintenance_at: 0,
             commit_at: None,
+            is_told: false,
             has_engine: true,
             has_failed: false,
             has_ended: false,
@@ -210,7 +217,7 @@ impl World {
         self.owe(thread, wake);
     }
 
-    fn owe(&mut self, thread: usize, wake: Option<Wake>) {
+    pub(crate) fn owe(&mut self, thread: usize, wake: Option<Wake>) {
         self.threads[thread].owes = wake.filter(|wake| Some(*wake) != self.left_out);
     }
 

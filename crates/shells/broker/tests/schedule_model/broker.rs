@@ -10,7 +10,7 @@ use shuttle::rand::{Rng, thread_rng};
 use shuttle::thread;
 
 use crate::inbox::{BacklogLevel, Inbox, InboxLimits, Turn};
-use crate::jobs::{InboxOf, Jobs, hand_over, run_worker};
+use crate::jobs::{EdgeMay, InboxOf, Jobs, hand_over, run_worker};
 use crate::schedule::{ScheduleLimits, Wake};
 use crate::world::{self, FAR, facts, instant};
 
@@ -294,8 +294,15 @@ fn run_edge(inbox: &Arc<InboxOf<ModelJobs>>, workers: &Weak<ModelJobs>, edge: u3
             facts(|facts| facts.requests += 1);
             (*id, 1)
         });
-        if hand_over::<ModelJobs>(inbox, workers, counted, may_commit).is_ok() {
-            with(|state| state.accepted.extend(ids.iter()));
+        let may = EdgeMay { commit: may_commit, gather: thread_rng().gen_ratio(3, 4) };
+        let Ok(gathering) = hand_over::<ModelJobs>(inbox, workers, counted, may) else { continue };
+        with(|state| state.accepted.extend(ids.iter()));
+        if let Some(gathering) = gathering {
+            thread::yield_now();
+            // A connection that is closed meanwhile drops it.
+            if thread_rng().gen_ratio(7, 8) {
+                gathering.decide(may_commit);
+            }
         }
     }
     world::leave();

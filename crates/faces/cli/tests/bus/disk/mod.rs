@@ -6,6 +6,7 @@ mod first_start;
 mod gate;
 mod lost_names;
 mod neighbour;
+mod stalled;
 
 use serde_json::{Value, json};
 
