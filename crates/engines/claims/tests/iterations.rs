@@ -74,6 +74,21 @@ fn an_iteration_ends_at_its_budget_and_goes_on_after_the_pause() {
 }
 
 #[test]
+fn news_of_events_that_were_claimed_already_do_not_prolong_an_iteration() {
+    let mut harness = Harness::new();
+    for n in 0..12 {
+        harness.publish(out("t", &n.to_string()));
+    }
+    let config = WorkerConfig { max_events_per_iteration: 5, ..config() };
+    harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
+    order_of(&mut harness, 3);
+    let topics = vec![key("t")];
+    harness.input("a", Input::News { topics: Some(topics) });
+    order_of(&mut harness, 2);
+    assert_eq!(harness.waiting_runs("a"), 0, "the budget is used up");
+}
+
+#[test]
 fn no_pause_while_claims_come_back_full() {
     let mut harness = Harness::new();
     for n in 0..1000 {
@@ -82,6 +97,43 @@ fn no_pause_while_claims_come_back_full() {
     let config = WorkerConfig { max_events_per_iteration: 50, event_claim_limit: 20, ..config() };
     harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
     assert!(harness.pass_working(0) >= 900, "it slept over work");
+}
+
+#[test]
+fn no_pause_before_the_last_events_of_a_backlog() {
+    for events in [51, 55, 60, 69, 101, 110] {
+        let mut harness = Harness::new();
+        for n in 0..events {
+            harness.publish(out("t", &n.to_string()));
+        }
+        let config = WorkerConfig { max_events_per_iteration: 50, event_claim_limit: 20, ..config() };
+        harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
+        assert_eq!(harness.pass_working(0), events, "the last claim was not full, and its events waited");
+    }
+}
+
+#[test]
+fn no_pause_because_many_handlers_share_the_events() {
+    const HANDLERS: usize = 30;
+    let mut harness = Harness::new();
+    for n in 0..10 {
+        harness.publish(out("t", &n.to_string()));
+    }
+    let config = WorkerConfig { max_events_per_iteration: 50, event_claim_limit: 20, ..config() };
+    let handlers = (0..HANDLERS).map(|n| handler(&format!("m:h{n}"), "t")).collect();
+    harness.join("a", config, handlers, Vec::new());
+    assert_eq!(harness.pass_working(0), 10 * HANDLERS);
+}
+
+#[test]
+fn no_pause_in_a_stream_of_events_that_come_one_by_one() {
+    let mut harness = Harness::new();
+    let config = WorkerConfig { max_events_per_iteration: 5, ..config() };
+    harness.join("a", config, vec![handler("m:h", "t")], Vec::new());
+    for n in 0..50 {
+        harness.publish(out("t", &n.to_string()));
+        harness.ok("a");
+    }
 }
 
 #[test]

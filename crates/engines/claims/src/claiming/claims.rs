@@ -1,5 +1,7 @@
 //! The claims of a shared commit: which handlers claim how many events, and how many of those may start at once.
 
+use std::collections::BTreeMap;
+
 use millrace_model::{Claim, Done, Now, Op, Timestamp, never};
 
 use crate::claiming::handler::ClaimResult;
@@ -71,11 +73,10 @@ impl Worker {
         let taken = self.slots_taken() + self.handlers.queued();
         let slots = self.config.handler_concurrency.saturating_sub(taken);
         let mut left = slots.min(self.iteration.left(self.config.max_events_per_iteration));
-        let in_rotation: Vec<usize> = self
-            .handlers
-            .in_rotation()
-            .filter_map(|at| claims.iter().position(|claim| claim.handler == at))
-            .collect();
+        let of_handler: BTreeMap<usize, usize> =
+            (0..).zip(claims).map(|(at, claim)| (claim.handler, at)).collect();
+        let in_rotation: Vec<usize> =
+            self.handlers.in_rotation().filter_map(|handler| of_handler.get(&handler).copied()).collect();
         loop {
             let before = left;
             for at in &in_rotation {
@@ -94,12 +95,18 @@ impl Worker {
     /// Queues the events that the claims of a commit got.
     pub(crate) fn on_claimed(&mut self, now: Now, at: Timestamp, claims: &[WantedClaim], done: Done) {
         let mut got = vec![0; claims.len()];
+        // Events of one claim come one after the other, so the last owner is tried first.
+        let mut last_owner = 0;
         for claimed in done.claimed {
             let id = &claimed.ticket.handler;
-            let owner = claims.iter().position(|claim| self.handlers[claim.handler].id() == id);
+            let owns = |owner: &usize| {
+                claims.get(*owner).is_some_and(|claim| self.handlers[claim.handler].id() == id)
+            };
+            let owner = Some(last_owner).filter(owns).or_else(|| (0..claims.len()).find(owns));
             match owner {
                 Some(owner) => {
                     got[owner] += 1;
+                    last_owner = owner;
                     self.handlers[claims[owner].handler].enqueue(claimed);
                 }
                 None => never!(self.broken, "an event was claimed for {id}, which had not asked for one"),
@@ -107,6 +114,9 @@ impl Worker {
         }
         // `more` is a single flag for all claims: if some claim got all it asked for, it is taken to mean that one.
         let some_full = claims.iter().zip(&got).any(|(claim, got)| *got >= claim.events_max);
+        if got.iter().any(|got| *got > 0) {
+            self.iteration.on_claimed();
+        }
         for (claim, got) in claims.iter().zip(got) {
             let poll_at = now.mono + self.config.event_poll_interval_ms;
             let (asked, more) = (claim.events_max, done.more && !some_full);

@@ -24,6 +24,8 @@ pub(crate) struct Handler {
     /// Claimed events that have not started and must run alone (`running/suspects.rs`).
     suspects: VecDeque<Claimed>,
     running: usize,
+    /// Runs whose last commit has ended their event: they hold a slot, but no event.
+    acked: usize,
     /// There may be events to claim.
     wants_claim: bool,
     /// The last claim got as many events as it asked for.
@@ -67,6 +69,7 @@ impl Handler {
             queue: VecDeque::new(),
             suspects: VecDeque::new(),
             running: 0,
+            acked: 0,
             wants_claim: true,
             last_claim_full: false,
             poll_at: Mono(0),
@@ -107,7 +110,12 @@ impl Handler {
     }
 
     pub(crate) fn in_progress(&self) -> usize {
-        self.queued() + self.running
+        self.queued() + self.running.saturating_sub(self.acked)
+    }
+
+    /// The last commit of a run, with its acknowledgement, is durable.
+    pub(crate) fn on_acked(&mut self) {
+        self.acked += 1;
     }
 
     /// Whether the handler runs events in order of keys: an event that has ended then makes the next one of its key
@@ -151,7 +159,11 @@ impl Handler {
         }
     }
 
-    pub(crate) fn on_run_ended(&mut self, broken: &Broken) {
+    /// `acked` if the event had ended with the run's last commit.
+    pub(crate) fn on_run_ended(&mut self, acked: bool, broken: &Broken) {
+        if acked {
+            self.acked = self.acked.saturating_sub(1);
+        }
         match self.running.checked_sub(1) {
             Some(running) => self.running = running,
             None => never!(broken, "a run of {} has ended, but none was counted", self.spec.id),
@@ -234,6 +246,14 @@ impl Handler {
         let could_begin = slot_free && self.may_begin(now);
         let may = self.wants_claim && !self.is_paused() && (could_begin || !self.needs_free_slot);
         if may && in_progress <= self.prefetch / 2 { self.prefetch - in_progress } else { 0 }
+    }
+
+    /// How many events the last commit of a run claims beside the acknowledgement of its own.
+    pub(crate) fn claim_size_with_last_commit(&self) -> usize {
+        let wants = self.wants_claim || self.is_ordered();
+        let held = self.in_progress().saturating_sub(1);
+        let may = wants && !self.is_paused() && !self.needs_free_slot;
+        if may && held <= self.prefetch / 2 { self.prefetch - held } else { 0 }
     }
 
     /// A claim is under way: it does not see events that become ready from here on.

@@ -17,6 +17,8 @@ use crate::worker::Worker;
 pub(crate) struct SharedCommits {
     queue: ActionQueue,
     under_way: Option<SharedCommit>,
+    /// The last commit of a run is under way that carries a claim: no other commit claims until it has ended.
+    claims_elsewhere: bool,
 }
 
 #[derive(Debug)]
@@ -35,6 +37,15 @@ impl SharedCommits {
 
     pub(crate) fn is_under_way(&self) -> bool {
         self.under_way.is_some()
+    }
+
+    /// Whether a commit under way claims, or may claim.
+    pub(crate) fn are_claiming(&self) -> bool {
+        self.is_under_way() || self.claims_elsewhere
+    }
+
+    pub(crate) fn claim_elsewhere(&mut self, claims: bool) {
+        self.claims_elsewhere = claims;
     }
 
     pub(crate) fn queue(&self) -> &ActionQueue {
@@ -82,7 +93,7 @@ impl Worker {
         if self.commits.is_under_way() || !self.session.may_commit() {
             return;
         }
-        let claims = self.wanted_claims(now);
+        let claims = if self.commits.are_claiming() { Vec::new() } else { self.wanted_claims(now) };
         let nothing_else = self.runs.is_empty() && self.handlers.queued() == 0;
         let queue = &self.commits.queue;
         let actions_due = !queue.is_empty() && (nothing_else || queue.is_due(now));

@@ -23,7 +23,7 @@ impl Worker {
         match self.requests.commit_ended(token) {
             Some(PendingCommit::Shared) => self.on_shared_commit_too_large(now, size),
             Some(PendingCommit::Handler(commit)) => {
-                self.on_handler_commit_failed(now, commit.run(), CommitError::TooLarge { bytes, limit });
+                self.on_handler_commit_failed(now, *commit, CommitError::TooLarge { bytes, limit });
             }
             Some(PendingCommit::Sweep) => {
                 self.retention.end_sweep(now.mono + self.config.retention_interval_ms);

@@ -8,7 +8,7 @@ use crate::interface::error::CommitError;
 use crate::interface::input::{RunId, StateChanges};
 use crate::interface::spec::OutEvent;
 use crate::requests::PendingCommit;
-use crate::running::last_commit::add_ack;
+use crate::running::last_commit::{RidingClaim, add_ack};
 use crate::running::run::DeferredInput;
 use crate::worker::Worker;
 
@@ -22,6 +22,7 @@ pub(crate) struct HandlerCommit {
     last: bool,
     checks: CommitChecks,
     ops: Vec<Op>,
+    claim: Option<RidingClaim>,
 }
 
 impl HandlerCommit {
@@ -115,7 +116,9 @@ impl Worker {
             fits(&batch)?;
         }
         active.row_changes();
-        let commit = HandlerCommit { run, next, with_event, last, checks, ops };
+        let of = active.handler();
+        let claim = if last { self.add_claim(now, of, &mut batch) } else { None };
+        let commit = HandlerCommit { run, next, with_event, last, checks, ops, claim };
         self.requests.commit(PendingCommit::Handler(Box::new(commit)), batch);
         Ok(())
     }
@@ -142,25 +145,36 @@ impl Worker {
     }
 
     pub(crate) fn on_handler_commit(&mut self, now: Now, commit: HandlerCommit, outcome: Outcome) {
-        let HandlerCommit { run, next, with_event, last, checks, ops } = commit;
+        let HandlerCommit { run, next, with_event, last, checks, ops, claim } = commit;
         match outcome {
-            Outcome::Done(done) => {
+            Outcome::Done(mut done) => {
                 self.wake_for_appends(&ops);
                 if let Some(active) = self.runs.must_get_mut(run, &self.broken) {
                     active.on_committed(next, with_event, last);
                     if last {
-                        self.handlers[active.handler()].want_next_of_key();
+                        let handler = &mut self.handlers[active.handler()];
+                        handler.on_acked();
+                        // A claim in this same commit has already seen that the event ended.
+                        if claim.is_none() {
+                            handler.want_next_of_key();
+                        }
                     }
                 }
-                self.requests.answer(run, Ok(done.state));
+                self.requests.answer(run, Ok(done.state.take()));
+                self.on_riding_claim(now, claim, Some(done));
             }
-            Outcome::Refused(refusal) => self.answer_error(run, checks.error(refusal)),
+            Outcome::Refused(refusal) => {
+                self.on_riding_claim(now, claim, None);
+                self.answer_error(run, checks.error(refusal));
+            }
         }
         self.resume_run(now, run);
     }
 
     /// Nothing of the commit is written, and nothing else has changed.
-    pub(crate) fn on_handler_commit_failed(&mut self, now: Now, run: RunId, error: CommitError) {
+    pub(crate) fn on_handler_commit_failed(&mut self, now: Now, commit: HandlerCommit, error: CommitError) {
+        let HandlerCommit { run, claim, .. } = commit;
+        self.on_riding_claim(now, claim, None);
         self.answer_error(run, error);
         self.resume_run(now, run);
     }

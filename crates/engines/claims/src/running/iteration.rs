@@ -1,4 +1,5 @@
-//! Iterations: after `max_events_per_iteration` starts the worker pauses for the poll interval.
+//! Iterations: after `max_events_per_iteration` starts the worker pauses for the poll interval, unless it works through a
+//! backlog or a stream: the events that it started before its last claim that got events do not count towards a pause.
 
 use millrace_model::{Mono, Now};
 
@@ -6,6 +7,8 @@ use millrace_model::{Mono, Now};
 pub(crate) struct Iteration {
     /// Runs begun in this iteration.
     started: usize,
+    /// Runs begun since the last pause and the last claim that got events.
+    since_claim: usize,
     /// Until when to pause before the next iteration.
     paused_until: Option<Mono>,
 }
@@ -13,11 +16,27 @@ pub(crate) struct Iteration {
 impl Iteration {
     /// Begins the next iteration.
     pub(crate) fn restart(&mut self) {
-        *self = Iteration::default();
+        let pauses = self.paused_until.is_some();
+        let since_claim = if pauses { 0 } else { self.since_claim };
+        *self = Iteration { since_claim, ..Iteration::default() };
     }
 
     pub(crate) fn on_start(&mut self) {
         self.started += 1;
+        self.since_claim += 1;
+    }
+
+    /// A claim got events: more are to be handled than those that had been claimed before. News of events do not count
+    /// by themselves, because they may be about events that an earlier claim got.
+    pub(crate) fn on_claimed(&mut self) {
+        self.since_claim = 0;
+    }
+
+    /// Whether the iteration that is over is followed by a pause. `events_max` is the budget of each handler: the claims
+    /// of many handlers are not full although there is much to do. The end of a backlog that took many iterations is
+    /// followed by none: its last events, claimed already, would wait for nothing.
+    pub(crate) fn ends_with_pause(&self, events_max: usize, handlers: usize) -> bool {
+        self.since_claim >= events_max.saturating_mul(handlers)
     }
 
     /// How many of `events_max` events may still start in this iteration.

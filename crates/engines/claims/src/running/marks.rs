@@ -129,7 +129,7 @@ impl Worker {
 
     fn drop_unbegun(&mut self, run: RunId) {
         if let Some(active) = self.runs.must_remove(run, &self.broken) {
-            self.handlers[active.handler()].on_run_ended(&self.broken);
+            self.handlers[active.handler()].on_run_ended(active.is_acked(), &self.broken);
         }
     }
 }

@@ -204,7 +204,7 @@ impl Worker {
     fn end_run(&mut self, now: Now, run: RunId, result: Result<Vec<OutEvent>, RunError>) {
         let Some(active) = self.runs.must_remove(run, &self.broken) else { return };
         let ActiveRun { handler, ticket, event, commit_error, acked, .. } = active;
-        self.handlers[handler].on_run_ended(&self.broken);
+        self.handlers[handler].on_run_ended(acked, &self.broken);
         if acked {
             return self.on_ended_after_ack(handler, &event, result);
         }

@@ -36,8 +36,10 @@ impl Worker {
                 false => handler.has_queued() && handler.may_begin(now),
             };
             let Some(at) = self.handlers.next_in_rotation(may_start) else { break };
-            if self.iteration.left(self.config.max_events_per_iteration) == 0 {
-                if self.handlers.iter().any(|handler| handler.is_last_claim_full()) {
+            let events_max = self.config.max_events_per_iteration;
+            if self.iteration.left(events_max) == 0 {
+                let has_backlog = self.handlers.iter().any(|handler| handler.is_last_claim_full());
+                if has_backlog || !self.iteration.ends_with_pause(events_max, self.handlers.indices().len()) {
                     self.next_iteration();
                     continue;
                 }

@@ -176,7 +176,7 @@ impl Worker {
         }
         let Some(active) = self.runs.must_remove(run, &self.broken) else { return };
         let (handler, ticket, event) = (active.handler(), active.ticket(), active.event());
-        self.handlers[handler].on_run_ended(&self.broken);
+        self.handlers[handler].on_run_ended(active.is_acked(), &self.broken);
         let &RunTimer { since, began, cut, returned, .. } = active.timer();
         let Some(cut) = cut else {
             never!(self.broken, "{run:?} was to end although it was not cut off");
