@@ -47,6 +47,7 @@ const AIMS: &[(&str, &str, Aim)] = &[
     ("noop", "handled", Aim::AtLeast(15_000.0)),
     ("state", "handled per sync", Aim::AtLeast(8.0)),
     ("enqueue", "64 threads, rate", Aim::AtLeast(50_000.0)),
+    ("roundtrip", "publish to emitted event p50", Aim::Probes { times: 3.0, plus_ms: 1.0 }),
     ("processes", "slowest / fastest", Aim::AtLeast(0.333)),
     ("retained", LONG_TO_SHORT, Aim::AtMost(1.5)),
     ("ping", "one in flight p50", Aim::AtMost(0.06)),

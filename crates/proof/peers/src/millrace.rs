@@ -13,6 +13,8 @@ use crate::loads::{ANSWERS_PER_TURN, PATIENCE};
 
 /// Below the largest window that the server allows by default.
 const WINDOW: u32 = 1000;
+/// Events in a frame at most, as many as one acknowledgement completes.
+const BATCH: u32 = 100;
 
 #[derive(Clone)]
 pub(crate) struct Millrace(Client);
@@ -78,7 +80,11 @@ impl LoadTarget for Millrace {
     async fn subscribe(&self, topic: &str, group: &str) -> Result<MillraceConsumer, PeerError> {
         let doing = "subscribing";
         let options = SubscribeOptions::new(topic, group).map_err(PeerError::client(doing))?;
-        let options = SubscribeOptions { max_inflight: WINDOW, ..options.from(StartFrom::Earliest) };
+        let options = SubscribeOptions {
+            max_inflight: WINDOW,
+            batch_max: Some(BATCH),
+            ..options.from(StartFrom::Earliest)
+        };
         let subscription = self.0.subscribe(options).await.map_err(PeerError::client(doing))?;
         Ok(MillraceConsumer { subscription, _client: self.0.clone() })
     }

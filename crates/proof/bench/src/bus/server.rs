@@ -97,6 +97,10 @@ impl BenchServer {
         Ok(())
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn ws(&self) -> &str {
         &self.ready.ws
     }

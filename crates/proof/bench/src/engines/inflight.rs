@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::place::EngineKind;
 use super::raw::UniqueIds;
+use super::row_rate::{self, RowRate};
 use super::serial::INTERVAL_NONE;
 use super::stage::EngineStage;
 use crate::aim::Aim;
@@ -13,7 +14,7 @@ use crate::bus::server::BenchServer;
 use crate::error::BenchError;
 use crate::probe::slice_time;
 
-const IN_FLIGHT: usize = 256;
+const IN_FLIGHT: usize = row_rate::ROWS;
 /// Answers read before the next frames are sent together, as a client under load does.
 const ANSWERS_PER_FLUSH: usize = 32;
 const TOPIC: &str = "bench.inflight";
@@ -91,33 +92,4 @@ fn receive(link: &mut WsLink, count: usize) -> Result<usize, BenchError> {
         link.published()?;
     }
     Ok(count)
-}
-
-/// Rows that are inserted by hand, where the engine has tables.
-struct RowRate {
-    ids: UniqueIds,
-    rows: usize,
-    busy: Duration,
-}
-
-impl RowRate {
-    fn new(ids: UniqueIds) -> RowRate {
-        RowRate { ids, rows: 0, busy: Duration::ZERO }
-    }
-
-    fn slice(&mut self, stage: &mut EngineStage<'_>) -> Result<(), BenchError> {
-        let time = slice_time(stage.options);
-        let Some(tables) = stage.place.raw.sql() else { return Ok(()) };
-        let began = Instant::now();
-        while began.elapsed() < time {
-            tables.insert_rows(&stage.payloads.take(IN_FLIGHT), self.ids)?;
-            self.rows += IN_FLIGHT;
-        }
-        self.busy += began.elapsed();
-        Ok(())
-    }
-
-    fn rate(&self) -> Option<f64> {
-        (self.rows > 0).then(|| self.rows as f64 / self.busy.as_secs_f64())
-    }
 }

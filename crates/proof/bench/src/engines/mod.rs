@@ -3,6 +3,7 @@
 //! Every scenario has a fresh store of its own, beside what the URL names (`place.rs`), and removes it. The probe of a
 //! scenario is the engine's own smallest durable write (`raw.rs`), slice by slice in turn with the load.
 
+mod commits;
 mod fold;
 mod inflight;
 mod journal_bytes;
@@ -17,6 +18,7 @@ mod raw_mongo;
 mod raw_object;
 #[cfg(feature = "postgres")]
 mod raw_postgres;
+mod row_rate;
 mod serial;
 mod stage;
 mod takeover;
@@ -33,6 +35,7 @@ use crate::report::{BenchReport, Collector};
 pub const ENGINE_SCENARIOS: &[(&str, bool)] = &[
     ("serial", true),
     ("inflight", true),
+    ("commits", true),
     ("fold", true),
     ("bytes", true),
     ("outbox", true),
@@ -61,6 +64,7 @@ const POSTGRES: Fits = |kind| matches!(kind, EngineKind::Postgres);
 const EVERY_ROUND: &[(&str, Fits, Scenario)] = &[
     ("serial", ALL, serial::run),
     ("inflight", ALL, inflight::run),
+    ("commits", SHARED, commits::run),
     ("fold", SHARED, fold::run),
     ("bytes", SHARED, journal_bytes::run),
     ("outbox", POSTGRES, outbox::run),

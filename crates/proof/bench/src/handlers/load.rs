@@ -24,6 +24,15 @@ pub(crate) struct Job {
 }
 
 impl Job {
+    /// The topic of jobs, as clients of a server name it.
+    pub(crate) const TOPIC: &str = "job";
+    /// The topic of what handlers emit.
+    pub(crate) const DONE_TOPIC: &str = "job.done";
+
+    pub(crate) fn json(&self) -> Result<String, BenchError> {
+        serde_json::to_string(self).map_err(|error| BenchError::Unexpected(error.to_string()))
+    }
+
     /// A job with a payload of about so many bytes.
     pub(crate) fn new(number: u64, payload_bytes: usize) -> Job {
         const AROUND_THE_FILLER: usize = 30;
@@ -51,6 +60,8 @@ pub(crate) enum Work {
     Nothing,
     /// Ensures a state entity of its own for each event, and commits it.
     State,
+    /// The same, and the acknowledgement is in the commit.
+    StateAndAck,
     /// Emits an event.
     Emit,
 }
@@ -87,14 +98,22 @@ impl HandledTally {
 }
 
 pub(crate) fn handler(work: Work, tally: &Arc<HandledTally>) -> Handler {
+    named_handler(HANDLER, work, tally)
+}
+
+pub(crate) fn named_handler(id: &str, work: Work, tally: &Arc<HandledTally>) -> Handler {
     let tally = tally.clone();
-    Handler::from_fn::<Job>(HANDLER, move |ctx| {
+    Handler::from_fn::<Job>(id, move |ctx| {
         let (number, filler) = (ctx.event.number, ctx.event.filler.clone());
         match work {
             Work::Nothing => {}
             Work::State => {
                 ctx.ensure(JobState { number, status: "done".to_owned(), note: filler })?;
                 ctx.commit()?;
+            }
+            Work::StateAndAck => {
+                ctx.ensure(JobState { number, status: "done".to_owned(), note: filler })?;
+                ctx.commit_and_ack()?;
             }
             Work::Emit => ctx.emit(JobDone { number, filler })?,
         }
@@ -133,16 +152,16 @@ fn publish_each<E: IntoOutgoing>(
     Ok(())
 }
 
-/// Runs the handler until `jobs` more are done, acknowledged and durable.
+/// Runs the handlers until `jobs` more are done, acknowledged and durable.
 pub(crate) fn work_through(
     session: &Session,
-    work: Work,
+    handlers: Vec<Handler>,
     (tally, reached): (&Arc<HandledTally>, &Receiver<()>),
     jobs: u64,
     mut go_on: impl FnMut() -> Result<(), BenchError>,
 ) -> Result<(), BenchError> {
     tally.want(jobs);
-    let running = session.spawn(vec![handler(work, tally)], vec![])?;
+    let running = session.spawn(handlers, vec![])?;
     loop {
         match reached.recv_timeout(LOOK) {
             Ok(()) => return Ok(running.stop()?),

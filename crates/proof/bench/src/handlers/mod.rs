@@ -1,9 +1,11 @@
 //! Durable handlers: a program that embeds `millrace` on one file, alone and as one of eight processes.
 
 mod enqueue;
+mod idle;
 mod load;
 pub(crate) mod processes;
 mod retained;
+mod roundtrip;
 mod run;
 mod stage;
 mod worker;
@@ -21,10 +23,14 @@ pub const HANDLER_SCENARIOS: &[(&str, bool)] = &[
     ("noop", true),
     ("keyed", true),
     ("state", true),
+    ("one", true),
+    ("many", true),
     ("emit", true),
     ("enqueue", true),
     ("processes", true),
+    ("roundtrip", true),
     ("retained", true),
+    ("idle", false),
 ];
 
 type Scenario = fn(&mut HandlersStage<'_>) -> Result<(), BenchError>;
@@ -33,13 +39,16 @@ const EVERY_ROUND: &[(&str, Scenario)] = &[
     ("noop", run::noop),
     ("keyed", run::keyed),
     ("state", run::state),
+    ("one", run::one),
+    ("many", run::many),
     ("emit", run::emit),
     ("enqueue", enqueue::run),
     ("processes", processes::run),
+    ("roundtrip", roundtrip::run),
 ];
 
-/// Filling the store takes long: run once.
-const ONCE: &[(&str, Scenario)] = &[("retained", retained::run)];
+/// Filling the store takes long, and so does waiting until processes are calm: run once.
+const ONCE: &[(&str, Scenario)] = &[("retained", retained::run), ("idle", idle::run)];
 
 pub fn bench_handlers(
     options: &BenchOptions,

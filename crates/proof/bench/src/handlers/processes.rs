@@ -89,6 +89,17 @@ impl Worker {
         Ok(worker)
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Kills the process and waits for its end.
+    pub(crate) fn end(&mut self) {
+        // Fails if the process has already ended.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     pub(crate) fn send_line(&mut self, line: &str) -> Result<(), BenchError> {
         let wrong = |source| BenchError::io("telling a process of the bench", source);
         writeln!(self.stdin, "{line}").map_err(wrong)
@@ -112,8 +123,6 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // Fails if the process has already ended.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.end();
     }
 }

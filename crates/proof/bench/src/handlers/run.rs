@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use millrace::{Config, HandlerOrder, HandlerSettings};
 
-use super::load::{HANDLER, HandledTally, Work, publish, publish_keyed, work_through};
+use super::load::{
+    HANDLER, HandledTally, Work, handler, named_handler, publish, publish_keyed, work_through,
+};
 use super::stage::{HandlersStage, timed};
 use crate::error::BenchError;
 
@@ -13,6 +15,9 @@ const FIRST_JOBS: u64 = 500;
 /// Events of one claim in `noop`.
 const CLAIMED_TOGETHER: usize = 64;
 const AT_ONCE: usize = 32;
+/// Handlers of `many`, and the events of its first slice: each handler runs each of them.
+const HANDLERS: u64 = 300;
+const FIRST_MANY_JOBS: u64 = 4;
 /// Different keys of the events in `keyed`.
 const KEYS: u64 = 1000;
 
@@ -38,6 +43,31 @@ pub(crate) fn state(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     run(stage, "state", Work::State, Config { handler_concurrency: AT_ONCE, ..Config::default() }, None)
 }
 
+/// Like `state`, one event at a time.
+pub(crate) fn one(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
+    run(stage, "one", Work::StateAndAck, Config { handler_concurrency: 1, ..Config::default() }, None)
+}
+
+/// Handlers of one session, all of the same topic.
+pub(crate) fn many(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
+    let config = Config { handler_concurrency: AT_ONCE, ..Config::default() };
+    let session = stage.open()?.to_builder().config(config).open()?;
+    let (tally, reached) = HandledTally::new();
+    let options = stage.options;
+    let mut jobs = FIRST_MANY_JOBS;
+    let busy = stage.slices(|time| {
+        publish(&session, jobs, options.payload_bytes)?;
+        let handlers =
+            (0..HANDLERS).map(|n| named_handler(&format!("bench::many{n}"), Work::Nothing, &tally));
+        let all = (handlers.collect(), jobs * HANDLERS);
+        let took = timed(|| work_through(&session, all.0, (&tally, &reached), all.1, || options.go_on()))?;
+        jobs = next(jobs, took, time);
+        Ok(took)
+    })?;
+    stage.out.add("many", "300 handlers, runs", "runs/s", tally.handled() as f64 / busy.as_secs_f64());
+    Ok(())
+}
+
 pub(crate) fn emit(stage: &mut HandlersStage<'_>) -> Result<(), BenchError> {
     run(stage, "emit", Work::Emit, Config { handler_concurrency: AT_ONCE, ..Config::default() }, None)
 }
@@ -59,7 +89,9 @@ fn run(
             None => publish(&session, jobs, options.payload_bytes)?,
         }
         let before = session.commits_made();
-        let took = timed(|| work_through(&session, work, (&tally, &reached), jobs, || options.go_on()))?;
+        let took = timed(|| {
+            work_through(&session, vec![handler(work, &tally)], (&tally, &reached), jobs, || options.go_on())
+        })?;
         commits += session.commits_made() - before;
         jobs = next(jobs, took, time);
         Ok(took)

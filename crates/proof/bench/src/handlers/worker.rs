@@ -23,6 +23,7 @@ pub fn bench_handlers_worker(payload_bytes: usize) -> Result<(), BenchError> {
         .config(Config { event_claim_limit: CLAIMED_TOGETHER, ..Config::default() })
         .open()?;
     say(READY)?;
+    let mut running = Vec::new();
     for line in lines {
         let line = line.map_err(wrong)?;
         // Seconds, or a number of events.
@@ -31,6 +32,11 @@ pub fn bench_handlers_worker(payload_bytes: usize) -> Result<(), BenchError> {
         let (time, events) = (Duration::from_secs_f64(amount), amount as u64);
         let count = match verb {
             "publish" => publish(&session, time, payload_bytes)?,
+            "idle" => {
+                let (tally, _reached) = HandledTally::new();
+                running.push(session.spawn(vec![handler(Work::Nothing, &tally)], vec![])?);
+                0
+            }
             "handle" => handle(&session, time)?,
             "backlog" => publish_backlog(&session, events, payload_bytes).map(|()| events)?,
             "work" => work(&session, events)?,
@@ -59,7 +65,7 @@ fn publish(session: &Session, time: Duration, bytes: usize) -> Result<u64, Bench
 /// Handles exactly so many events.
 fn work(session: &Session, events: u64) -> Result<u64, BenchError> {
     let (tally, reached) = HandledTally::new();
-    work_through(session, Work::Nothing, (&tally, &reached), events, || Ok(()))?;
+    work_through(session, vec![handler(Work::Nothing, &tally)], (&tally, &reached), events, || Ok(()))?;
     Ok(tally.handled())
 }
 
