@@ -47,6 +47,26 @@ fn a_follower_sends_clients_on_and_takes_over_when_the_leader_stops_or_dies() {
 }
 
 #[test]
+fn a_follower_logs_whom_it_follows_and_that_the_leader_has_the_same_address() {
+    let store = tempfile::tempdir().unwrap();
+    let url = engines::folder_url(store.path());
+    let folder = tempfile::tempdir().unwrap();
+    let start = |name: &str, advertise: &str| {
+        Member::start(folder.path(), name, &url, &["--lead-timeout-ms", "30000", "--advertise", advertise])
+    };
+    let first = start("one", "http://one.test:7070");
+    leader(std::slice::from_ref(&first));
+    let (same, other) = (start("same", "http://one.test:7070"), start("other", "http://two.test:7070"));
+    wait_for("the other one logs its leader", || {
+        other.log().contains("this server follows http://one.test:7070").then_some(())
+    });
+    wait_for("the same address is noticed", || {
+        same.log().contains("advertises the same address").then_some(())
+    });
+    assert_eq!(same.log().matches("advertises the same address").count(), 1, "said once");
+}
+
+#[test]
 fn a_copy_that_is_deleted_or_damaged_is_made_again() {
     engines::each(|store| {
         let folder = tempfile::tempdir().unwrap();

@@ -64,10 +64,11 @@ fn names_in(folder: &Path) -> Vec<String> {
 }
 
 /// Every scenario that needs no SQL.
-const FIGURES: [(&str, &str); 13] = [
+const FIGURES: [(&str, &str); 14] = [
     ("serial", "confirmed publish p50"),
     ("inflight", "256 in flight, rate"),
     ("inflight", "events per record"),
+    ("commits", "256 events per commit"),
     ("fold", "journal folded"),
     ("fold", "folded / unsynced append"),
     ("fold", "new machine from a snapshot"),
@@ -87,7 +88,7 @@ fn a_folder_is_measured_beside_raw_files_and_left_as_it_was() {
     std::fs::create_dir(&store).unwrap();
     std::fs::write(store.join("mine"), "mine").unwrap();
     let url = format!("dir:///{}", store.display());
-    let rows = bench(folder.path(), &url, "serial,inflight,fold,bytes,puts,takeover");
+    let rows = bench(folder.path(), &url, "serial,inflight,commits,fold,bytes,puts,takeover");
     has_figures(&rows, "dir", &FIGURES);
     has_figures(&rows, "dir", &[("serial", "raw append and sync of the disk p50")]);
     has_aims(
@@ -114,7 +115,7 @@ fn one_file_and_postgresql_are_measured_in_one_run() {
     };
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite:///{},{database}", folder.path().join("mine.db").display());
-    let rows = bench(folder.path(), &url, "serial,inflight,fold,bytes,outbox,takeover");
+    let rows = bench(folder.path(), &url, "serial,inflight,commits,fold,bytes,outbox,takeover");
     has_figures(&rows, "sqlite", &[("serial", "confirmed publish p50"), ("inflight", "256 in flight, rate")]);
     let figures: Vec<(&str, &str)> =
         FIGURES.into_iter().filter(|(scenario, _)| *scenario != "puts").collect();
@@ -126,6 +127,8 @@ fn one_file_and_postgresql_are_measured_in_one_run() {
             ("inflight", "256 rows in one insert"),
             ("inflight", "256 rows in one insert, unique ids"),
             ("inflight", "rate / 256 rows in one insert"),
+            ("commits", "rate / 256 rows in one insert"),
+            ("commits", "rate / the same with unique ids"),
             ("outbox", "publishing / not publishing"),
             ("outbox", "outbox emptied"),
         ],

@@ -23,10 +23,15 @@ pub struct Ledger {
     acked: BTreeSet<(u32, u64)>,
     pub repeats: u64,
     last_confirmed: Option<Instant>,
-    pub longest_gap: Duration,
+    longest_gap: Duration,
 }
 
 impl Ledger {
+    /// Returns the longest time without a confirmed publish since the last call.
+    pub fn take_longest_gap(&mut self) -> Duration {
+        std::mem::take(&mut self.longest_gap)
+    }
+
     fn confirm(&mut self, place: (u32, u64), payload: &str) {
         let before = self.confirmed.insert(place, payload.to_owned());
         assert!(
@@ -86,6 +91,12 @@ impl Load {
 
     pub fn confirmed(&self) -> usize {
         self.ledger.lock().unwrap().confirmed.len()
+    }
+
+    /// Waits until so many further publishes are confirmed.
+    pub fn wait_until_confirmed(&self, further: usize) {
+        let before = self.confirmed();
+        wait_for("publishes are confirmed", || (self.confirmed() >= before + further).then_some(()));
     }
 
     /// Ends publishing; consumers go on until [`Load::end`].

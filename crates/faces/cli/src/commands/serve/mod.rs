@@ -1,5 +1,7 @@
 //! `millrace serve`: runs the broker.
 
+mod engine_thread;
+mod followed_leader;
 mod lead_watch;
 mod outbox_relay;
 mod shared;

@@ -15,8 +15,10 @@ use millrace_model::{
     TopicName,
 };
 use millrace_stores::{JournalStore, OutboxId, OutboxRefusal, OutboxRow};
-use tokio::task::{JoinHandle, spawn_blocking};
+use tokio::task::JoinHandle;
 use tokio::time::sleep;
+
+use crate::commands::serve::engine_thread::EngineThread;
 
 /// How often the outbox is looked at while it is empty.
 const LOOK: Duration = Duration::from_millis(50);
@@ -43,10 +45,18 @@ pub(super) fn start(store: Arc<JournalStore>, broker: BrokerHandle, event_bytes_
 }
 
 async fn run(store: Arc<JournalStore>, broker: BrokerHandle, event_bytes_max: usize) {
+    let engine = loop {
+        match EngineThread::start("millrace-outbox") {
+            Ok(engine) => break engine,
+            Err(error) => tracing::error!("the outbox waits, because no thread could be started: {error}"),
+        }
+        sleep(PAUSE).await;
+    };
+    let outbox = Outbox { store, engine };
     // Rows whose publish was answered in the last sweep.
     let mut answered: BTreeSet<OutboxId> = BTreeSet::new();
     loop {
-        let Some(sweep) = sweep(&store, &broker, event_bytes_max, &answered).await else { return };
+        let Some(sweep) = outbox.sweep(&broker, event_bytes_max, &answered).await else { return };
         answered = sweep.answered;
         if let Some((topic, error)) = &sweep.waits {
             tracing::warn!(rows = sweep.waiting, %topic, "events of the outbox wait, the first one because: {error}");
@@ -59,38 +69,70 @@ async fn run(store: Arc<JournalStore>, broker: BrokerHandle, event_bytes_max: us
     }
 }
 
-/// Goes once through the outbox, page by page: rows that have to wait hold up none behind them. `None` when the server
-/// ends.
-async fn sweep(
-    store: &Arc<JournalStore>,
-    broker: &BrokerHandle,
-    event_bytes_max: usize,
-    answered: &BTreeSet<OutboxId>,
-) -> Option<Sweep> {
-    let mut sweep = Sweep { is_empty: true, ..Sweep::default() };
-    let mut after = None;
-    for _ in 0..PAGES_MAX {
-        let reading = store.clone();
-        let rows = match spawn_blocking(move || reading.outbox(after, ROWS_MAX)).await.ok()? {
-            Ok(rows) => rows,
-            Err(error) => {
-                tracing::warn!("the outbox could not be read: {error}");
-                sweep.is_cut_short = true;
-                break;
+/// The outbox of the engine, and the thread on which it is asked.
+struct Outbox {
+    store: Arc<JournalStore>,
+    engine: EngineThread,
+}
+
+impl Outbox {
+    /// Goes once through the outbox, page by page: rows that have to wait hold up none behind them. `None` when the server
+    /// ends.
+    async fn sweep(
+        &self,
+        broker: &BrokerHandle,
+        event_bytes_max: usize,
+        answered: &BTreeSet<OutboxId>,
+    ) -> Option<Sweep> {
+        let mut sweep = Sweep { is_empty: true, ..Sweep::default() };
+        let mut after = None;
+        for _ in 0..PAGES_MAX {
+            let reading = self.store.clone();
+            let rows = match self.engine.call(move || reading.outbox(after, ROWS_MAX)).await? {
+                Ok(rows) => rows,
+                Err(error) => {
+                    tracing::warn!("the outbox could not be read: {error}");
+                    sweep.is_cut_short = true;
+                    break;
+                }
+            };
+            let Some(last) = rows.last().map(|row| row.id) else { break };
+            after = Some(last);
+            sweep.is_empty = false;
+            let (stored, waiting): (Vec<OutboxRow>, Vec<OutboxRow>) =
+                rows.into_iter().partition(|row| answered.contains(&row.id));
+            if !stored.is_empty() {
+                self.delete(stored.iter().map(|row| row.id).collect()).await;
             }
-        };
-        let Some(last) = rows.last().map(|row| row.id) else { break };
-        after = Some(last);
-        sweep.is_empty = false;
-        let (stored, waiting): (Vec<OutboxRow>, Vec<OutboxRow>) =
-            rows.into_iter().partition(|row| answered.contains(&row.id));
-        if !stored.is_empty() {
-            delete(store, stored.iter().map(|row| row.id).collect()).await;
+            let refused = publish(&self.store, broker, waiting, event_bytes_max, &mut sweep).await;
+            self.refuse(refused).await;
         }
-        let refused = publish(store, broker, waiting, event_bytes_max, &mut sweep).await;
-        refuse(store, refused).await;
+        Some(sweep)
     }
-    Some(sweep)
+
+    async fn delete(&self, ids: Vec<OutboxId>) {
+        let (store, rows) = (self.store.clone(), ids.len());
+        match self.engine.call(move || store.delete_from_outbox(&ids)).await {
+            Some(Ok(())) => tracing::info!(rows, "events of the outbox were stored before under the same id"),
+            Some(Err(error)) => tracing::warn!(rows, "rows of the outbox could not be deleted: {error}"),
+            None => {}
+        }
+    }
+
+    async fn refuse(&self, refused: Vec<OutboxRefusal>) {
+        if refused.is_empty() {
+            return;
+        }
+        for OutboxRefusal { id, reason } in &refused {
+            tracing::error!(row = id.0, "an event of the outbox cannot be published: {reason}");
+        }
+        let store = self.store.clone();
+        if let Some(Err(error)) = self.engine.call(move || store.refuse_from_outbox(&refused)).await {
+            tracing::warn!(
+                "refused rows of the outbox could not be moved, the next round tries again: {error}"
+            );
+        }
+    }
 }
 
 /// The result of going once through the outbox.
@@ -187,26 +229,4 @@ fn event_of(row: OutboxRow, event_bytes_max: usize) -> Result<(TopicKey, EventId
         return Err(format!("the event has {} bytes, {event_bytes_max} are allowed", body.bytes()));
     }
     Ok((topic, id.clone(), NewEvent { id: Some(id), body: Arc::new(body) }))
-}
-
-async fn delete(store: &Arc<JournalStore>, ids: Vec<OutboxId>) {
-    let (store, rows) = (store.clone(), ids.len());
-    match spawn_blocking(move || store.delete_from_outbox(&ids)).await {
-        Ok(Ok(())) => tracing::info!(rows, "events of the outbox were stored before under the same id"),
-        Ok(Err(error)) => tracing::warn!(rows, "rows of the outbox could not be deleted: {error}"),
-        Err(_) => {}
-    }
-}
-
-async fn refuse(store: &Arc<JournalStore>, refused: Vec<OutboxRefusal>) {
-    if refused.is_empty() {
-        return;
-    }
-    for OutboxRefusal { id, reason } in &refused {
-        tracing::error!(row = id.0, "an event of the outbox cannot be published: {reason}");
-    }
-    let store = store.clone();
-    if let Ok(Err(error)) = spawn_blocking(move || store.refuse_from_outbox(&refused)).await {
-        tracing::warn!("refused rows of the outbox could not be moved, the next round tries again: {error}");
-    }
 }

@@ -21,6 +21,8 @@ use tokio::task::spawn_blocking;
 use tokio::time::sleep;
 
 use crate::commands::memory;
+use crate::commands::serve::engine_thread::EngineThread;
+use crate::commands::serve::followed_leader::FollowedLeader;
 use crate::commands::serve::shared_progress::ShownProgress;
 use crate::commands::serve::shared_state::SharedState;
 use crate::commands::serve::{
@@ -293,23 +295,27 @@ impl SharedServer {
     /// Follows until the lead is free and this server has taken it: `None`.
     async fn follow(&mut self, store: &Arc<JournalStore>) -> Option<PartEnd> {
         let pause = Duration::from_millis(store.settings().follow_ms.max(10));
+        let engine = match EngineThread::start("millrace-follow") {
+            Ok(engine) => engine,
+            Err(error) => return Some(PartEnd::Again(format!("no thread could be started: {error}"))),
+        };
+        let mut followed = FollowedLeader::default();
         loop {
             let candidate = store.clone();
-            let led = spawn_blocking(move || candidate.try_lead());
             let led = tokio::select! {
-                led = led => led,
+                led = engine.call(move || candidate.try_lead()) => led,
                 () = stop_asked(&mut self.stopping) => {
                     store.close();
                     return Some(PartEnd::Stopped(ServeEnd::Served));
                 }
             };
             match led {
-                Ok(Ok(true)) => return None,
-                Ok(Ok(false)) => {}
+                Some(Ok(true)) => return None,
+                Some(Ok(false)) => followed.tell(&store.status(), &store.settings().url),
                 // A full disk under the copy, for example: the next round tries again.
-                Ok(Err(error)) if error.may_be_retried() => tracing::warn!("cannot follow: {error}"),
-                Ok(Err(error)) => return Some(PartEnd::Again(error.to_string())),
-                Err(error) => return Some(PartEnd::Again(error.to_string())),
+                Some(Err(error)) if error.may_be_retried() => tracing::warn!("cannot follow: {error}"),
+                Some(Err(error)) => return Some(PartEnd::Again(error.to_string())),
+                None => return Some(PartEnd::Again("following ended unexpectedly".to_owned())),
             }
             tokio::select! {
                 () = sleep(pause) => {}
