@@ -303,10 +303,12 @@ export class BusClient {
       return false;
     }
     if (frame.type === 'MESSAGE') {
-      // A closed client wants no more events; the server gives this one to another member.
-      if (this.#ended) return true;
-      if (this.#credits !== undefined) this.#credits = Math.max(0, this.#credits - 1);
-      this.#subscriptions.deliver(frame, this.#schemas);
+      this.#deliver(frame);
+    } else if (frame.type === 'MESSAGES') {
+      const { topic, partition, group } = frame;
+      for (const envelope of frame.envelopes) {
+        this.#deliver({ type: 'MESSAGE', topic, partition, group, offset: envelope.offset, envelope });
+      }
     } else if (typeof frame.rid === 'number') {
       this.#requests.answered(frame.rid, frame);
     } else if (frame.rid === AUTH_RID) {
@@ -317,6 +319,13 @@ export class BusClient {
       if (!this.#subscriptions.notice(frame)) outside(() => this.#onError(new Refused(frame)));
     }
     return true;
+  }
+
+  #deliver(message: MessageFrame): void {
+    // A closed client wants no more events; the server gives this one to another member.
+    if (this.#ended) return;
+    if (this.#credits !== undefined) this.#credits = Math.max(0, this.#credits - 1);
+    this.#subscriptions.deliver(message, this.#schemas);
   }
 
   /** The server does not lead, carries out nothing more, and closes the connection next. */

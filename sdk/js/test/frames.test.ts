@@ -13,6 +13,7 @@ import {
   ERROR_CODES,
   type ErrorFrame,
   type MessageFrame,
+  type MessagesFrame,
   type OkFrame,
   type PongFrame,
   type Position,
@@ -30,7 +31,8 @@ const fixture = withBroker();
 
 const rid = optional((value, at) => (typeof value === 'number' ? integer : text)(value, at));
 const durability = required(oneOf('fsync', 'os', 'memory'));
-const place = { topic: required(text), partition: required(integer), group: required(text), offset: required(integer) };
+const stream = { topic: required(text), partition: required(integer), group: required(text) };
+const place = { ...stream, offset: required(integer) };
 
 const envelope = like<Envelope>({
   id: required(text),
@@ -85,6 +87,11 @@ const SHAPES = {
     rid,
   }),
   message: like<MessageFrame>({ type: required(oneOf('MESSAGE')), ...place, envelope: required(envelope) }),
+  messages: like<MessagesFrame>({
+    type: required(oneOf('MESSAGES')),
+    ...stream,
+    envelopes: required(listOf(envelope)),
+  }),
   pong: like<PongFrame>({ type: required(oneOf('PONG')), rid }),
   error: like<ErrorFrame>({
     type: required(oneOf('ERROR')),
@@ -109,6 +116,8 @@ function kindOf(frame: ServerFrame): Kind {
       return frame.op === 'SUBSCRIBE' ? 'subscribed' : 'ok';
     case 'MESSAGE':
       return 'message';
+    case 'MESSAGES':
+      return 'messages';
     case 'PONG':
       return 'pong';
     case 'ERROR':
@@ -126,7 +135,7 @@ async function connect(): Promise<{ say(frame: ClientFrame): void; heard: Collec
 }
 
 const answerTo = (rid: number) => (all: ServerFrame[]) =>
-  all.some((frame) => frame.type !== 'MESSAGE' && frame.rid === rid);
+  all.some((frame) => 'rid' in frame && frame.rid === rid);
 
 test('every kind of frame the server sends has the fields of its type', async () => {
   const { say, heard, end } = await connect();
@@ -142,12 +151,14 @@ test('every kind of frame the server sends has the fields of its type', async ()
     rid: 1,
   });
   await heard.until(answerTo(1));
+  say({ type: 'SUBSCRIBE', topic, group: 'batches', batch_max: 10, rid: 13 });
+  await heard.until(answerTo(13));
   say({ type: 'PUBLISH', topic, payload: null, key: 'k', headers: { h: 'v' }, id: 'my-id', priority: 7, rid: 2 });
   say({ type: 'PUBLISH', topic, payload: 1, key: 'k', delay_ms: 1, rid: 3 });
   say({ type: 'PUBLISH', topic, payload: 1, deliver_at: 1, rid: 4 });
   say({ type: 'PUBLISH_BATCH', topic, events: [{ payload: [], key: 'k', headers: {}, id: 'b', priority: 0 }], rid: 5 });
   const isMessage = (frame: ServerFrame): frame is MessageFrame => frame.type === 'MESSAGE';
-  await heard.until((all) => all.some(isMessage));
+  await heard.until((all) => all.some(isMessage) && all.some(({ type }) => type === 'MESSAGES'));
   say({ type: 'NACK', topic, partition: 0, group, offset: 1, reason: 'again', delay_ms: 0, rid: 6 });
   await heard.until((all) => all.filter(isMessage).some(({ envelope }) => envelope.attempts === 2));
   say({ type: 'ACK', topic, partition: 0, group, offset: 1, rid: 7 });
@@ -169,7 +180,7 @@ test('every kind of frame the server sends has the fields of its type', async ()
     ['unknown_offset', undefined],
   ]);
   const ops = heard.all.flatMap((frame) => (frame.type === 'OK' ? [frame.op] : []));
-  assert.deepEqual(ops.sort(), ['ACK', 'AUTH', 'FLOW', 'NACK', 'SUBSCRIBE', 'UNSUBSCRIBE']);
+  assert.deepEqual(ops.sort(), ['ACK', 'AUTH', 'FLOW', 'NACK', 'SUBSCRIBE', 'SUBSCRIBE', 'UNSUBSCRIBE']);
 });
 
 test('every way to begin is taken', async () => {

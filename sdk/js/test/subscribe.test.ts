@@ -40,6 +40,20 @@ test('several subscriptions of one client each get their own', async () => {
   assert.deepEqual(payloads(await copy.count(1)), ['b']);
 });
 
+test('events that come several to a frame are delivered and acknowledged one by one', async () => {
+  const bus = fixture.client();
+  await bus.publishBatch('batched', [{ payload: 1 }, { payload: 2 }, { payload: 3 }]);
+  const request = { topic: 'batched', group: 'g', from: { kind: 'earliest' }, batch_max: 2 } as const;
+  const seen = await collect(bus, request);
+  const [first, second, third] = await seen.count(3);
+  assert.deepEqual([first?.type, first?.offset, second?.offset, third?.offset], ['MESSAGE', 1, 2, 3]);
+  assert.deepEqual(payloads(await seen.count(3)), [1, 2, 3]);
+  await bus.ackConfirmed(second as MessageFrame);
+  bus.nack(third as MessageFrame);
+  const again = (await seen.count(4))[3];
+  assert.deepEqual([again?.offset, again?.envelope.attempts], [3, 2]);
+});
+
 test('ready says where the group stands', async () => {
   const bus = fixture.client();
   await bus.publishBatch('stands', [{ payload: 1 }, { payload: 2 }]);

@@ -168,7 +168,7 @@ impl Ledger {
     /// Takes a frame of the server. [`Ledger::hand_over`] hands over what the frame brings.
     pub(crate) fn answer(&mut self, frame: ServerFrame) {
         let rid = match &frame {
-            ServerFrame::Message(_) => None,
+            ServerFrame::Message(_) | ServerFrame::Messages(_) => None,
             ServerFrame::Published(published) => published.rid.as_ref(),
             ServerFrame::PublishedBatch(published) => published.rid.as_ref(),
             ServerFrame::Ok(ok) => ok.rid.as_ref(),
@@ -178,6 +178,11 @@ impl Ledger {
         match (rid.and_then(Rid::as_number), frame) {
             (Some(rid), answer) => self.settle(rid, answer),
             (None, ServerFrame::Message(message)) => self.deliver(message),
+            (None, ServerFrame::Messages(messages)) => {
+                for message in messages.into_each() {
+                    self.deliver(Box::new(message));
+                }
+            }
             // The connection ends with this error, which is reported there.
             (None, ServerFrame::Error(error)) if error.code == ErrorCode::Moved => {}
             (None, ServerFrame::Error(error)) => {

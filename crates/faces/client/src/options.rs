@@ -111,6 +111,9 @@ pub struct SubscribeOptions {
     /// Events of one key go to one member of the group, one at a time.
     pub sticky: bool,
     pub filter: Filter,
+    /// Most events that the server puts into one frame, up to 1,000; `None` = one. Saves work on both sides when many
+    /// events wait.
+    pub batch_max: Option<u32>,
 }
 
 impl SubscribeOptions {
@@ -124,6 +127,7 @@ impl SubscribeOptions {
             ack_mode: None,
             sticky: false,
             filter: Filter::default(),
+            batch_max: None,
         })
     }
 
@@ -141,6 +145,7 @@ impl SubscribeOptions {
             ack_mode: self.ack_mode,
             sticky: self.sticky,
             filter: self.filter.clone(),
+            batch_max: self.batch_max,
         }
     }
 }

@@ -53,6 +53,7 @@ fields! {
     Value "value" "a whole number from 0 to 9007199254740991: the offset, or the time in epoch milliseconds",
     Reset "reset" "true or false",
     MaxInflight "max_inflight" "a whole number, 1 or more and at most what the server allows (4096 unless set)",
+    BatchMax "batch_max" "a whole number from 1 to 1000: events in one MESSAGES frame",
     AckMode "ack_mode" "\"cumulative\" or \"individual\"",
     Sticky "sticky" "true or false",
     Filter "filter" "an object such as {\"key\":\"k\",\"header\":[\"name\",\"value\"]}",
@@ -67,6 +68,7 @@ fields! {
     Partitions "partitions" "an array of {\"partition\", \"next\"} objects",
     Next "next" "a whole number from 0 to 9007199254740991",
     Envelope "envelope" "an object: the event",
+    Envelopes "envelopes" "an array of events",
     Ts "ts" "a time in whole epoch milliseconds",
     Attempts "attempts" "a whole number from 1 to 4294967295",
     Code "code" "an error code",
@@ -84,4 +86,5 @@ fields! {
     GroupAcl "groupACL" "an object of at most 256 groups (* for all others), each with an array of names as in subscribeACL",
     Leader "leader" "the URL of the leading server, or null when no server leads",
     Limit "limit" "a whole number from 1 to 10000",
+    DryRun "dryRun" "true or false",
 }

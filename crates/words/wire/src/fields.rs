@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 
 use millrace_model::{Group, JSON_DEPTH_MAX, JsonText, TopicName};
@@ -112,24 +113,27 @@ pub(crate) fn text_of(raw: &RawValue) -> Option<Cow<'_, str>> {
 }
 
 /// Calls `take` with the elements of an array one at a time, up to the first that is refused, so that a long invalid
-/// array costs no memory. Returns `None` when the value is not an array.
-pub(crate) fn each_element(
-    raw: &RawValue,
-    take: impl FnMut(usize, &RawValue) -> Result<(), FrameError>,
+/// array costs no memory. Returns `None` when the value is not an array of such elements.
+pub(crate) fn each_element<'a, T: Deserialize<'a>>(
+    raw: &'a RawValue,
+    take: impl FnMut(usize, T) -> Result<(), FrameError>,
 ) -> Option<Result<(), FrameError>> {
-    struct Each<F> {
+    struct Each<F, T> {
         take: F,
         error: Option<FrameError>,
+        element: PhantomData<T>,
     }
-    impl<'de, F: FnMut(usize, &RawValue) -> Result<(), FrameError>> Visitor<'de> for &mut Each<F> {
+    impl<'de, T: Deserialize<'de>, F: FnMut(usize, T) -> Result<(), FrameError>> Visitor<'de>
+        for &mut Each<F, T>
+    {
         type Value = ();
         fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
             f.write_str("an array")
         }
         fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<(), A::Error> {
             let mut at = 0;
-            while let Some(raw) = seq.next_element::<&RawValue>()? {
-                if let Err(error) = (self.take)(at, raw) {
+            while let Some(element) = seq.next_element::<T>()? {
+                if let Err(error) = (self.take)(at, element) {
                     self.error = Some(error);
                     return Err(serde::de::Error::custom("an element is wrong"));
                 }
@@ -138,7 +142,7 @@ pub(crate) fn each_element(
             Ok(())
         }
     }
-    let mut each = Each { take, error: None };
+    let mut each = Each { take, error: None, element: PhantomData };
     let read = serde_json::Deserializer::from_str(raw.get()).deserialize_seq(&mut each);
     match (read, each.error) {
         (Ok(()), _) => Some(Ok(())),

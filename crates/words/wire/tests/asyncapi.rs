@@ -60,6 +60,7 @@ fn read(text: &str) -> Option<(String, String)> {
         ServerFrame::Ok(ok) if ok.subscribed.is_some() => "OK subscribed",
         ServerFrame::Ok(_) => "OK",
         ServerFrame::Message(_) => "MESSAGE",
+        ServerFrame::Messages(_) => "MESSAGES",
         ServerFrame::Pong(_) => "PONG",
         ServerFrame::Error(_) => "ERROR",
     };

@@ -173,6 +173,11 @@ fn bad_frames_say_what_was_wrong_and_what_would_be_right() {
             "max_inflight is 0: it must be a whole number, 1 or more and at most what the server allows (4096 unless set)",
         ),
         (
+            r#"{"type":"SUBSCRIBE","topic":"a","group":"g","batch_max":1001}"#,
+            BadFrame,
+            "batch_max is 1001: it must be a whole number from 1 to 1000: events in one MESSAGES frame",
+        ),
+        (
             r#"{"type":"SUBSCRIBE","topic":"a","group":"g","ack_mode":"all"}"#,
             BadFrame,
             r#"ack_mode is "all": it must be "cumulative" or "individual""#,

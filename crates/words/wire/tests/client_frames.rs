@@ -55,6 +55,10 @@ fn good_frames_are_read_and_written() {
             r#"{"type":"SUBSCRIBE","topic":"a","group":"g","from":{"kind":"timestamp","value":1723140000000},"filter":{"header":["n",""]}}"#,
         ),
         (
+            r#"{"type":"SUBSCRIBE","topic":"a","group":"g","batch_max":64}"#,
+            r#"{"type":"SUBSCRIBE","topic":"a","group":"g","batch_max":64}"#,
+        ),
+        (
             r#"{"type":"SUBSCRIBE","topic":"a","group":"g","from":{"kind":"earliest"}}"#,
             r#"{"type":"SUBSCRIBE","topic":"a","group":"g","from":{"kind":"earliest"}}"#,
         ),

@@ -116,7 +116,10 @@ fn a_patch_tells_absent_from_null() {
 #[test]
 fn a_seek_needs_a_place_to_go() {
     let seek = Seek::parse(r#"{"from":{"kind":"offset","value":5},"partition":1}"#).unwrap();
-    assert_eq!(seek, Seek { from: StartFrom::Offset(Offset(5)), partition: Some(Partition(1)) });
+    assert_eq!(
+        seek,
+        Seek { from: StartFrom::Offset(Offset(5)), partition: Some(Partition(1)), dry_run: false }
+    );
     let error = Seek::parse("{}").unwrap_err();
     assert_eq!(error.message, r#"from is missing: it must be an object such as {"kind":"earliest"}"#);
 }

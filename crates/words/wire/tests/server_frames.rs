@@ -20,6 +20,8 @@ fn frames_are_read_and_written_as_they_were() {
         r#"{"type":"OK","op":"SUBSCRIBE","rid":9,"topic":"a","group":"g","partitions":[{"partition":0,"next":1},{"partition":1,"next":8}]}"#,
         r#"{"type":"MESSAGE","topic":"a","partition":0,"group":"g","offset":5,"envelope":{"id":"i","ts":1,"topic":"a","partition":0,"offset":5,"payload":null}}"#,
         r#"{"type":"MESSAGE","topic":"a","partition":1,"group":"g","offset":5,"envelope":{"id":"i","ts":1,"topic":"a","key":"k\n\u0001","partition":1,"offset":5,"headers":{"x":"y"},"payload":{"b":1.50},"attempts":3}}"#,
+        r#"{"type":"MESSAGES","topic":"a","partition":1,"group":"g","envelopes":[{"id":"i","ts":1,"topic":"a","partition":1,"offset":5,"payload":1e400},{"id":"j","ts":1,"topic":"a","partition":1,"offset":9,"payload":[{}],"attempts":2}]}"#,
+        r#"{"type":"MESSAGES","topic":"a","partition":1,"group":"g","envelopes":[]}"#,
         r#"{"type":"PONG"}"#,
         r#"{"type":"PONG","rid":"p"}"#,
         r#"{"type":"ERROR","code":"group_busy","message":"busy","rid":1,"topic":"a","group":"g","partition":0,"offset":3}"#,
@@ -49,7 +51,10 @@ fn only_the_answer_to_subscribe_tells_positions() {
 #[test]
 fn frames_no_client_can_use_are_refused() {
     for (text, message) in [
-        (r#"{"type":"HELLO"}"#, r#"type is "HELLO": it must be PUBLISHED, OK, MESSAGE, PONG or ERROR"#),
+        (
+            r#"{"type":"HELLO"}"#,
+            r#"type is "HELLO": it must be PUBLISHED, OK, MESSAGE, MESSAGES, PONG or ERROR"#,
+        ),
         (
             r#"{"type":"PUBLISHED","topic":"a","partition":0,"offset":1,"id":"i","durability":"disk"}"#,
             r#"durability is "disk": it must be "fsync", "os" or "memory""#,
@@ -57,6 +62,18 @@ fn frames_no_client_can_use_are_refused() {
         (
             r#"{"type":"MESSAGE","topic":"a","partition":0,"group":"g","offset":5,"envelope":{}}"#,
             "envelope.payload is missing: it must be any JSON value, null included",
+        ),
+        (
+            r#"{"type":"MESSAGES","topic":"a","partition":0,"group":"g","envelopes":[{"payload":1}]}"#,
+            "envelopes[0].id is missing: it must be a string of 1 to 255 printable ASCII characters",
+        ),
+        (
+            r#"{"type":"MESSAGES","topic":"a","partition":0,"group":"g","envelopes":[1]}"#,
+            "envelopes[0] is no object: it must be an event",
+        ),
+        (
+            r#"{"type":"MESSAGES","topic":"a","partition":0,"group":"g","envelopes":{}}"#,
+            "envelopes is an object: it must be an array of events",
         ),
     ] {
         assert_eq!(ServerFrame::parse(text).unwrap_err().message, message);

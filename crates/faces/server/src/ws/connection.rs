@@ -11,6 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
+use crate::connections::{ConnectionFacts, ListedConnection};
 use crate::fairness::{FrameMeter, Seat};
 use crate::moved::Moved;
 use crate::observe::RequestParty;
@@ -42,12 +43,14 @@ pub(super) struct Connection<'a> {
     grant: CurrentGrant,
     /// The agent, if an AUTH frame named it.
     pub(super) agent: OnceLock<Actor>,
+    listed: ListedConnection,
 }
 
 impl Connection<'_> {
     /// Takes over the grant of a token that an AUTH frame brought.
     pub(super) fn enter(&self, grant: Arc<Grant>) {
         let _ = self.agent.set(grant.principal.agent.clone());
+        self.listed.set_agent(grant.principal.agent.as_str());
         self.grant.set(grant);
     }
 
@@ -107,6 +110,12 @@ pub(super) struct UpgradeParams {
 pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller: Caller, seat: &Seat) {
     let UpgradeParams { namespace, payload_sha256 } = asked;
     let Ok(bus) = app.broker.open(namespace.clone()) else { return };
+    let facts = ConnectionFacts {
+        agent: caller.agent().map(str::to_owned),
+        peer: caller.peer.addr.to_string(),
+        since: app.edge.clock.now().wall,
+    };
+    let listed = app.edge.connections.list(bus.conn().0, facts);
     let connection = Connection {
         app,
         bus,
@@ -115,6 +124,7 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
         frames: socket.get_ref().meter().clone(),
         grant: CurrentGrant::new(caller.grant.clone()),
         agent: OnceLock::new(),
+        listed,
         namespace,
         payload_sha256,
         caller,

@@ -6,6 +6,7 @@
 //! ```
 
 mod authenticate;
+mod batches;
 pub(crate) mod close;
 mod connection;
 mod gate;
@@ -30,6 +31,7 @@ use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::edge::Edge;
 use crate::fairness::Seat;
+use crate::http::console;
 use crate::http::page::PAYLOAD_SHA256;
 use crate::params::Params;
 use crate::refusal::{Refusal, overloaded};
@@ -47,6 +49,9 @@ pub(crate) async fn root(
 ) -> Result<Response, Refusal> {
     if wants_socket(&headers) {
         return self::upgrade(state, caller, params, upgrade).await;
+    }
+    if console::wants_page(&state.edge, &headers) {
+        return Ok(console::redirect("console/"));
     }
     Ok(hint())
 }

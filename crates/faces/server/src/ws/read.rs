@@ -131,10 +131,11 @@ impl FrameReader<'_> {
         };
         let (op, trace) = (request.type_name(), trace(&request));
         let (topic, group) = (topic(&request).cloned(), group(&request).cloned());
+        let batch_max = batch_max(&request);
         let Some(request) = from_wire::request(&mut self.topics, request, answered) else {
             return FrameOutcome::Answer(own);
         };
-        let unanswered = UnansweredRequest { rid, op, trace, topic, group };
+        let unanswered = UnansweredRequest { rid, op, trace, topic, group, batch_max };
         let number = if answered { self.connection.unanswered.add(unanswered) } else { NO_ANSWER };
         FrameOutcome::Request(number, request)
     }
@@ -142,6 +143,13 @@ impl FrameReader<'_> {
     fn bad_frame(&self, error: &FrameError) -> FrameOutcome {
         self.connection.refused(error.code, "a frame", &error.message, None, None);
         refused(error)
+    }
+}
+
+fn batch_max(request: &ClientRequest) -> u32 {
+    match request {
+        ClientRequest::Subscribe(subscribe) => subscribe.batch_max.unwrap_or(1),
+        _ => 1,
     }
 }
 

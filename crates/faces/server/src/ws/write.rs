@@ -11,6 +11,7 @@ use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::to_wire;
+use crate::ws::batches::DeliveryBatches;
 use crate::ws::close::WsEnd;
 use crate::ws::connection::Connection;
 use crate::ws::keepalive::KeepaliveStep;
@@ -27,7 +28,7 @@ pub(super) async fn run(
     sink: &mut Sink,
     mut own_answers: mpsc::Receiver<String>,
 ) -> WsEnd {
-    let mut writer = FrameWriter { connection, sink, items: Vec::new() };
+    let mut writer = FrameWriter { connection, sink, items: Vec::new(), batches: DeliveryBatches::default() };
     match writer.run(&mut own_answers).await {
         Ok(never) => match never {},
         Err(end) => end,
@@ -38,6 +39,7 @@ struct FrameWriter<'a> {
     connection: &'a Connection<'a>,
     sink: &'a mut Sink,
     items: Vec<Item>,
+    batches: DeliveryBatches,
 }
 
 enum Never {}
@@ -74,7 +76,7 @@ impl FrameWriter<'_> {
         };
         let connection = self.connection;
         let unanswered = &connection.unanswered;
-        let (items, sink) = (&mut self.items, &mut *self.sink);
+        let (items, sink, batches) = (&mut self.items, &mut *self.sink, &mut self.batches);
         let write = async {
             for item in items.drain(..) {
                 let request = match &item {
@@ -82,17 +84,23 @@ impl FrameWriter<'_> {
                     _ => None,
                 };
                 connection.note(&item, request.as_ref());
+                batches.note(&item, request.as_ref());
                 let moved = match &item {
                     Item::Reply { reply: Reply::Refused(error), .. } => connection.app.moved(error),
                     _ => None,
                 };
-                let text = match moved {
-                    Some(moved) => Some(to_wire::moved(&moved, request.as_ref())),
-                    None => to_wire::frame(item, request.as_ref(), connection.payload_sha256),
+                let (gathered, item) = batches.take(item, connection.payload_sha256);
+                let text = match (moved, item) {
+                    (Some(moved), _) => Some(to_wire::moved(&moved, request.as_ref())),
+                    (None, Some(item)) => to_wire::frame(item, request.as_ref(), connection.payload_sha256),
+                    (None, None) => None,
                 };
-                if let Some(text) = text {
+                for text in gathered.into_iter().chain(text) {
                     sink.feed(Message::Text(text.into())).await?;
                 }
+            }
+            if let Some(text) = batches.finish() {
+                sink.feed(Message::Text(text.into())).await?;
             }
             sink.flush().await
         };

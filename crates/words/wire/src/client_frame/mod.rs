@@ -10,7 +10,7 @@ pub(crate) use publish::read_events;
 pub use publish::{Publish, PublishBatch};
 pub use session::{AuthToken, Flow};
 pub(crate) use subscribe::read_ack_mode;
-pub use subscribe::{Subscribe, Unsubscribe};
+pub use subscribe::{BATCH_MAX, Subscribe, Unsubscribe};
 
 use crate::about::About;
 use crate::error::FrameError;

@@ -24,7 +24,12 @@ pub struct Subscribe {
     /// Events of one key go to one member of the group, one at a time.
     pub sticky: bool,
     pub filter: Filter,
+    /// Most events in one MESSAGES frame; `None` or 1 = one MESSAGE for each event.
+    pub batch_max: Option<u32>,
 }
+
+/// Most events that a client may want in one MESSAGES frame.
+pub const BATCH_MAX: u32 = 1_000;
 
 /// Returns `None` when the field is absent or null.
 pub(crate) fn read_ack_mode(fields: &FrameFields<'_>, field: Field) -> Result<Option<AckMode>, FrameError> {
@@ -46,6 +51,7 @@ impl Subscribe {
             ack_mode: None,
             sticky: false,
             filter: Filter::default(),
+            batch_max: None,
         }
     }
 
@@ -61,6 +67,7 @@ impl Subscribe {
             ack_mode: read_ack_mode(fields, Field::AckMode)?,
             sticky: fields.flag(Field::Sticky)?,
             filter: read_filter(fields)?,
+            batch_max: fields.small(Field::BatchMax, 1..=BATCH_MAX)?,
         })
     }
 
@@ -82,6 +89,9 @@ impl Subscribe {
         }
         if !self.filter.is_empty() {
             push_filter(&self.filter, out);
+        }
+        if let Some(batch_max) = self.batch_max {
+            push_member(out, "batch_max", batch_max);
         }
     }
 }

@@ -3,6 +3,7 @@
 use millrace_model::{Durability, PARTITIONS_MAX};
 use serde_json::{Value, json};
 
+use crate::client_frame::BATCH_MAX;
 use crate::field::Field;
 use crate::fields::INTEGER_MAX;
 use crate::rid::RID_BYTES_MAX;
@@ -52,6 +53,7 @@ impl Field {
             | Field::DedupeWindowMs => whole(0, INTEGER_MAX),
             Field::RetentionMs | Field::RetentionBytes | Field::AckTimeoutMs => whole(1, INTEGER_MAX),
             Field::MaxAttempts | Field::MaxInflight | Field::Attempts => whole(1, u64::from(u32::MAX)),
+            Field::BatchMax => whole(1, u64::from(BATCH_MAX)),
             Field::Limit => whole(1, 10_000),
             Field::Priority => whole(i64::from(i32::MIN), i32::MAX as u64),
             Field::Payload => json!({}),
@@ -64,7 +66,7 @@ impl Field {
             Field::Events => json!({"type": "array", "items": super::shapes::batch_event()}),
             Field::From => super::shapes::from(),
             Field::Kind => json!({"type": "string", "enum": ["latest", "earliest", "offset", "timestamp"]}),
-            Field::Reset | Field::Compact | Field::Sticky => json!({"type": "boolean"}),
+            Field::Reset | Field::Compact | Field::Sticky | Field::DryRun => json!({"type": "boolean"}),
             Field::AckMode | Field::TopicAckMode => {
                 json!({"type": "string", "enum": ["cumulative", "individual"]})
             }
@@ -80,6 +82,7 @@ impl Field {
                 json!({"type": "array", "items": super::object(&[Field::Partition, Field::Next], &[])})
             }
             Field::Envelope => super::shapes::envelope(),
+            Field::Envelopes => json!({"type": "array", "items": super::shapes::envelope()}),
             Field::Code => super::codes(),
             Field::PublishAcl | Field::SubscribeAcl => {
                 json!({"type": "array", "items": {"type": "string"}, "maxItems": 256})

@@ -55,7 +55,7 @@ shapes! {
     Published published();
     PublishedBatch published_batch();
     Replay object(&[], &[Field::Partition, Field::Offset, Field::Limit]);
-    Seek object(&[Field::From], &[Field::Partition]);
+    Seek object(&[Field::From], &[Field::Partition, Field::DryRun]);
 }
 
 impl JsonSchema for PublishBody {

@@ -2,10 +2,12 @@
 //! values with [`ServerFrame::parse`].
 
 mod message;
+mod messages;
 mod ok;
 mod published;
 
 pub use message::{Message, write_message};
+pub use messages::{Messages, MessagesWriter};
 pub use ok::{OkFrame, Subscribed, write_ok, write_subscribed};
 pub(crate) use published::read_durability;
 pub use published::{Published, PublishedBatch, PublishedPlace, write_published, write_published_batch};
@@ -24,19 +26,21 @@ pub enum ServerFrame {
     PublishedBatch(PublishedBatch),
     Ok(OkFrame),
     Message(Box<Message>),
+    Messages(Messages),
     Pong(Option<Rid>),
     Error(FrameError),
 }
 
 impl ServerFrame {
     /// Every `type` a server may send.
-    pub const TYPES: &[&str] = &["PUBLISHED", "OK", "MESSAGE", "PONG", "ERROR"];
+    pub const TYPES: &[&str] = &["PUBLISHED", "OK", "MESSAGE", "MESSAGES", "PONG", "ERROR"];
 
     pub fn parse(text: &str) -> Result<ServerFrame, FrameError> {
         let fields = FrameFields::of_document(text)?;
         let kind = needed(Field::Type, fields.text(Field::Type)?)?;
         Ok(match kind.as_ref() {
             "MESSAGE" => ServerFrame::Message(Box::new(Message::read(&fields)?)),
+            "MESSAGES" => ServerFrame::Messages(Messages::read(&fields)?),
             "PUBLISHED" if fields.get(Field::Offsets).is_some() => {
                 ServerFrame::PublishedBatch(PublishedBatch::read(&fields)?)
             }
@@ -54,6 +58,7 @@ impl ServerFrame {
             ServerFrame::PublishedBatch(frame) => frame.write(out),
             ServerFrame::Ok(frame) => frame.write(out),
             ServerFrame::Message(frame) => frame.write(out),
+            ServerFrame::Messages(frame) => frame.write(out),
             ServerFrame::Pong(rid) => write_pong(out, rid.as_ref()),
             ServerFrame::Error(error) => error.write(out),
         }
