@@ -55,7 +55,7 @@ const NEEDS: &[Need] = &[
     Need {
         command: "chromium",
         debian_packages: &["chromium"],
-        purpose: "the SDK's browser page is tested in it",
+        purpose: "the web console and the SDK's browser page are tested in it",
     },
 ];
 

@@ -1,4 +1,5 @@
-//! Runs the JavaScript SDK's tests against the server that was just built.
+//! Runs the tests that need Node.js against the server that was just built: those of the JavaScript SDK, and those of the
+//! web console in a real browser.
 
 use std::process::Command;
 
@@ -6,21 +7,32 @@ use anyhow::{Context, Result, bail};
 
 use crate::repo;
 
+const SDK: &str = "sdk/js";
+const CONSOLE: &str = "crates/faces/console/tests";
+
 pub(crate) fn run() -> Result<()> {
-    // `--ignore-scripts` skips the `prepare` script: the tests build the package themselves.
-    npm(&["ci", "--ignore-scripts", "--no-audit", "--no-fund"])?;
-    npm(&["test"])
+    run_in(SDK)
 }
 
-fn npm(args: &[&str]) -> Result<()> {
+pub(crate) fn run_console() -> Result<()> {
+    run_in(CONSOLE)
+}
+
+fn run_in(folder: &str) -> Result<()> {
+    // `--ignore-scripts` skips the `prepare` script: the tests build the package themselves.
+    npm(folder, &["ci", "--ignore-scripts", "--no-audit", "--no-fund"])?;
+    npm(folder, &["test"])
+}
+
+fn npm(folder: &str, args: &[&str]) -> Result<()> {
     let status = Command::new("npm")
         .args(args)
-        .current_dir(repo::root().join("sdk/js"))
+        .current_dir(repo::root().join(folder))
         .env("MILLRACE_BIN", repo::target().join("debug/millrace"))
         .status()
         .context("cannot start npm")?;
     if !status.success() {
-        bail!("`npm {}` failed in sdk/js", args.join(" "));
+        bail!("`npm {}` failed in {folder}", args.join(" "));
     }
     Ok(())
 }

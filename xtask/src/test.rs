@@ -21,6 +21,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
             Stage::new("build", || repo::cargo(BUILD)),
             Stage::new("tests", || engines.run_tests(TESTS)),
             Stage::new("sdk", sdk::run),
+            Stage::new("console", sdk::run_console),
             Stage::new("simulator", || repo::cargo(SIMULATOR)),
             Stage::new("fuzz", fuzz::short_run),
         ]);
@@ -30,7 +31,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         Stage::new("build", || repo::cargo(BUILD)),
         Stage::new("tests", || engines.run_tests(&format!("{TESTS} -- {filter}"))),
     ])?;
-    println!("  left out     tidy, sdk, simulator and fuzz, because of the filter `{filter}`");
+    println!("  left out     tidy, sdk, console, simulator and fuzz, because of the filter `{filter}`");
     Ok(())
 }
 

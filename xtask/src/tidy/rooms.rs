@@ -76,6 +76,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Faces, "macros", Kind::Plain),
     room(Floor::Faces, "millrace", Kind::Plain),
     room(Floor::Faces, "client", Kind::Plain),
+    room(Floor::Faces, "console", Kind::Plain),
     room(Floor::Faces, "server", Kind::Plain),
     room(Floor::Faces, "cli", Kind::Product),
     room(Floor::Proof, "bench", Kind::Plain),

@@ -231,6 +231,16 @@ impl Bus {
             Request::SeekGroup { topic, group, partition, from } => {
                 self.seek_group(now, to, topic, group, partition, from)
             }
+            Request::PauseGroup { topic, group, paused } => self.pause_group(now, to, topic, group, paused),
+            Request::InspectGroup { topic, group, open_max } => {
+                self.inspect_group(now, to, topic, &group, open_max)
+            }
+            Request::RemoveLetters { topic, partition, offsets } => {
+                self.remove_letters(now, to, topic, partition, offsets)
+            }
+            Request::EventStandings { topic, partition, offset } => {
+                self.event_standings(to, topic, partition, offset)
+            }
             Request::Stats => {
                 let stats = Box::new(self.stats());
                 self.reply(to, Reply::Stats(stats));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_model::{Group, TopicKey};
+use millrace_model::{Group, Offset, Partition, TopicKey};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
@@ -42,6 +42,9 @@ pub struct GroupGauges {
     pub group: Group,
     pub inflight: u64,
     pub lag: u64,
+    pub paused: bool,
+    /// The first event that is not done, in each partition with a lag.
+    pub behind: Vec<(Partition, Offset)>,
 }
 
 /// A snapshot: counters since start, gauges as of now.

@@ -4,6 +4,7 @@ pub(crate) mod access;
 pub(crate) mod admin;
 pub(crate) mod ages;
 pub(crate) mod compaction;
+pub(crate) mod letter_removal;
 pub(crate) mod retention;
 pub(crate) mod schema;
 pub(crate) mod schema_change;

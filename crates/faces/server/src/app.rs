@@ -13,6 +13,7 @@ use millrace_wire::http::TopicDefaults;
 
 use crate::edge::SharedEdge;
 use crate::http::durable_handlers::Figures;
+use crate::jobs::Jobs;
 use crate::moved::Moved;
 use crate::observe::{HttpRequester, RequestParty, publish_trace};
 use crate::refusal::Refusal;
@@ -29,6 +30,8 @@ pub(crate) struct App {
     pub(crate) kernel: KernelHandle,
     /// The figures of durable handlers, as last read from the store.
     pub(crate) handlers: Figures,
+    /// Work over many dead letters.
+    pub(crate) jobs: Jobs,
 }
 
 impl App {

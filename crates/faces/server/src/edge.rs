@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 
 use crate::access::{Audit, Tokens};
+use crate::connections::Connections;
 use crate::fairness::{Evictions, Frames, Room, SeatRule, Seats, share_of};
 use crate::follower::FollowedStore;
 use crate::lead_doubt::LeadDoubt;
@@ -49,6 +50,9 @@ pub(crate) struct Edge {
     /// This server's copy of a store that several servers share. Not set for a store that this server has alone.
     pub(crate) copy: OnceLock<Arc<dyn FollowedStore>>,
     pub(crate) doubt: LeadDoubt,
+    /// Seats of tails and of searches that wait.
+    pub(crate) tails: Arc<Semaphore>,
+    pub(crate) connections: Arc<Connections>,
 }
 
 impl Edge {
@@ -61,6 +65,7 @@ impl Edge {
         closing: watch::Receiver<bool>,
     ) -> Edge {
         let evictions = Arc::new(Evictions::default());
+        let tails_max = settings.tails_max;
         let room = |bytes_max| Room::new(bytes_max, share_of(bytes_max, settings.caller_share_percent));
         let seats = |max, rule| Seats::new(max, rule, evictions.clone());
         Edge {
@@ -82,6 +87,8 @@ impl Edge {
             closing,
             copy: OnceLock::new(),
             doubt: LeadDoubt::default(),
+            tails: Arc::new(Semaphore::new(tails_max)),
+            connections: Arc::default(),
         }
     }
 

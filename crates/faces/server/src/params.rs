@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
-use millrace_model::{Group, NameError, Namespace, TopicKey, TopicName};
+use millrace_model::{EventId, Group, NameError, Namespace, TopicKey, TopicName};
 use millrace_wire::ErrorCode;
 
 use crate::refusal::Refusal;
@@ -106,6 +106,47 @@ impl<S: Send + Sync> FromRequestParts<S> for AtGroup {
         let group = Group::new(names.get("group").map_or("", String::as_str))
             .map_err(|error| bad_name(ErrorCode::BadGroup, &error))?;
         Ok(AtGroup { topic, group })
+    }
+}
+
+/// The job named in the path, in the namespace named in the query.
+#[derive(Debug)]
+pub(crate) struct AtJob {
+    pub(crate) job: u64,
+    pub(crate) namespace: Namespace,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AtJob {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<AtJob, Refusal> {
+        let params = Params::of(parts)?;
+        let names = names(parts, state).await?;
+        let text = names.get("job").map_or("", String::as_str);
+        let job = text.parse().map_err(|_| {
+            let detail = format!("job is {text:.40?}: it must be the number of a job");
+            Refusal::new(ErrorCode::BadFrame, detail)
+        })?;
+        Ok(AtJob { job, namespace: params.namespace()? })
+    }
+}
+
+/// The id of an event named in the path.
+#[derive(Debug)]
+pub(crate) struct AtEvent {
+    pub(crate) id: EventId,
+    pub(crate) params: Params,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AtEvent {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<AtEvent, Refusal> {
+        let params = Params::of(parts)?;
+        let names = names(parts, state).await?;
+        let id = EventId::parse(names.get("id").map_or("", String::as_str))
+            .map_err(|error| Refusal::new(ErrorCode::BadFrame, format!("the id is refused: {error}")))?;
+        Ok(AtEvent { id, params })
     }
 }
 

@@ -42,6 +42,11 @@ impl Refusal {
         self.0.problem.code == code.as_str()
     }
 
+    /// The text for the caller.
+    pub(crate) fn detail(&self) -> &str {
+        &self.0.problem.detail
+    }
+
     /// Adds a header that belongs to the status: a challenge, a time to wait, another server.
     pub(crate) fn header(mut self, name: HeaderName, value: HeaderValue) -> Refusal {
         self.0.headers.push((name, value));

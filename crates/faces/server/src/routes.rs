@@ -3,12 +3,15 @@
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{delete, get, post};
+use axum::routing::{get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
 use crate::edge::SharedEdge;
-use crate::http::{dead_letters, events, groups, metrics, openapi, schemas, status, topics};
+use crate::http::{
+    chosen_letters, console, dead_letters, event_story, events, group_page, groups, history, jobs, metrics,
+    openapi, schemas, server_stats, status, tail, topics, whoami,
+};
 use crate::refusal::Refusal;
 use crate::{access, drain_body, origin, position, ws};
 
@@ -23,16 +26,32 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/topics/{topic}/schemas", get(schemas::list))
         .route("/topics/{topic}/events", get(events::read).post(events::publish))
         .route("/topics/{topic}/groups", get(groups::list))
-        .route("/topics/{topic}/groups/{group}", delete(groups::delete))
+        .route("/topics/{topic}/tail", get(tail::tail))
+        .route("/topics/{topic}/groups/{group}", get(group_page::show).delete(groups::delete))
+        .route("/topics/{topic}/groups/{group}/inflight", get(group_page::inflight))
+        .route("/topics/{topic}/groups/{group}/pause", post(groups::pause))
+        .route("/topics/{topic}/groups/{group}/resume", post(groups::resume))
         .route("/topics/{topic}/groups/{group}/seek", post(groups::seek))
+        .route("/events/{id}", get(event_story::show))
         .route("/dead-letters", get(dead_letters::list))
         .route("/dead-letters/{topic}/replay", post(dead_letters::replay))
-        .route("/stats", get(status::stats))
+        .route("/dead-letters/{topic}/summary", get(chosen_letters::summary))
+        .route("/dead-letters/{topic}/delete", post(chosen_letters::delete))
+        .route("/jobs", get(jobs::list).post(jobs::create))
+        .route("/jobs/{job}", get(jobs::show).delete(jobs::cancel))
+        .route("/stats", get(server_stats::stats))
+        .route("/stats/history", get(history::history))
+        .route("/whoami", get(whoami::whoami))
+        .route("/namespaces", get(whoami::namespaces))
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(status::healthz))
         .route("/readyz", get(status::readyz))
         .route("/openapi.json", get(openapi::openapi))
-        .route("/asyncapi.json", get(openapi::asyncapi));
+        .route("/asyncapi.json", get(openapi::asyncapi))
+        .route("/console", get(console::slash::<SharedApp>))
+        .route("/console/", get(console::page::<SharedApp>))
+        .route("/console/a/{digest}/{file}", get(console::file::<SharedApp>))
+        .route("/console/a/{digest}/{folder}/{file}", get(console::file::<SharedApp>));
     checked(routes, app.edge.clone(), app)
 }
 

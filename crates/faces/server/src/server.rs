@@ -25,6 +25,7 @@ use crate::app::{App, SharedApp};
 use crate::edge::Edge;
 use crate::follower::FollowedStore;
 use crate::http::durable_handlers::Figures;
+use crate::jobs::{self, Jobs};
 use crate::lead_doubt::LeadDoubter;
 use crate::observe::{AuditKind, AuditLog};
 use crate::reload::Reloader;
@@ -143,10 +144,19 @@ impl Server {
         let (audit_log, audit_writer) = AuditLog::new(settings.audit, settings.audit_records_max);
         let edge = Arc::new(Edge::new(settings, addr, handle.clock().clone(), tokens, audit_log, is_closing));
         let (broker_handle, handlers) = (broker.handle(), Figures::default());
-        let app = Arc::new(App { edge, topic_defaults, broker: broker_handle, store, kernel, handlers });
+        let app = Arc::new(App {
+            edge,
+            topic_defaults,
+            broker: broker_handle,
+            store,
+            kernel,
+            handlers,
+            jobs: Jobs::default(),
+        });
         observe::start(&app, audit_writer);
         // Before timers fire: their refusals are audited, too.
         let _ = audit_target.set(Arc::downgrade(&app));
+        jobs::resume(&app).await;
         app.kernel.begin().await.map_err(|_| ServeError::Fallen)?;
         let mut listeners = Listeners::new(tls.clone());
         let router = routes::router(app.clone());

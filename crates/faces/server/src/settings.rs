@@ -8,6 +8,7 @@ use millrace_kernel::{FeedLimits, KernelSettings, MemoryLimits};
 
 use crate::accept::http_sockets_max;
 use crate::access::{Rate, TokenSettings};
+use crate::http::console::ConsoleFiles;
 use crate::observe::AuditKinds;
 
 /// PEM files: the certificate with its chain, and its key.
@@ -105,6 +106,12 @@ pub struct ServerSettings {
     pub position_wait_ms_max: u64,
     /// Pages read from the store at a time: more wait.
     pub reads_max: usize,
+    /// Events that one search looks at, at most: it then answers with what it found and where to go on.
+    pub scan_events_max: usize,
+    /// Tails (`GET /topics/{topic}/tail`) and searches that wait for events, at a time: one more is refused with 503.
+    pub tails_max: usize,
+    /// The web console, from the binary or from a folder.
+    pub console: ConsoleFiles,
     /// Bytes of pages being read and of pages that their client has not read yet, all together: more wait. A page
     /// counts twice its bound (events and response) while it is made, then with its own size until it is written or
     /// `response_write_ms_max` ends it. Other responses are small; `http_connections_max` bounds them.
@@ -183,6 +190,9 @@ impl Default for ServerSettings {
             page_bytes_max: 4 << 20,
             position_wait_ms_max: 3000,
             reads_max: 8,
+            scan_events_max: 100_000,
+            tails_max: 32,
+            console: ConsoleFiles::BuiltIn,
             pages_bytes_max: 128 << 20,
             topic_labels_max: 100,
             group_labels_max: 100,

@@ -26,6 +26,8 @@ pub(crate) struct UnansweredRequest {
     /// The topic and group that a refusal is about, used where the engine's error does not name them.
     pub(crate) topic: Option<TopicName>,
     pub(crate) group: Option<Group>,
+    /// How many events a frame of this subscription may have; 1 unless the request says more.
+    pub(crate) batch_max: u32,
 }
 
 /// Returns the frame for an item. `request` is the request that it answers; a request that wanted no answer gets no
@@ -146,7 +148,7 @@ fn shown(error: &BusError) -> &BusError {
     }
 }
 
-fn about(error: &BusError) -> About {
+pub(crate) fn about(error: &BusError) -> About {
     let of = |topic: &TopicKey| About::topic(topic.topic());
     let of_group = |topic, group: &Group| About { group: Some(group.as_str().into()), ..of(topic) };
     match error {
@@ -155,6 +157,7 @@ fn about(error: &BusError) -> About {
         | BusError::TopicExists(topic)
         | BusError::TopicDeleted(topic)
         | BusError::NoSchemaHere(topic)
+        | BusError::NoLetters(topic)
         | BusError::SchemaChanging(topic)
         | BusError::EventsUnread(topic)
         | BusError::SchemaMismatch { topic, .. }
@@ -227,6 +230,7 @@ pub(crate) fn topic(view: TopicView) -> Result<TopicDoc, NameError> {
         schema_checked: compared.ranges.into_iter().map(checked).collect(),
         schema_checked_delayed: compared.delayed,
         defaults: None,
+        figures: None,
     })
 }
 
@@ -263,7 +267,7 @@ pub(crate) fn offsets(view: OffsetsView) -> Result<TopicOffsets, NameError> {
     })
 }
 
-fn group_offsets(view: bus::GroupView) -> GroupOffsets {
+pub(crate) fn group_offsets(view: bus::GroupView) -> GroupOffsets {
     let bus::GroupView { committed, updated, lag, inflight } = view;
     GroupOffsets { committed, updated, lag, inflight }
 }
@@ -274,6 +278,7 @@ pub(crate) fn groups(view: bus::GroupsView) -> Result<GroupList, NameError> {
     let group = |detail: bus::GroupDetail| GroupDoc {
         group: detail.group,
         members: detail.members as u64,
+        paused: detail.paused,
         created: detail.created,
         filter: (!detail.filter.is_empty()).then_some(detail.filter),
         partitions: detail.partitions.into_iter().map(place).collect(),
@@ -286,7 +291,12 @@ pub(crate) fn sought(
     group: Group,
     partitions: &[(Partition, Offset)],
 ) -> Result<Sought, NameError> {
-    Ok(Sought { topic: topic_name(topic)?, group, partitions: positions(partitions).collect() })
+    Ok(Sought {
+        topic: topic_name(topic)?,
+        group,
+        partitions: positions(partitions).collect(),
+        dry_run: false,
+    })
 }
 
 /// Makes the document of `/stats`. Counters are of the whole server; topics are listed for one namespace only.

@@ -32,7 +32,8 @@ mod text;
 
 pub use about::About;
 pub use client_frame::{
-    Ack, AuthToken, ClientFrame, ClientRequest, Flow, Nack, Publish, PublishBatch, Subscribe, Unsubscribe,
+    Ack, AuthToken, BATCH_MAX, ClientFrame, ClientRequest, Flow, Nack, Publish, PublishBatch, Subscribe,
+    Unsubscribe,
 };
 pub use cloud_event::{
     CE_PREFIX, CLOUD_EVENT, CLOUD_EVENTS, CloudEvent, parse_cloud_event, parse_cloud_events,
@@ -46,7 +47,8 @@ pub use moved::{LEADER_HEADER, MOVED_CLOSE_CODE, moved_close_reason};
 pub use position::Position;
 pub use rid::{RID_BYTES_MAX, Rid};
 pub use server_frame::{
-    Message, OkFrame, Published, PublishedBatch, PublishedPlace, ServerFrame, Subscribed, write_message,
-    write_ok, write_pong, write_published, write_published_batch, write_subscribed,
+    Message, Messages, MessagesWriter, OkFrame, Published, PublishedBatch, PublishedPlace, ServerFrame,
+    Subscribed, write_message, write_ok, write_pong, write_published, write_published_batch,
+    write_subscribed,
 };
 pub use start::StartFrom;

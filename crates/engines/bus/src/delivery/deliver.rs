@@ -32,6 +32,9 @@ impl Bus {
             if !state.has_position || state.members.is_empty() {
                 return;
             }
+            if state.paused {
+                break;
+            }
             let (sticky, can_take) = (state.sticky, state.members.can_take(&self.conns));
             let (partition, partitions) = state.next_partition();
             if idle >= partitions {

@@ -141,6 +141,15 @@ impl Connection {
         }
     }
 
+    /// Delivery credits left; `None` before the first FLOW.
+    pub(crate) fn credits(&self) -> Option<u64> {
+        self.credits
+    }
+
+    pub(crate) fn is_congested(&self) -> bool {
+        self.congested
+    }
+
     pub(crate) fn set_congested(&mut self, congested: bool) {
         self.congested = congested;
     }

@@ -1,6 +1,6 @@
 //! A consumer group on one topic: its members, its settings, a cursor per partition.
 
-use millrace_model::{Actor, Filter, Group, Partition, Stream, Timestamp, TopicKey};
+use millrace_model::{Actor, Filter, Group, GroupRow, Partition, Stream, Timestamp, TopicKey};
 
 use crate::groups::cursor::Cursor;
 use crate::groups::members::Members;
@@ -26,6 +26,8 @@ pub(crate) struct GroupState {
     pub(crate) filter: Filter,
     pub(crate) created: Timestamp,
     pub(crate) made_by: Option<Actor>,
+    /// An operator holds deliveries back: see `pause.rs`.
+    pub(crate) paused: bool,
     /// False until the group's first position is durable; until then subscriptions wait in `waiters`.
     pub(crate) has_position: bool,
     pub(crate) waiters: Vec<(ReplyTo, Subscribe)>,
@@ -55,6 +57,7 @@ impl GroupState {
             filter,
             created,
             made_by: None,
+            paused: false,
             has_position: false,
             waiters: Vec::new(),
             members: Members::default(),
@@ -62,6 +65,16 @@ impl GroupState {
             sticky: false,
             waiting_counted: 0,
             turn: 0,
+        }
+    }
+
+    /// The group's row, as the store keeps it.
+    pub(crate) fn row(&self) -> GroupRow {
+        GroupRow {
+            filter: self.filter.clone(),
+            created: self.created,
+            made_by: self.made_by.clone(),
+            paused: self.paused,
         }
     }
 

@@ -98,7 +98,7 @@ impl Bus {
     }
 }
 
-fn detail(topic: &Topic, group: &GroupState) -> GroupDetail {
+pub(super) fn detail(topic: &Topic, group: &GroupState) -> GroupDetail {
     let partitions = topic.bounds().zip(&group.cursors).map(|(log, cursor)| {
         let lag = log.next.before().0.saturating_sub(cursor.flush.durable().0);
         let inflight = cursor.window.leases().count() as u64;
@@ -108,6 +108,7 @@ fn detail(topic: &Topic, group: &GroupState) -> GroupDetail {
     GroupDetail {
         group: group.name.clone(),
         members: group.members.len(),
+        paused: group.paused,
         created: group.created,
         filter: group.filter.clone(),
         partitions: partitions.collect(),

@@ -32,6 +32,10 @@ impl Member {
         self.window
     }
 
+    pub(crate) fn inflight(&self) -> u32 {
+        self.inflight
+    }
+
     pub(crate) fn ack_mode(&self) -> Option<AckMode> {
         self.ack_mode
     }

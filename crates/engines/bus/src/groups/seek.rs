@@ -1,6 +1,6 @@
 //! Setting the position of a group: at its first subscription, by a reset, by a seek.
 
-use millrace_model::{Filter, Group, GroupRow, Now, Offset, Op, Partition, Space, TopicKey, keys};
+use millrace_model::{Filter, Group, Now, Offset, Op, Partition, Space, TopicKey, keys};
 
 use crate::bus::Bus;
 use crate::delivery::flush::{ATTEMPTS_BYTES_MAX, ATTEMPTS_PER_BATCH_MAX};
@@ -223,7 +223,7 @@ impl Bus {
                 self.agenda.flush(CursorRef { group, partition });
             }
         }
-        let row = GroupRow { filter: filter.clone(), created: state.created, made_by: state.made_by.clone() };
+        let row = state.row();
         ops.push(Op::Put {
             space: Space::Groups,
             key: keys::group(&state.key, &state.name),

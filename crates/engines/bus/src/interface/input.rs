@@ -187,6 +187,30 @@ pub enum Request {
         partition: Option<Partition>,
         from: From,
     },
+    /// Holds the group's deliveries back until it is resumed, also over a restart. Leases and acks go on.
+    PauseGroup {
+        topic: TopicKey,
+        group: Group,
+        paused: bool,
+    },
+    /// Removes single letters from a topic of dead letters.
+    RemoveLetters {
+        topic: TopicKey,
+        partition: Partition,
+        offsets: Vec<Offset>,
+    },
+    /// The members of a group, and the events that they hold or that wait to be sent again, at most `open_max`.
+    InspectGroup {
+        topic: TopicKey,
+        group: Group,
+        open_max: usize,
+    },
+    /// The standing of one event with every group of its topic.
+    EventStandings {
+        topic: TopicKey,
+        partition: Partition,
+        offset: Offset,
+    },
     Stats,
 }
 
@@ -199,6 +223,8 @@ impl Request {
                 | Request::DescribeTopic { .. }
                 | Request::Offsets { .. }
                 | Request::ListGroups { .. }
+                | Request::InspectGroup { .. }
+                | Request::EventStandings { .. }
                 | Request::Stats
                 | Request::Flow { .. }
         )

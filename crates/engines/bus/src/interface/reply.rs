@@ -77,6 +77,17 @@ pub enum Reply {
         group: Group,
         partitions: Vec<(Partition, Offset)>,
     },
+    GroupPaused {
+        topic: TopicKey,
+        group: Group,
+        paused: bool,
+    },
+    LettersRemoved {
+        topic: TopicKey,
+        partition: Partition,
+    },
+    GroupInspected(Box<GroupInspection>),
+    EventStandings(Vec<EventStanding>),
     Stats(Box<Stats>),
     Refused(BusError),
 }
@@ -136,9 +147,79 @@ pub struct GroupsView {
 pub struct GroupDetail {
     pub group: Group,
     pub members: usize,
+    /// An operator holds the group's deliveries back.
+    pub paused: bool,
     pub created: Timestamp,
     pub filter: Filter,
     pub partitions: Vec<(Partition, GroupView)>,
+}
+
+/// A group with its members and the events that it was sent, or that wait to be sent again.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupInspection {
+    pub topic: TopicKey,
+    pub detail: GroupDetail,
+    /// How long a member may hold an event.
+    pub ack_timeout_ms: u64,
+    pub members: Vec<MemberView>,
+    /// In the order of partitions and offsets.
+    pub open: Vec<OpenEvent>,
+    /// There are more of them.
+    pub more: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct MemberView {
+    pub conn: ConnId,
+    pub window: u32,
+    pub inflight: u32,
+    /// Delivery credits left; `None` if only the window bounds deliveries.
+    pub credits: Option<u64>,
+    /// The connection's outbound buffer is full.
+    pub congested: bool,
+    /// How long the member has held the event that it has held longest.
+    pub oldest_ms: Option<u64>,
+}
+
+/// An event that a group was sent, or that waits to be sent again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenEvent {
+    pub partition: Partition,
+    pub offset: Offset,
+    /// `None` if the event was dropped from memory.
+    pub id: Option<EventId>,
+    /// The delivery under way included.
+    pub attempts: u32,
+    pub state: OpenEventState,
+    /// Why the last delivery failed.
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenEventState {
+    /// A member holds it and has this long left.
+    Leased { conn: ConnId, left_ms: u64 },
+    /// The event is sent again as soon as a member has room, or an earlier event of its key is done.
+    Ready,
+    /// The event is sent again after this time.
+    Later { left_ms: u64 },
+}
+
+/// The standing of an event with a group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventStanding {
+    pub group: Group,
+    pub state: StandingState,
+    pub attempts: u32,
+    pub reason: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StandingState {
+    Waiting,
+    InFlight(ConnId),
+    /// The group is through with it: it was acked, filtered out, skipped by a seek, or became a dead letter.
+    Done,
 }
 
 /// Classes of refusals, as the protocol spells them.
@@ -238,6 +319,8 @@ pub enum BusError {
     EmptyBatch,
     #[error("{0}")]
     BadSchema(SchemaError),
+    #[error("topic {} holds no dead letters: name the topic of letters", .0.topic())]
+    NoLetters(TopicKey),
     #[error("topic {} cannot have a schema: what the server writes to it is not checked", .0.topic())]
     NoSchemaHere(TopicKey),
     #[error(
@@ -312,6 +395,7 @@ impl BusError {
             BusError::BadConfig(_)
             | BusError::BadSchema(_)
             | BusError::NoSchemaHere(_)
+            | BusError::NoLetters(_)
             | BusError::OutOfRange { .. }
             | BusError::EmptyBatch
             | BusError::NeedsConnection => ErrorCode::BadFrame,

@@ -58,6 +58,12 @@ impl Bus {
             PendingEffect::GroupDelete { to, topic, group } => {
                 self.reply(to, Reply::GroupDeleted { topic, group });
             }
+            PendingEffect::LettersRemove { to, topic, partition } => {
+                self.reply(to, Reply::LettersRemoved { topic, partition });
+            }
+            PendingEffect::GroupPause { to, topic, group, paused } => {
+                self.reply(to, Reply::GroupPaused { topic, group, paused });
+            }
             PendingEffect::MoveDue { appends, .. } => {
                 self.appended(now, appends, &appended);
                 self.due_moved(now);

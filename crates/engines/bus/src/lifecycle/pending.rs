@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_model::{
-    DueBy, DueEvent, Durability, EventBody, Group, Offset, Stream, Timestamp, TopicKey, TopicPatch,
+    DueBy, DueEvent, Durability, EventBody, Group, Offset, Partition, Stream, Timestamp, TopicKey, TopicPatch,
 };
 
 use crate::groups::group::{CursorRef, GroupId};
@@ -85,6 +85,17 @@ pub(crate) enum PendingEffect {
         topic: TopicKey,
         group: Group,
     },
+    LettersRemove {
+        to: ReplyTo,
+        topic: TopicKey,
+        partition: Partition,
+    },
+    GroupPause {
+        to: ReplyTo,
+        topic: TopicKey,
+        group: Group,
+        paused: bool,
+    },
     MoveDue {
         by: DueBy,
         appends: Vec<PendingAppend>,
@@ -159,6 +170,8 @@ impl PendingEffect {
             | PendingEffect::SchemaCheck { to, .. }
             | PendingEffect::TopicDelete { to, .. }
             | PendingEffect::GroupDelete { to, .. }
+            | PendingEffect::GroupPause { to, .. }
+            | PendingEffect::LettersRemove { to, .. }
             | PendingEffect::Seek(PendingSeek {
                 then: AfterSeek::Join { to, .. } | AfterSeek::Answer { to },
                 ..

@@ -110,6 +110,7 @@ impl Bus {
         let Some(topic) = self.topics.must_mut(id, &self.broken) else { return };
         let mut group = GroupState::new(id, topic_key, name.clone(), row.filter, row.created);
         group.made_by = row.made_by;
+        group.paused = row.paused;
         let mut found = false;
         for (log, partition) in topic.logs.iter().zip(0..) {
             let key = keys::cursor(&group.stream(partition), &name);

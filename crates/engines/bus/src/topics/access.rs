@@ -26,6 +26,9 @@ impl Bus {
             Request::Subscribe(subscribe) => (Action::Subscribe, &subscribe.topic),
             Request::SeekGroup { topic, .. }
             | Request::DeleteGroup { topic, .. }
+            | Request::PauseGroup { topic, .. }
+            | Request::InspectGroup { topic, .. }
+            | Request::EventStandings { topic, .. }
             | Request::ListGroups { topic }
             | Request::DescribeTopic { topic }
             | Request::Offsets { topic } => (Action::Subscribe, topic),
@@ -38,6 +41,7 @@ impl Bus {
             | Request::CreateTopic { .. }
             | Request::PatchTopic { .. }
             | Request::DeleteTopic { .. }
+            | Request::RemoveLetters { .. }
             | Request::ListTopics { .. }
             | Request::Stats => return Ok(()),
         };
@@ -176,7 +180,9 @@ impl Bus {
 fn group_of(request: &Request) -> Option<&Group> {
     match request {
         Request::Subscribe(subscribe) => Some(&subscribe.group),
-        Request::SeekGroup { group, .. } | Request::DeleteGroup { group, .. } => Some(group),
+        Request::SeekGroup { group, .. }
+        | Request::DeleteGroup { group, .. }
+        | Request::PauseGroup { group, .. } => Some(group),
         _ => None,
     }
 }

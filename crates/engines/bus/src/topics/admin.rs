@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_model::{
-    Action, Namespace, Now, Offset, Op, Requester, Space, TopicConfig, TopicKey, TopicName, TopicPatch, keys,
+    Action, Namespace, Now, Offset, Op, Partition, Requester, Space, TopicConfig, TopicKey, TopicName,
+    TopicPatch, keys,
 };
 
 use crate::bus::Bus;
@@ -257,11 +258,23 @@ impl Bus {
             .by_name(None)
             .flat_map(|topic| topic.groups.iter().map(move |(name, id)| (topic, name, id)))
             .filter_map(|(topic, name, id)| {
-                let mut gauges =
-                    GroupGauges { topic: topic.key.clone(), group: name.clone(), inflight: 0, lag: 0 };
-                for (cursor, log) in self.groups.get(*id)?.cursors.iter().zip(&topic.logs) {
+                let state = self.groups.get(*id)?;
+                let mut gauges = GroupGauges {
+                    topic: topic.key.clone(),
+                    group: name.clone(),
+                    inflight: 0,
+                    lag: 0,
+                    paused: state.paused,
+                    behind: Vec::new(),
+                };
+                for ((cursor, log), partition) in state.cursors.iter().zip(&topic.logs).zip(0..) {
                     gauges.inflight += cursor.window.leases().count() as u64;
-                    gauges.lag += log.next.before().0.saturating_sub(cursor.flush.durable().0);
+                    let durable = cursor.flush.durable();
+                    let lag = log.next.before().0.saturating_sub(durable.0);
+                    gauges.lag += lag;
+                    if lag > 0 {
+                        gauges.behind.push((Partition(partition), durable.next().max(log.start)));
+                    }
                 }
                 Some(gauges)
             })

@@ -147,6 +147,18 @@ impl Harness {
         self.input(Input::Request { to, by: self.by.clone(), request, checked });
     }
 
+    /// Makes a request and returns what `pick` makes of its answer.
+    pub fn reply<T>(&mut self, request: Request, pick: impl Fn(Reply) -> Option<T>) -> T {
+        self.requests += 1;
+        let to = ReplyTo::Call { call: self.requests };
+        self.bus.handle(self.now, Input::Request { to, by: self.by.clone(), request, checked: None });
+        let replies = self.bus.drain().into_iter().filter_map(|effect| match effect {
+            Effect::Reply { reply, .. } => pick(reply),
+            _ => None,
+        });
+        replies.last().expect("an answer at once")
+    }
+
     pub fn publish(&mut self, topic_name: &str, payload: &str) {
         self.publish_event(topic_name, event(payload));
     }
@@ -471,6 +483,9 @@ fn show(effect: &Effect) -> String {
                 format!("topic {} created={created}{schema}", topic.topic.topic())
             }
             Reply::TopicDeleted { topic } => format!("deleted {}", topic.topic()),
+            Reply::GroupPaused { topic, group, paused } => {
+                format!("paused {} {group} {paused}", topic.topic())
+            }
             other => format!("{other:?}"),
         },
         Effect::Notice { conn, error, .. } => format!("{}! {error}", conn.0),

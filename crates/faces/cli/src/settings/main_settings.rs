@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use millrace_client::{FollowLeader, ServerList};
 use millrace_model::{AckMode, Durability, Namespace};
-use millrace_server::AuditKind;
+use millrace_server::{AuditKind, ConsoleFiles};
 use millrace_stores::{StoreUrl, without_secrets};
 
 use crate::settings::{Also, Scope, SettingDef, SettingKind, SettingValue};
@@ -141,6 +141,41 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         set: |config, value| {
             if let SettingValue::Number(number) = value {
                 config.server.metrics_interval_ms = number;
+            }
+        },
+    },
+    SettingDef {
+        name: "console",
+        help: "Whether to serve the web console at /console/",
+        kind: SettingKind::Choice(&["on", "off"]),
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| {
+            let is_off = config.server.console == ConsoleFiles::Off;
+            SettingValue::Text(if is_off { "off" } else { "on" }.to_owned())
+        },
+        set: |config, value| {
+            if value.to_string() == "off" {
+                config.server.console = ConsoleFiles::Off;
+            } else if config.server.console == ConsoleFiles::Off {
+                config.server.console = ConsoleFiles::BuiltIn;
+            }
+        },
+    },
+    SettingDef {
+        name: "console-dir",
+        help: "Serve the console's files from this folder instead of the binary's own: for those who write them",
+        kind: SettingKind::Text { what: "the path of a folder", check: |_| true },
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| match &config.server.console {
+            ConsoleFiles::Folder(folder) => SettingValue::Text(folder.display().to_string()),
+            _ => SettingValue::Text(String::new()),
+        },
+        set: |config, value| {
+            let folder = value.to_string();
+            if !folder.is_empty() && config.server.console != ConsoleFiles::Off {
+                config.server.console = ConsoleFiles::Folder(folder.into());
             }
         },
     },

@@ -15,13 +15,29 @@ const WAYS: &[(&str, &str, &str)] = &[
     ("POST", "/topics/t/events", "reader-secret"),
     ("GET", "/topics/t/events", "writer-secret"),
     ("GET", "/topics/t/groups", "writer-secret"),
+    ("GET", "/topics?contains=t&sort=lag", "writer-secret"),
+    ("GET", "/topics/t/events?order=desc&partition=all", "writer-secret"),
+    ("GET", "/topics/t/tail", "writer-secret"),
+    ("GET", "/events/e", "writer-secret"),
+    ("GET", "/topics/t/groups/g", "writer-secret"),
+    ("GET", "/topics/t/groups/g/inflight", "writer-secret"),
+    ("POST", "/topics/t/groups/g/pause", "writer-secret"),
+    ("POST", "/topics/t/groups/g/resume", "writer-secret"),
     ("DELETE", "/topics/t/groups/g", "alice-secret"),
     ("POST", "/topics/t/groups/g/seek", "writer-secret"),
     ("GET", "/dead-letters", "writer-secret"),
     ("GET", "/dead-letters?topic=t", "writer-secret"),
     ("POST", "/dead-letters/t/replay", "reader-secret"),
     ("POST", "/dead-letters/t/replay", "writer-secret"),
+    ("GET", "/dead-letters/t/summary", "writer-secret"),
+    ("POST", "/dead-letters/t/delete", "alice-secret"),
+    ("GET", "/jobs", "writer-secret"),
+    ("POST", "/jobs", "reader-secret"),
+    ("POST", "/jobs", "writer-secret"),
+    ("GET", "/jobs/1", "writer-secret"),
+    ("DELETE", "/jobs/1", "reader-secret"),
     ("GET", "/stats", "alice-secret"),
+    ("GET", "/stats/history", "alice-secret"),
     ("GET", "/metrics", "alice-secret"),
 ];
 
@@ -145,4 +161,28 @@ fn a_token_of_another_namespace_looks_at_the_server_without_naming_it() {
     for path in ["/stats?namespace=default", "/metrics?namespace=default", "/stats?namespace=red"] {
         assert_eq!(get(path).0, 403, "{path}");
     }
+}
+
+#[test]
+fn any_token_learns_what_it_may_do_and_where() {
+    let server = server();
+    for path in ["/whoami", "/namespaces"] {
+        assert_eq!(server.get(path).0, 401, "{path}");
+        assert_eq!(server.request_as("nope", "GET", path, &json!(null)).0, 401, "{path}");
+    }
+    let (status, me) = server.request_as("tenant-secret", "GET", "/whoami", &json!(null));
+    assert_eq!((status, &me["agent"], &me["open"]), (200, &json!("tenant"), &json!(false)), "{me}");
+    assert_eq!(me["namespaces"], json!(["eu"]));
+    let (status, list) = server.request_as("tenant-secret", "GET", "/namespaces", &json!(null));
+    let names: Vec<_> =
+        list["namespaces"].as_array().expect("a list").iter().map(|one| &one["namespace"]).collect();
+    assert!(status == 200 && !names.contains(&&json!("default")), "{list}");
+}
+
+#[test]
+fn the_files_of_the_console_need_no_token_and_nothing_else_is_given_away() {
+    let server = server();
+    let (status, page) = server.request("GET", "/console/", None);
+    assert_eq!(status, 200);
+    assert!(page.contains("<title>Millrace</title>") && !page.contains("secret"), "{page}");
 }

@@ -27,6 +27,7 @@ fn the_frames_of_a_running_server_are_as_described() {
     let mut socket = server.socket();
     let sent = [
         json!({"type": "SUBSCRIBE", "topic": "t", "group": "g", "max_inflight": 8, "ack_mode": "individual", "rid": 1}),
+        json!({"type": "SUBSCRIBE", "topic": "t", "group": "several", "batch_max": 10, "rid": 10}),
         json!({"type": "PUBLISH", "topic": "t", "payload": {"a": 1}, "key": "k", "headers": {"h": "v"}, "id": "i", "rid": "r"}),
         json!({"type": "PUBLISH", "topic": "t", "payload": 1, "delay_ms": 3_600_000}),
         json!({"type": "PUBLISH_BATCH", "topic": "t", "events": [{"payload": 2}, {"payload": 3}], "rid": 2}),
@@ -53,9 +54,10 @@ fn the_frames_of_a_running_server_are_as_described() {
             check(&document, &got);
             seen.insert(got["type"].as_str().expect("a type").to_owned());
             delivered |= got["type"] == "MESSAGE";
-            answered |= got["type"] != "MESSAGE" && got.get("rid") == frame.get("rid");
+            let is_delivery = got["type"] == "MESSAGE" || got["type"] == "MESSAGES";
+            answered |= !is_delivery && got.get("rid") == frame.get("rid");
         }
     }
-    let expected = ["ERROR", "MESSAGE", "OK", "PONG", "PUBLISHED"].map(str::to_owned);
+    let expected = ["ERROR", "MESSAGE", "MESSAGES", "OK", "PONG", "PUBLISHED"].map(str::to_owned);
     assert_eq!(seen, expected.into());
 }

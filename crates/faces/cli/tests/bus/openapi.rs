@@ -29,7 +29,12 @@ impl Described {
         expected: u16,
     ) -> Value {
         let (method, template, query) = request;
-        let path = template.replace("{topic}", "t").replace("{group}", "g") + query;
+        let path = template
+            .replace("{topic}", "t")
+            .replace("{group}", "g")
+            .replace("{id}", "i")
+            .replace("{job}", "1")
+            + query;
         let headers: Vec<(&str, String)> =
             headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
         let mut response = self.server.send(method, &path, &headers, body.into());
@@ -134,17 +139,63 @@ fn the_answers_of_a_running_server_are_as_described() {
     let groups = d.check(("GET", "/topics/{topic}/groups", ""), &[], "", 200);
     assert_eq!(groups["groups"][0]["filter"]["header"], json!(["x", "y"]));
     d.check(("POST", seek, ""), &[], r#"{"from":{"kind":"earliest"}}"#, 409);
+    d.check(("POST", seek, ""), &[], r#"{"from":{"kind":"earliest"},"dryRun":true}"#, 200);
+    let group = "/topics/{topic}/groups/{group}";
+    let shown = d.check(("GET", group, ""), &[], "", 200);
+    assert_eq!((&shown["members"][0]["inflight"], &shown["paused"]), (&json!(1), &json!(false)), "{shown}");
+    d.check(("GET", group, "?namespace=other"), &[], "", 404);
+    let held = d.check(("GET", "/topics/{topic}/groups/{group}/inflight", ""), &[], "", 200);
+    assert_eq!(held["inflight"][0]["state"], "leased", "{held}");
+    d.check(("POST", "/topics/{topic}/groups/{group}/pause", ""), &[], "", 200);
+    d.check(("POST", "/topics/{topic}/groups/{group}/resume", ""), &[], "", 200);
+    d.check(("POST", "/topics/{topic}/groups/{group}/pause", "?namespace=other"), &[], "", 404);
+    let found = d.check(("GET", events, "?order=desc&partition=all&lineage=true&limit=2"), &[], "", 200);
+    assert!(found["events"][0]["lineage"].is_object() && found["more"] == json!(true), "{found}");
+    d.check(("GET", events, "?order=sideways"), &[], "", 400);
+    d.check(("GET", events, "?contains=a&scan=1"), &[("accept", "application/x-ndjson")], "", 200);
+    d.check(("GET", "/stats/history", ""), &[], "", 200);
+    d.check(("GET", "/stats/history", "?series=nonsense"), &[], "", 400);
+    for path in ["/whoami", "/namespaces", "/console/"] {
+        d.check(("GET", path, ""), &[], "", 200);
+    }
+    d.check(("GET", "/topics", "?contains=T&sort=lag"), &[], "", 200);
+    d.check(("GET", "/topics", "?sort=size"), &[], "", 400);
     let mut letters = d.server.socket();
     letters.subscribe("t.DLQ", "watch", &json!({"from": {"kind": "earliest"}}));
     socket.send(&json!({"type": "NACK", "topic": "t", "group": "g", "partition": delivered["partition"],
         "offset": delivered["offset"]}));
     let letter = letters.expect("MESSAGE");
+    let story = d.check(("GET", "/events/{id}", "?topic=t"), &[], "", 200);
+    assert_eq!(story["groups"][0]["state"], "deadLettered", "{story}");
+    assert_eq!(story["letters"][0]["offset"], letter["offset"], "{story}");
+    d.check(("GET", "/events/{id}", "?namespace=other"), &[], "", 404);
     let listed = d.check(("GET", "/dead-letters", ""), &[], "", 200);
     assert_eq!(listed["deadLetters"][0]["count"], 1, "{listed}");
     let partition = letter["partition"].as_u64().expect("a number");
     d.check(("GET", "/dead-letters", &format!("?topic=t&partition={partition}")), &[], "", 200);
     let replay = format!(r#"{{"partition":{partition},"limit":1}}"#);
     d.check(("POST", "/dead-letters/{topic}/replay", ""), &[], &replay, 200);
+    let reasons = d.check(("GET", "/dead-letters/{topic}/summary", ""), &[], "", 200);
+    assert_eq!(reasons["reasons"][0]["count"], 1, "{reasons}");
+    let job = r#"{"kind":"replay","topic":"t","filter":{"group":"g"},"ratePerSecond":1000}"#;
+    let preview = job.replace("\"ratePerSecond\":1000", "\"dryRun\":true");
+    assert_eq!(d.check(("POST", "/jobs", ""), &[], &preview, 200)["total"], 1);
+    d.check(("POST", "/jobs", ""), &[], job, 202);
+    d.check(("POST", "/jobs", ""), &[], r#"{"kind":"replay","topic":"t"}"#, 400);
+    let jobs = d.check(("GET", "/jobs", ""), &[], "", 200);
+    let id = jobs["jobs"][0]["job"].as_str().expect("a number").to_owned();
+    crate::server::eventually("the job is done", || {
+        d.server.get(&format!("/jobs/{id}")).1["state"] == "done"
+    });
+    d.check(("GET", "/jobs/{job}", ""), &[], "", 404);
+    d.check(("DELETE", "/jobs/{job}", ""), &[], "", 404);
+    let named = format!("[[{partition},{}]]", letter["offset"]);
+    let edit =
+        format!(r#"{{"edited":[{{"partition":{partition},"offset":{},"payload":7}}]}}"#, letter["offset"]);
+    d.check(("POST", "/dead-letters/{topic}/replay", ""), &[], &edit, 200);
+    d.check(("POST", "/dead-letters/{topic}/replay", ""), &[], &format!(r#"{{"letters":{named}}}"#), 200);
+    d.check(("POST", "/dead-letters/{topic}/delete", ""), &[], &format!(r#"{{"letters":{named}}}"#), 200);
+    d.check(("POST", "/dead-letters/{topic}/delete", ""), &[], "{}", 400);
     d.check(("DELETE", "/topics/{topic}/groups/{group}", ""), &[], "", 409);
     drop(socket);
     crate::server::eventually("the group has no members", || {

@@ -148,7 +148,7 @@ impl Socket {
         self.send(&json!({"type": "ACK", "topic": topic, "partition": 0, "group": group, "offset": offset, "rid": "a"}));
         loop {
             let frame = self.next_or_close().expect("a frame, not a close");
-            if frame["type"] != "MESSAGE" {
+            if frame["type"] != "MESSAGE" && frame["type"] != "MESSAGES" {
                 assert_eq!(frame["type"], "OK", "{frame}");
                 return;
             }

@@ -168,7 +168,7 @@ fn an_interrupted_run_of_handlers_ends_its_processes_and_leaves_no_files() {
 fn a_scenario_that_handlers_do_not_have_is_wrong_usage() {
     let ran = run(&["bench", "handlers", "--scenario", "fanout"]);
     assert_eq!(ran.code, Some(2));
-    assert!(ran.stderr.contains("known are noop, keyed, state, emit"), "{}", ran.stderr);
+    assert!(ran.stderr.contains("known are noop, keyed, state, one, many, emit"), "{}", ran.stderr);
 }
 
 #[test]

@@ -12,14 +12,17 @@ use crate::run::{run, run_in};
 use crate::server::Server;
 
 /// Returns every file in `folder` (which others can enter) that group or others have any right on, with its mode. Also
-/// returns a socket that does not have its final name yet, because it may be open to everybody for a moment.
+/// returns a socket that does not have its final name yet, because it may be open to everybody for a moment. The sockets
+/// of the lock folder have their final names at once: nobody else can enter that folder.
 fn open_to_others(folder: &Path) -> Vec<String> {
     let mut open = Vec::new();
     let Ok(entries) = fs::read_dir(folder) else { return open };
     for path in entries.flatten().map(|entry| entry.path()) {
         // A file that is gone already was not exposed.
         let Ok(found) = fs::symlink_metadata(&path) else { continue };
-        let is_unnamed_socket = found.file_type().is_socket() && !path.ends_with("os.sock");
+        let is_news = |name: &std::ffi::OsStr| name.as_encoded_bytes().starts_with(b"news-");
+        let is_named = path.ends_with("os.sock") || path.file_name().is_some_and(is_news);
+        let is_unnamed_socket = found.file_type().is_socket() && !is_named;
         if found.mode() & 0o077 != 0 || is_unnamed_socket {
             open.push(format!("{} {:o}", path.display(), found.mode()));
         }
@@ -51,6 +54,7 @@ fn serve_watched(folder: &Path) -> Vec<String> {
         assert!(folder.join(file).exists(), "{file}");
     }
     open.extend(open_to_others(folder));
+    assert_eq!(fs::metadata(folder.join("store.db-locks")).unwrap().mode() & 0o777, 0o700);
     open.extend(open_to_others(&folder.join("store.db-locks")));
     let script = "umask 000; exec \"$0\" backup copy --store sqlite:///store.db";
     let ran = Command::new("sh")

@@ -155,7 +155,8 @@ fn files_below(root: &Path) -> BTreeMap<String, (u64, Vec<u8>)> {
             let name = path.strip_prefix(root).expect("below the root").to_str().expect("a UTF-8 path");
             if metadata.is_dir() {
                 folders.push(path.clone());
-            } else if !name.ends_with("-shm") {
+            } else if metadata.is_file() && !name.ends_with("-shm") {
+                // Not sockets: they hold nothing, and do not survive a cut.
                 let bytes = fs::read(&path).expect("a file");
                 found.insert(name.to_owned(), (metadata.ino(), bytes));
             }

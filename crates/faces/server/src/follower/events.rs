@@ -6,6 +6,8 @@ use axum::response::Response;
 
 use crate::access::Caller;
 use crate::follower::SharedFollower;
+use crate::follower::app::Via;
+use crate::http::events::is_search;
 use crate::http::page::{self, PageQuery};
 use crate::params::AtTopic;
 use crate::refusal::Refusal;
@@ -16,6 +18,10 @@ pub(crate) async fn read(
     at: AtTopic,
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
+    // Searches are the leader's; answering with a plain page would leave the filter out without a word.
+    if is_search(&at.params) {
+        return Err(app.moved(Via::Http).refusal());
+    }
     let query = PageQuery::of(&app.edge, &at.params)?;
     let fetched = page::fetch(&app.edge, &app.store()?, caller.by(), at.topic.clone(), query).await?;
     app.count_damaged(fetched.page.damaged.len());

@@ -2,11 +2,11 @@
 //! the copy can answer are answered here, everything else is `moved`.
 
 use axum::Router;
-use axum::routing::{delete, get, post};
+use axum::routing::{get, post};
 
 use crate::follower::app::moved;
 use crate::follower::{SharedFollower, dead_letters, events, metrics, status, topics, ws};
-use crate::http::{openapi, status::healthz};
+use crate::http::{console, openapi, status::healthz};
 use crate::routes::checked;
 
 pub(crate) fn router(app: SharedFollower) -> Router {
@@ -20,16 +20,32 @@ pub(crate) fn router(app: SharedFollower) -> Router {
         .route("/topics/{topic}/schemas", get(topics::schemas))
         .route("/topics/{topic}/events", get(events::read).post(moved))
         .route("/topics/{topic}/groups", get(moved))
-        .route("/topics/{topic}/groups/{group}", delete(moved))
+        .route("/topics/{topic}/tail", get(moved))
+        .route("/topics/{topic}/groups/{group}", get(moved).delete(moved))
+        .route("/topics/{topic}/groups/{group}/inflight", get(moved))
+        .route("/topics/{topic}/groups/{group}/pause", post(moved))
+        .route("/topics/{topic}/groups/{group}/resume", post(moved))
         .route("/topics/{topic}/groups/{group}/seek", post(moved))
+        .route("/events/{id}", get(moved))
         .route("/dead-letters", get(dead_letters::list))
         .route("/dead-letters/{topic}/replay", post(moved))
+        .route("/dead-letters/{topic}/summary", get(moved))
+        .route("/dead-letters/{topic}/delete", post(moved))
+        .route("/jobs", get(moved).post(moved))
+        .route("/jobs/{job}", get(moved).delete(moved))
         .route("/stats", get(moved))
+        .route("/stats/history", get(moved))
+        .route("/whoami", get(moved))
+        .route("/namespaces", get(moved))
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(status::readyz))
         .route("/openapi.json", get(openapi::openapi))
-        .route("/asyncapi.json", get(openapi::asyncapi));
+        .route("/asyncapi.json", get(openapi::asyncapi))
+        .route("/console", get(console::slash::<SharedFollower>))
+        .route("/console/", get(console::page::<SharedFollower>))
+        .route("/console/a/{digest}/{file}", get(console::file::<SharedFollower>))
+        .route("/console/a/{digest}/{folder}/{file}", get(console::file::<SharedFollower>));
     checked(routes, app.edge.clone(), app)
 }
 

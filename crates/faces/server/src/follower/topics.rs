@@ -7,6 +7,7 @@ use axum::response::Response;
 use millrace_bus::TopicView;
 
 use crate::access::Caller;
+use crate::follower::app::Via;
 use crate::follower::stored_topics::{self, TopicListing};
 use crate::follower::{FollowerApp, SharedFollower};
 use crate::http::{schemas, topics};
@@ -18,6 +19,9 @@ pub(crate) async fn list(
     caller: Caller,
     params: Params,
 ) -> Result<Response, Refusal> {
+    if params.text("contains").is_some() || params.text("sort").is_some() {
+        return Err(app.moved(Via::Http).refusal());
+    }
     let (found, more) = page(&app, &caller, &params, false).await?;
     topics::document_of(found, more)
 }

@@ -10,6 +10,7 @@ use millrace_wire::ErrorCode;
 use crate::access::{Caller, Refused};
 use crate::follower::app::Via;
 use crate::follower::{FollowerApp, SharedFollower};
+use crate::http::console;
 use crate::params::Params;
 use crate::refusal::Refusal;
 use crate::ws::close::{WsEnd, close_handshake};
@@ -28,6 +29,9 @@ pub(crate) async fn root(
 ) -> Result<Response, Refusal> {
     if wants_socket(&headers) {
         return self::upgrade(state, caller, params, upgrade).await;
+    }
+    if console::wants_page(&state.edge, &headers) {
+        return Ok(console::redirect("console/"));
     }
     Ok(hint())
 }

@@ -12,14 +12,14 @@ use millrace_model::{
 };
 use millrace_store::{ReadLimit, Store};
 use millrace_wire::ErrorCode;
-use millrace_wire::http::{DeadLetterTopic, DeadLetters, HandlerLetters, Replay, Replayed};
+use millrace_wire::http::{ChosenLetters, DeadLetterTopic, DeadLetters, HandlerLetters, Replay, Replayed};
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::edge::Edge;
 use crate::http::page::{self, PageQuery, PageStart};
-use crate::http::{damaged_name, document, durable_handlers, topics};
+use crate::http::{chosen_letters, damaged_name, document, durable_handlers, topics};
 use crate::params::{AtTopic, Params, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -110,6 +110,9 @@ pub(crate) async fn replay(
     body: Body,
 ) -> Result<Response, Refusal> {
     let body = read_text(&app.edge, body, app.edge.settings.frame_bytes_max).await?;
+    if let Some(chosen) = ChosenLetters::parse(&body.text)? {
+        return chosen_letters::replay(&app, &caller, &at, &chosen).await;
+    }
     let Replay { partition, offset, limit } = Replay::parse(&body.text)?;
     let (topic, dlq) = pair(&at.topic)?;
     let next = offset.unwrap_or(Offset::FIRST).max(Offset::FIRST);
@@ -239,18 +242,18 @@ async fn publish_all(
 
 /// Whether the dead letter holds the event's payload. Without it (the event was too large to copy) a replay would
 /// publish something that was never published.
-fn has_payload(letter: &Event) -> bool {
+pub(crate) fn has_payload(letter: &Event) -> bool {
     letter.body.headers.as_ref().is_none_or(|headers| headers.get("x-dlq-payload").is_none())
 }
 
 /// Header of a dead letter: the id of the event.
-const DLQ_ID_HEADER: &str = "x-dlq-id";
+pub(crate) const DLQ_ID_HEADER: &str = "x-dlq-id";
 /// Headers of a replayed event: the id it had before, and the id of the dead letter.
 const REPLAYED_FROM: &str = "x-replayed-from";
-const REPLAYED_LETTER: &str = "x-replayed-letter";
+pub(crate) const REPLAYED_LETTER: &str = "x-replayed-letter";
 
 /// The event as its author published it, with the dead letter as its cause.
-fn original(letter: &Event) -> NewEvent {
+pub(crate) fn original(letter: &Event) -> NewEvent {
     let body = &letter.body;
     let mut headers = body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
     let replayed = headers.get(DLQ_ID_HEADER).cloned();
@@ -275,7 +278,7 @@ fn original(letter: &Event) -> NewEvent {
 }
 
 /// Returns a topic and its dead-letter topic, whichever of the two was named.
-fn pair(named: &TopicKey) -> Result<(TopicKey, TopicKey), Refusal> {
+pub(crate) fn pair(named: &TopicKey) -> Result<(TopicKey, TopicKey), Refusal> {
     if let Some(dlq) = named.dead_letters() {
         return Ok((named.clone(), dlq));
     }

@@ -418,6 +418,8 @@ mod tests {
             group: Group::new(name).unwrap(),
             inflight: 0,
             lag,
+            paused: false,
+            behind: Vec::new(),
         };
         let stats = Stats { by_group: vec![group("a", 1), group("b", 2), group("c", 4)], ..Stats::default() };
         let mut page = Page::default();

@@ -6,38 +6,17 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millrace_broker::{Health, Stall};
-use millrace_bus::{BusError, Reply, Request};
-use millrace_model::Requester;
+use millrace_bus::BusError;
 use millrace_wire::ErrorCode;
 use millrace_wire::http::Problem;
 use serde::Serialize;
 
-use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::edge::Edge;
 use crate::follower::{FollowPhase, FollowStatus, Unreachable};
 use crate::http::{document, json};
-use crate::params::Params;
 use crate::refusal::Refusal;
 use crate::to_wire;
-
-pub(crate) async fn stats(
-    State(app): State<SharedApp>,
-    caller: Caller,
-    params: Params,
-) -> Result<Response, Refusal> {
-    let given = params.text("namespace").is_some();
-    // Without a namespace: `default`, or the first namespace of a token that is not valid for `default`.
-    let home = caller.grant.as_deref().and_then(|grant| grant.namespaces.home()).filter(|_| !given);
-    let namespace = home.map_or_else(|| params.namespace(), |home| Ok(home.clone()))?;
-    match app.request(Requester::Trusted, Request::Stats).await? {
-        Reply::Stats(stats) => {
-            let uptime_ms = app.broker.metrics().uptime_ms;
-            Ok(document(StatusCode::OK, &to_wire::stats(&stats, uptime_ms, &namespace)))
-        }
-        other => Err(Refusal::unexpected(&other)),
-    }
-}
 
 /// Liveness: the process answers.
 pub(crate) async fn healthz() -> Response {

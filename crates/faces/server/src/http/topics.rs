@@ -1,5 +1,7 @@
 //! Topics: creates, lists, shows, changes and deletes them, and shows how far their groups are.
 
+use std::cmp::Reverse;
+
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -12,6 +14,7 @@ use millrace_wire::http::{TopicBody, TopicDefaults, TopicDoc, TopicList, parse_t
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
+use crate::http::topic_figures::{AllFigures, TopicSort};
 use crate::http::{damaged_name, document};
 use crate::params::{AtTopic, Params};
 use crate::refusal::Refusal;
@@ -46,8 +49,64 @@ pub(crate) async fn list(
     caller: Caller,
     params: Params,
 ) -> Result<Response, Refusal> {
-    let (topics, more) = page(&app, &caller, &params, false).await?;
-    document_of(topics, more)
+    let sort = TopicSort::parse(params.text("sort"))?;
+    let contains = params.text("contains").map(str::to_lowercase);
+    let (found, more) = match (sort, &contains) {
+        (TopicSort::Name, None) => page(&app, &caller, &params, false).await?,
+        _ => all(&app, &caller, &params, contains.as_deref()).await?,
+    };
+    let figures = AllFigures::read(&app).await?;
+    let mut rows: Vec<_> = found.into_iter().map(|view| (figures.of(&view.topic), view)).collect();
+    let mut more = more;
+    if sort != TopicSort::Name {
+        rows.sort_by_key(|(figures, _)| Reverse(sort.weight(figures)));
+    }
+    let list_max = app.edge.settings.list_max;
+    let limit = params.number("limit", 1..=list_max as u64)?.map_or(list_max, |limit| limit as usize);
+    more |= rows.len() > limit;
+    rows.truncate(limit);
+    let topics = rows.into_iter().map(|(figures, view)| {
+        let doc = to_wire::topic_in_list(view).map_err(|error| damaged_name(&error))?;
+        Ok(TopicDoc { figures: Some(figures), ..doc })
+    });
+    let topics = topics.collect::<Result<Vec<_>, Refusal>>()?;
+    // A list in another order than by name cannot be gone on with.
+    let last = topics.last().filter(|_| more && sort == TopicSort::Name);
+    let next = last.map(|last| last.topic.clone());
+    Ok(document(StatusCode::OK, &TopicList { topics, next }))
+}
+
+/// Every topic behind `after` whose name contains the text, page by page; more than the server has topics there are not.
+async fn all(
+    app: &App,
+    caller: &Caller,
+    params: &Params,
+    contains: Option<&str>,
+) -> Result<(Vec<TopicView>, bool), Refusal> {
+    let (mut after, mut found) = (params.topic("after")?, Vec::new());
+    loop {
+        let request = Request::ListTopics {
+            namespace: params.namespace()?,
+            after: after.clone(),
+            max: app.edge.settings.list_max,
+            dead_letters_only: false,
+        };
+        let (topics, more) = match app.request(caller.by_unless_admin(), request).await? {
+            Reply::Topics { topics, more } => (topics, more),
+            other => return Err(Refusal::unexpected(&other)),
+        };
+        after = topics
+            .last()
+            .map(|last| to_wire::topic_name(&last.topic))
+            .transpose()
+            .map_err(|error| damaged_name(&error))?;
+        let wanted =
+            |view: &TopicView| contains.is_none_or(|text| view.topic.topic().to_lowercase().contains(text));
+        found.extend(topics.into_iter().filter(wanted));
+        if !more || after.is_none() {
+            return Ok((found, false));
+        }
+    }
 }
 
 /// The page of `GET /topics`.

@@ -55,6 +55,13 @@ impl App {
             Reply::GroupDeleted { topic, group } => {
                 self.record(AuditKind::Admin, "group_deleted", topic, Some(group.as_str()), by);
             }
+            Reply::LettersRemoved { topic, .. } => {
+                self.record(AuditKind::Admin, "letters_deleted", topic, None, by);
+            }
+            Reply::GroupPaused { topic, group, paused } => {
+                let kind = if *paused { "group_paused" } else { "group_resumed" };
+                self.record(AuditKind::Admin, kind, topic, Some(group.as_str()), by);
+            }
             Reply::Sought { topic, group, .. } => {
                 self.record(AuditKind::Admin, "group_moved", topic, Some(group.as_str()), by);
             }

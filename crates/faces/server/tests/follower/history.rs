@@ -47,6 +47,21 @@ async fn fill(addr: std::net::SocketAddr) {
     panic!("no dead letter");
 }
 
+/// A list of topics without the figures that only a leader knows; any other text as it is.
+fn without_figures(text: &str) -> String {
+    let Ok(mut doc) = serde_json::from_str::<serde_json::Value>(text) else { return text.to_owned() };
+    let Some(topics) = doc.get_mut("topics").and_then(serde_json::Value::as_array_mut) else {
+        return text.to_owned();
+    };
+    for topic in topics {
+        let members = topic.as_object_mut().unwrap();
+        let figures =
+            ["events", "bytes", "lastTs", "published", "delivered", "lag", "deadLetters", "standing"];
+        members.retain(|name, _| !figures.contains(&name.as_str()));
+    }
+    doc.to_string()
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_follower_shows_what_the_leader_shows() {
     let store = filled(fill).await;
@@ -89,7 +104,8 @@ async fn a_follower_shows_what_the_leader_shows() {
             let headers = [("accept", accept)];
             let here = http_with(follower.addr(), "GET", path, &headers, b"").await;
             let there = http_with(leader.addr(), "GET", path, &headers, b"").await;
-            assert_eq!((here.status, &here.body), (there.status, &there.body), "{path} as {accept}");
+            let (plain_here, plain_there) = (without_figures(&here.body), without_figures(&there.body));
+            assert_eq!((here.status, plain_here), (there.status, plain_there), "{path} as {accept}");
             let next = |answer: &crate::support::Answer| answer.header("millrace-next").map(str::to_owned);
             assert_eq!(next(&here), next(&there), "{path} as {accept}");
         }

@@ -20,6 +20,9 @@ pub struct GroupDoc {
     pub group: Group,
     /// How many connections are subscribed to the group.
     pub members: u64,
+    /// An operator holds the group's deliveries back.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub paused: bool,
     #[schemars(schema_with = "schema::ts")]
     pub created: Timestamp,
     #[serde(default, skip_serializing_if = "Option::is_none")]

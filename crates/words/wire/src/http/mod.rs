@@ -1,30 +1,50 @@
 //! Bodies of the HTTP interface. Bodies of requests are read by the same rules as frames.
 
 mod dead_letters;
+mod event_story;
 mod events;
+mod found;
+mod group_members;
 mod groups;
+mod jobs;
+mod letters;
 mod offsets;
 mod problem;
 mod publish;
 mod schemas;
 mod seek;
+mod server_stats;
 mod stats;
 mod system;
 mod topic;
+mod whoami;
 
 pub use dead_letters::{
     DeadLetterTopic, DeadLetters, HandlerLetter, HandlerLetters, HandlerLettersPage, Replay, Replayed,
 };
+pub use event_story::{ClaimDoc, EventPlace, EventStory, GroupStanding, LetterPlace, LineageDoc};
 pub use events::{EventsPage, write_events_page};
+pub use found::{EventsFound, write_events_found, write_found};
+pub use group_members::{GroupPage, GroupPartition, GroupPaused, InflightDoc, InflightList, MemberDoc};
 pub use groups::{GroupDoc, GroupList, GroupPlace};
+pub use jobs::{JobDoc, JobFilter, JobKind, JobList, JobPreview, JobRequest};
+pub use letters::{
+    ChosenLetters, ChosenReplayed, EditedLetter, LETTERS_CHOSEN_MAX, LetterReason, LetterSummary,
+    LettersDeleted,
+};
 pub use offsets::{GroupOffsets, PartitionOffsets, TopicOffsets};
 pub use problem::{PROBLEM_CONTENT_TYPE, Problem};
 pub use publish::{PublishBody, write_publish_body};
 pub use schemas::{SchemaDoc, SchemaList};
 pub use seek::{Seek, Sought};
+pub use server_stats::{GroupFigures, LoopFigures, SeriesDoc, ServerFigures, ServerStatsDoc, StatsHistory};
 pub use stats::{StatsDoc, TopicStats};
 pub use system::{AuditDoc, GroupStats, MetricsDoc};
-pub use topic::{CheckedDoc, StreamDoc, TopicBody, TopicDefaults, TopicDoc, TopicList, parse_topic_patch};
+pub use topic::{
+    CheckedDoc, StreamDoc, TopicBody, TopicDefaults, TopicDoc, TopicFigures, TopicGroupFigures, TopicList,
+    parse_topic_patch,
+};
+pub use whoami::{Limits, NamespaceDoc, NamespaceList, WhoAmI};
 
 use crate::error::FrameError;
 

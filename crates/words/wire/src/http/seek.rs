@@ -16,6 +16,8 @@ use crate::start::StartFrom;
 pub struct Seek {
     pub from: StartFrom,
     pub partition: Option<Partition>,
+    /// Only say where the group would be.
+    pub dry_run: bool,
 }
 
 impl Seek {
@@ -23,7 +25,7 @@ impl Seek {
         let fields = FrameFields::of_document(text)?;
         let (from, _) = needed(Field::From, StartFrom::read(&fields)?)?;
         let partition = fields.small(Field::Partition, 0..=u32::MAX)?.map(Partition);
-        Ok(Seek { from, partition })
+        Ok(Seek { from, partition, dry_run: fields.flag(Field::DryRun)? })
     }
 }
 
@@ -35,4 +37,7 @@ pub struct Sought {
     #[schemars(schema_with = "schema::group")]
     pub group: Group,
     pub partitions: Vec<Position>,
+    /// Nothing was moved: these are the positions that the group would have.
+    #[serde(default, rename = "dryRun", skip_serializing_if = "std::ops::Not::not")]
+    pub dry_run: bool,
 }

@@ -166,6 +166,37 @@ pub struct TopicDoc {
     /// The server's defaults for settings that the topic does not have; absent in lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub defaults: Option<TopicDefaults>,
+    /// In lists of a server that leads: how much there is, and how far everybody is with it.
+    #[serde(default, flatten, skip_serializing_if = "Option::is_none")]
+    pub figures: Option<TopicFigures>,
+}
+
+/// The figures that a list has of a topic, beside its settings.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TopicFigures {
+    /// Offsets between the start and the end of all partitions; compaction may have removed events among them.
+    pub events: u64,
+    /// Bytes of payloads, keys and headers that are retained, roughly.
+    pub bytes: u64,
+    /// The time of the last event; 0 if there was none.
+    pub last_ts: u64,
+    /// Since the start of the server.
+    pub published: u64,
+    pub delivered: u64,
+    /// The sum over all groups.
+    pub lag: u64,
+    /// Letters about events of this topic that are kept.
+    pub dead_letters: u64,
+    /// The groups of the topic, by name.
+    pub standing: BTreeMap<String, TopicGroupFigures>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TopicGroupFigures {
+    pub lag: u64,
+    pub inflight: u64,
+    pub paused: bool,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it like this")]

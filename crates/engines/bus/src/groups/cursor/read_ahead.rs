@@ -79,6 +79,11 @@ impl ReadAhead {
         self.fetched.front()
     }
 
+    /// Whether the event was read and not sent.
+    pub(crate) fn has(&self, offset: u64) -> bool {
+        self.fetched.binary_search_by_key(&offset, Fetched::offset).is_ok()
+    }
+
     pub(super) fn offsets(&self) -> impl Iterator<Item = u64> + '_ {
         self.fetched.iter().map(Fetched::offset)
     }

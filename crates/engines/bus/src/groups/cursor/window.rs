@@ -81,6 +81,11 @@ impl Window {
         self.open.last_key_value().map(|(offset, _)| *offset)
     }
 
+    /// The events that were sent or held back and are not done, in the order of their offsets.
+    pub(crate) fn open_events(&self) -> impl Iterator<Item = (u64, &Open)> {
+        self.iter()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &Open)> {
         self.open.iter().map(|(offset, open)| (*offset, open))
     }

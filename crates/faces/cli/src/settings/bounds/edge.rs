@@ -174,6 +174,22 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     bound!("pings-missed-max", server.pings_missed_max, u32, 1, "Signs of life a connection may owe"),
     bound!("list-max", server.list_max, usize, 1, "Topics of one page of GET /topics and GET /dead-letters"),
     bound!("page-events-max", server.page_events_max, usize, 1, "Events of one page of GET /topics/T/events"),
+    bound!(
+        "scan-events-max",
+        server.scan_events_max,
+        usize,
+        1,
+        "Events that one search looks at: it answers with what it found and where to go on"
+    ),
+    bound!(
+        "tails-max",
+        server.tails_max,
+        usize,
+        0,
+        u32::MAX as u64 >> 3,
+        &[],
+        "Tails and waiting searches at a time: 503"
+    ),
     bound!("page-bytes-max", server.page_bytes_max, usize, 1, "Bytes of one page of GET /topics/T/events"),
     bound!(
         "position-wait-ms-max",

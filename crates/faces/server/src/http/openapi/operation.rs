@@ -102,6 +102,7 @@ impl ApiOperation {
             // The origin is checked for every request.
             Need::Nothing => &[403],
             Need::Socket => &[400, 401, 403, 429],
+            Need::Token => &[401, 403, 429, 503],
             Need::Scopes(_) => &[400, 401, 403, 429, 503],
         };
         for status in gate.iter().chain(self.refusals) {
@@ -132,6 +133,7 @@ fn security(need: Need) -> Value {
         Need::Nothing => json!([]),
         // No token needed: a browser authenticates by its first frame instead.
         Need::Socket => json!([{}, {"token": []}]),
+        Need::Token => json!([{"token": []}]),
         Need::Scopes(scopes) => {
             let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
             json!([{"token": scopes}])

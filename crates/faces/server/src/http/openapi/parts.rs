@@ -11,8 +11,44 @@ pub(super) const fn param(name: &'static str, about: &'static str, schema: Maker
     Param { name, about, schema }
 }
 
-pub(super) const PATH_PARAMS: &[Param] =
-    &[param("topic", "The topic's name.", topic_name), param("group", "The group's name.", group_name)];
+pub(super) const PATH_PARAMS: &[Param] = &[
+    param("topic", "The topic's name.", topic_name),
+    param("group", "The group's name.", group_name),
+    param("id", "The event's id.", text),
+    param("job", "The job's number.", whole),
+    param("digest", "Changes with the files of the console.", text),
+    param("folder", "A folder of the console.", text),
+    param("file", "A file of the console.", text),
+];
+
+pub(super) const PARTITION_OR_ALL: Param = param(
+    "partition",
+    "Which partition, or `all`, merged by time; 0 if absent, of a tail all.",
+    partition_or_all,
+);
+pub(super) const ORDER: Param = param("order", "`asc` or `desc`: the newest first.", order);
+pub(super) const CURSOR: Param =
+    param("cursor", "Go on where the search before ended; instead of from and ts.", text);
+pub(super) const KEY: Param = param("key", "Only events with this key.", text);
+pub(super) const HEADER: Param = param("header", "Only events with this header: `NAME:VALUE`.", text);
+pub(super) const CONTAINS: Param = param(
+    "contains",
+    "Only those with this text: of events in payload, key or headers, of topics in the name.",
+    text,
+);
+pub(super) const PATH: Param = param(
+    "path",
+    "Only events with this value in the payload: `$.a.b:VALUE`; a step into an array is a number.",
+    text,
+);
+pub(super) const LINEAGE: Param =
+    param("lineage", "`true` adds to every envelope what caused the event.", flag);
+pub(super) const SCAN: Param = param("scan", "Most events to look at; 10,000 if absent.", whole);
+pub(super) const WAIT: Param = param("wait", "Milliseconds to wait for an event if none is found.", whole);
+pub(super) const SORT: Param =
+    param("sort", "`name`, or the largest first of events, bytes, lastTs, lag, deadLetters.", sort);
+pub(super) const AFTER_NAMESPACE: Param =
+    param("after", "List namespaces that come after this one: `next` of the page before.", group_name);
 
 pub(super) const NAMESPACE: Param =
     param("namespace", "Where the names are looked up; `default` if absent.", group_name);
@@ -135,4 +171,16 @@ fn flag(_: &mut SchemaGenerator) -> Schema {
 
 pub(super) fn text(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string"})
+}
+
+fn partition_or_all(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"anyOf": [{"type": "integer", "minimum": 0}, {"const": "all"}]})
+}
+
+fn order(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": ["asc", "desc"]})
+}
+
+fn sort(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"enum": ["name", "events", "bytes", "lastTs", "lag", "deadLetters"]})
 }

@@ -1,8 +1,10 @@
 //! All operations, in the order of `routes.rs`.
 
 use millrace_wire::http::{
-    DeadLetters, EventsPage, GroupList, HandlerLettersPage, PublishBody, Replay, Replayed, SchemaList, Seek,
-    Sought, StatsDoc, TopicBody, TopicDoc, TopicList, TopicOffsets,
+    ChosenLetters, ChosenReplayed, DeadLetters, EventStory, EventsFound, EventsPage, GroupList, GroupPage,
+    GroupPaused, HandlerLettersPage, InflightList, JobDoc, JobList, JobPreview, JobRequest, LetterSummary,
+    LettersDeleted, NamespaceList, PublishBody, Replay, Replayed, SchemaList, Seek, ServerStatsDoc, Sought,
+    StatsHistory, TopicBody, TopicDoc, TopicList, TopicOffsets, WhoAmI,
 };
 use millrace_wire::schema::{Done, TopicPatchBody};
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
@@ -10,9 +12,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::http::openapi::operation::{ApiAnswer, ApiOperation, Content, Param};
 use crate::http::openapi::parts::{
-    AFTER, DAMAGED_HEADER, FORCE, FROM, LETTERS_AFTER, LIMIT, MIN_POSITION, MIN_POSITION_HEADER, NAMESPACE,
-    NEXT_HEADER, PARTITION, PAYLOAD_SHA256, POSITION_HEADER, TOPICS_LIMIT, TS, VERSION, param, text,
-    topic_name,
+    AFTER, AFTER_NAMESPACE, CONTAINS, CURSOR, DAMAGED_HEADER, FORCE, FROM, HEADER, KEY, LETTERS_AFTER, LIMIT,
+    LINEAGE, MIN_POSITION, MIN_POSITION_HEADER, NAMESPACE, NEXT_HEADER, ORDER, PARTITION, PARTITION_OR_ALL,
+    PATH, PAYLOAD_SHA256, POSITION_HEADER, SCAN, SORT, TOPICS_LIMIT, TS, VERSION, WAIT, count, param, text,
+    topic_name, whole,
 };
 
 pub(super) const TAGS: &[(&str, &str)] = &[
@@ -55,6 +58,12 @@ const PLAIN: Content = Content { kind: "text/plain", schema: text };
 const DOCUMENT: Content = Content { kind: JSON, schema: any_object };
 const STATUS: Content = Content { kind: JSON, schema: status };
 const LINES: Content = Content { kind: "application/x-ndjson", schema: text };
+const PAGE_OF_CONSOLE: Content = Content { kind: "text/html", schema: text };
+const FILE_KINDS: &[Content] = &[
+    Content { kind: "text/javascript", schema: text },
+    Content { kind: "text/css", schema: text },
+    Content { kind: "image/svg+xml", schema: text },
+];
 const CLOUD_ONE: Content =
     Content { kind: CLOUD_EVENT, schema: SchemaGenerator::subschema_for::<CloudEvent> };
 const CLOUD_BATCH: Content =
@@ -74,6 +83,14 @@ const DLQ_HANDLER: Param =
 const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER, POSITION_HEADER];
 /// Of reads that a server which does not lead answers, too.
 const AT_POSITION: &[Param] = &[MIN_POSITION_HEADER];
+const SEARCH_HEADERS: &[Param] = &[
+    NEXT_HEADER,
+    DAMAGED_HEADER,
+    POSITION_HEADER,
+    param("millrace-cursor", "Of a search: send it as cursor to go on.", text),
+    param("millrace-scanned", "Of a search: events that were looked at.", whole),
+    param("millrace-more", "Of a search: whether there are events that were not looked at.", text),
+];
 const SWITCHING: ApiAnswer = answer(101, "The connection is a WebSocket now.", &[]);
 
 pub(super) const OPERATIONS: &[ApiOperation] = &[
@@ -106,9 +123,9 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "listTopics",
         tag: "topics",
         summary: "The topics of a namespace, a page at a time.",
-        query: &[NAMESPACE, AFTER, TOPICS_LIMIT, MIN_POSITION],
+        query: &[NAMESPACE, AFTER, TOPICS_LIMIT, CONTAINS, SORT, MIN_POSITION],
         headers: AT_POSITION,
-        answers: &[read(200, "The topics, by name.", &[json::<TopicList>()])],
+        answers: &[read(200, "The topics, by name or by a figure.", &[json::<TopicList>()])],
         ..NONE
     },
     ApiOperation {
@@ -183,14 +200,31 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         path: "/topics/{topic}/events",
         id: "readEvents",
         tag: "events",
-        summary: "A page of one partition. Nothing is leased and no group moves.",
-        query: &[NAMESPACE, PARTITION, FROM, TS, LIMIT, PAYLOAD_SHA256, MIN_POSITION],
+        summary: "A page of one partition; with order, a filter or partition=all a search. Nothing is leased and no group moves.",
+        query: &[
+            NAMESPACE,
+            PARTITION_OR_ALL,
+            FROM,
+            TS,
+            LIMIT,
+            PAYLOAD_SHA256,
+            ORDER,
+            CURSOR,
+            KEY,
+            HEADER,
+            CONTAINS,
+            PATH,
+            LINEAGE,
+            SCAN,
+            WAIT,
+            MIN_POSITION,
+        ],
         headers: AT_POSITION,
         answers: &[ApiAnswer {
             status: 200,
             about: "The events, as one document, one per line, or as CloudEvents.",
-            contents: &[json::<EventsPage>(), LINES, CLOUD_BATCH],
-            headers: PAGE_HEADERS,
+            contents: &[Content { kind: JSON, schema: page_or_found }, LINES, CLOUD_BATCH],
+            headers: SEARCH_HEADERS,
         }],
         refusals: &[404],
         ..NONE
@@ -217,6 +251,35 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         ..NONE
     },
     ApiOperation {
+        path: "/topics/{topic}/tail",
+        id: "tailEvents",
+        tag: "events",
+        summary: "Events as they are published, one per line and without end; no group. Between them {\"skipped\":n} where events were left out, and {\"beat\":ts} every 5 s.",
+        query: &[
+            NAMESPACE,
+            PARTITION_OR_ALL,
+            param("from", "`latest`, `offset:N` (with partition) or `ts:N`; latest if absent.", text),
+            param("rate", "Most events per second; 200 if absent.", count),
+            KEY,
+            HEADER,
+            CONTAINS,
+            PATH,
+            LINEAGE,
+        ],
+        answers: &[answer(200, "Lines of JSON.", &[LINES])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/topics/{topic}/groups/{group}",
+        id: "showGroup",
+        tag: "groups",
+        summary: "A group: its members, and how far it is, in events and in time.",
+        answers: &[answer(200, "The group.", &[json::<GroupPage>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
         method: "delete",
         path: "/topics/{topic}/groups/{group}",
         id: "deleteGroup",
@@ -224,6 +287,36 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         summary: "Forgets a group that has no members.",
         answers: &[answer(204, "The group is deleted.", &[])],
         refusals: &[404, 409],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/topics/{topic}/groups/{group}/inflight",
+        id: "groupInflight",
+        tag: "groups",
+        summary: "Events that the group was sent and that are not done.",
+        query: &[NAMESPACE, LIMIT],
+        answers: &[answer(200, "The events, by partition and offset.", &[json::<InflightList>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        method: "post",
+        path: "/topics/{topic}/groups/{group}/pause",
+        id: "pauseGroup",
+        tag: "groups",
+        summary: "Holds the group's deliveries back, also over a restart. Leases and acks go on.",
+        answers: &[answer(200, "The group is paused.", &[json::<GroupPaused>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        method: "post",
+        path: "/topics/{topic}/groups/{group}/resume",
+        id: "resumeGroup",
+        tag: "groups",
+        summary: "Lets the group's deliveries go on.",
+        answers: &[answer(200, "The group is not paused.", &[json::<GroupPaused>()])],
+        refusals: &[404],
         ..NONE
     },
     ApiOperation {
@@ -235,6 +328,16 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         body: &[json::<Seek>()],
         answers: &[answer(200, "Where it stands now.", &[json::<Sought>()])],
         refusals: &[404, 408, 409, 413],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/events/{id}",
+        id: "showEvent",
+        tag: "events",
+        summary: "One event: its causes, how far its groups and handlers are with it, its letters and replays.",
+        query: &[NAMESPACE, param("topic", "Only look in this topic.", topic_name)],
+        answers: &[answer(200, "The event and its story.", &[json::<EventStory>()])],
+        refusals: &[404],
         ..NONE
     },
     ApiOperation {
@@ -270,17 +373,118 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         path: "/dead-letters/{topic}/replay",
         id: "replayDeadLetters",
         tag: "dead-letters",
-        summary: "Publishes letters to their topic again.",
-        body: &[json::<Replay>()],
-        answers: &[answer(200, "How many, and where to go on.", &[json::<Replayed>()])],
+        summary: "Publishes letters to their topic again: a run of them, or those that are named, also edited.",
+        body: &[Content { kind: JSON, schema: replay_or_chosen }],
+        answers: &[answer(
+            200,
+            "How many, and where to go on.",
+            &[Content { kind: JSON, schema: replayed_either }],
+        )],
         refusals: &[404, 408, 413, 422, 507],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/dead-letters/{topic}/summary",
+        id: "letterSummary",
+        tag: "dead-letters",
+        summary: "Why there are letters: reasons with their counts, of groups and durable handlers.",
+        query: &[NAMESPACE, SCAN],
+        answers: &[answer(200, "The reasons, the most frequent first.", &[json::<LetterSummary>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        method: "post",
+        path: "/dead-letters/{topic}/delete",
+        id: "deleteDeadLetters",
+        tag: "dead-letters",
+        summary: "Removes the letters that are named.",
+        body: &[json::<ChosenLetters>()],
+        answers: &[answer(200, "How many were removed.", &[json::<LettersDeleted>()])],
+        refusals: &[404, 408, 413],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/jobs",
+        id: "listJobs",
+        tag: "dead-letters",
+        summary: "Work over many letters, the newest first.",
+        answers: &[answer(200, "The jobs.", &[json::<JobList>()])],
+        ..NONE
+    },
+    ApiOperation {
+        method: "post",
+        path: "/jobs",
+        id: "createJob",
+        tag: "dead-letters",
+        summary: "Replays or deletes all letters that match a filter, in the server; with dryRun only counts them.",
+        body: &[json::<JobRequest>()],
+        answers: &[
+            answer(200, "How many letters match; nothing was begun.", &[json::<JobPreview>()]),
+            answer(202, "The job is durable and runs.", &[json::<JobDoc>()]),
+        ],
+        refusals: &[404, 408, 413, 507],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/jobs/{job}",
+        id: "showJob",
+        tag: "dead-letters",
+        summary: "How far a job is.",
+        answers: &[answer(200, "The job.", &[json::<JobDoc>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        method: "delete",
+        path: "/jobs/{job}",
+        id: "cancelJob",
+        tag: "dead-letters",
+        summary: "Ends a job after the slice under way. Nothing is undone.",
+        answers: &[answer(202, "The job as it was.", &[json::<JobDoc>()])],
+        refusals: &[404],
         ..NONE
     },
     ApiOperation {
         path: "/stats",
         id: "stats",
         summary: "Counters since the start and gauges as of now.",
-        answers: &[answer(200, "The figures.", &[json::<StatsDoc>()])],
+        answers: &[answer(200, "The figures.", &[json::<ServerStatsDoc>()])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/stats/history",
+        id: "statsHistory",
+        summary: "Figures over time, from system.metrics: counters as they grew in each step, gauges as their largest value.",
+        query: &[
+            NAMESPACE,
+            param("from", "Since when; an hour before `to` if absent.", whole),
+            param("to", "Until when; now if absent.", whole),
+            param("step", "Milliseconds from one point to the next; 60,000 if absent.", whole),
+            param(
+                "series",
+                "Names with commas between them: published, lag, lag:TOPIC/GROUP and others.",
+                text,
+            ),
+        ],
+        answers: &[answer(200, "The series.", &[json::<StatsHistory>()])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/whoami",
+        id: "whoami",
+        summary: "What the caller may do.",
+        query: &[],
+        answers: &[answer(200, "The caller's rights, and bounds of the server.", &[json::<WhoAmI>()])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/namespaces",
+        id: "listNamespaces",
+        summary: "The namespaces that the caller may use.",
+        query: &[AFTER_NAMESPACE, TOPICS_LIMIT],
+        answers: &[answer(200, "The namespaces, by name.", &[json::<NamespaceList>()])],
+        refusals: &[400],
         ..NONE
     },
     ApiOperation {
@@ -323,7 +527,58 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         answers: &[answer(200, "AsyncAPI 3.", &[DOCUMENT])],
         ..NONE
     },
+    ApiOperation {
+        path: "/console",
+        id: "consoleSlash",
+        summary: "Leads to /console/.",
+        query: &[],
+        answers: &[answer(307, "Where the console is.", &[])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/console/",
+        id: "console",
+        summary: "The web console, a client of this interface.",
+        query: &[],
+        answers: &[answer(200, "A page.", &[PAGE_OF_CONSOLE])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/console/a/{digest}/{file}",
+        id: "consoleFile",
+        summary: "A file of the console.",
+        query: &[],
+        answers: &[answer(200, "The file.", FILE_KINDS)],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/console/a/{digest}/{folder}/{file}",
+        id: "consoleFileBelow",
+        summary: "A file of the console, in a folder.",
+        query: &[],
+        answers: &[answer(200, "The file.", FILE_KINDS)],
+        refusals: &[404],
+        ..NONE
+    },
 ];
+
+fn replay_or_chosen(generator: &mut SchemaGenerator) -> Schema {
+    let (run, chosen) = (generator.subschema_for::<Replay>(), generator.subschema_for::<ChosenLetters>());
+    json_schema!({"anyOf": [run, chosen]})
+}
+
+fn replayed_either(generator: &mut SchemaGenerator) -> Schema {
+    let (run, chosen) = (generator.subschema_for::<Replayed>(), generator.subschema_for::<ChosenReplayed>());
+    json_schema!({"anyOf": [run, chosen]})
+}
+
+fn page_or_found(generator: &mut SchemaGenerator) -> Schema {
+    let (page, found) = (generator.subschema_for::<EventsPage>(), generator.subschema_for::<EventsFound>());
+    json_schema!({"anyOf": [page, found]})
+}
 
 fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object"})

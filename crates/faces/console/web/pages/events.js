@@ -1,0 +1,237 @@
+// The events of a topic: the newest first, a search with a cursor, and a tail that shows them as they come.
+
+import { Problem, address, get, lines, part, stream } from '../api.js';
+import { closeDrawer } from '../parts/dialog.js';
+import { el, fill, save, say } from '../parts/dom.js';
+import { showEvent } from '../parts/event.js';
+import { icon } from '../parts/icons.js';
+import { envelope } from '../parts/json.js';
+import { poll } from '../parts/poll.js';
+import { publish } from '../parts/publish.js';
+import { longTable } from '../parts/table.js';
+import { count, time } from '../parts/time.js';
+
+/** @typedef {import('../parts/json.js').Envelope} Envelope */
+
+const PAGE = 200;
+/** Rows that a tail keeps. */
+const RING = 5000;
+const SCAN = 20_000;
+
+/** @param {HTMLElement} body @param {import('../types.js').Topic} doc @param {import('../main.js').Context} context @returns {(query: URLSearchParams) => boolean} */
+export function events(body, doc, context) {
+  const { signal, set } = context;
+  const topic = doc.topic;
+  const many = (doc.streams?.length ?? 1) > 1;
+  let query = context.query;
+  /** @type {Envelope[]} */
+  let rows = [];
+  /** Events that came while the list is not at its top, or is paused. @type {Envelope[]} */
+  let waiting = [];
+  let older = '';
+  let newer = '';
+  let scanned = 0;
+  let more = false;
+  let open = query.get('e') ?? '';
+  /** @type {AbortController | null} */
+  let tailing = null;
+
+  const input = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ hint) =>
+    el('input', { type: 'search', 'aria-label': label, placeholder: hint, value: query.get(name) ?? '', 'data-name': name });
+  const fields = {
+    contains: input('contains', 'Text in payload, key or headers', 'Text'),
+    key: input('key', 'Key', 'Key'),
+    header: input('header', 'Header', 'Header name:value'),
+    path: input('path', 'Value in the payload', '$.path:value'),
+  };
+  const partition = el('select', { 'aria-label': 'Partition', hidden: !many }, el('option', { value: 'all' }, 'All partitions'),
+    (doc.streams ?? []).map((one) => el('option', { value: one.partition, selected: query.get('p') === String(one.partition) }, `Partition ${one.partition}`)));
+  const at = el('input', { type: 'text', 'aria-label': 'Up to this time or offset', placeholder: many ? 'Time, 2026-11-18 20:00' : 'Time or offset', value: query.get('at') ?? '' });
+  const live = el('button', { type: 'button', class: 'btn', 'aria-pressed': 'false' }, icon('play'), 'Live');
+  const fresh = el('button', { type: 'button', class: 'btn primary small', hidden: true });
+  const foot = el('div', { class: 'more' });
+  const list = longTable({
+    caption: `Events of ${topic}, the newest first`,
+    isOn: (/** @type {Envelope} */ row) => open === `${row.partition}:${row.offset}`,
+    open: (row) => go(`${row.partition}:${row.offset}`),
+    columns: [
+      { name: 'ts', label: 'Published', width: '222px', cell: (row) => time(row.ts) },
+      { name: 'offset', label: many ? 'Place' : 'Offset', width: '110px', class: 'mono', cell: (row) => el('a', { href: `#/topics/${part(topic)}?e=${row.partition}:${row.offset}` }, many ? `${row.partition}/${row.offset}` : row.offset) },
+      { name: 'key', label: 'Key', width: '150px', class: 'mono', cell: (row) => row.key ?? '' },
+      { name: 'payload', label: 'Payload', class: 'preview', cell: (row) => row.payload.slice(0, 300) },
+    ],
+  });
+  const none = el('div', { class: 'teach', hidden: true });
+  fill(body, el('section', { class: 'card' },
+    el('form', { class: 'title', role: 'search', 'aria-label': 'Events', onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); search(); } },
+      fields.contains, fields.key, fields.header, fields.path, partition, at, el('button', { class: 'btn' }, icon('search'), 'Search'), el('span', { class: 'grow' }),
+      fresh, live, el('button', { type: 'button', class: 'btn', onclick: () => void exportAll() }, 'Export')),
+    list.box, none, foot));
+
+  const filters = () => Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value.trim()]));
+  const isFiltered = () => Object.values(filters()).some((value) => value !== '');
+  const place = () => ({ partition: many ? partition.value : 0 });
+
+  /** Where to begin: a time, or an offset of one partition. */
+  function beginning() {
+    const text = at.value.trim();
+    if (text === '') return {};
+    if (/^\d{1,11}$/.test(text) && place().partition !== 'all') return { from: text };
+    const ms = /^\d{12,}$/.test(text) ? Number(text) : Date.parse(text);
+    if (Number.isNaN(ms)) throw new Error('Give a time such as 2026-11-18 20:00, or an offset of one partition.');
+    return { ts: ms + 1 };
+  }
+
+  function draw() {
+    list.show(rows);
+    const empty = rows.length === 0;
+    list.box.hidden = empty;
+    none.hidden = !empty;
+    if (empty) {
+      fill(none, isFiltered() || at.value
+        ? el('p', null, `Nothing was found among ${count(scanned)} events.`)
+        : el('div', null, el('h2', null, 'No events'), el('p', { class: 'muted' }, 'What is published to this topic appears here at once.')));
+    }
+    fresh.hidden = waiting.length === 0;
+    fill(fresh, `${count(waiting.length)} new`);
+    const looked = isFiltered() ? `Looked at ${count(scanned)} events, ${count(rows.length)} found. ` : `${count(rows.length)} events. `;
+    fill(foot, looked, more ? el('button', { type: 'button', class: 'btn small', onclick: () => void load(true) }, isFiltered() ? 'Look further back' : 'Older events') : empty ? '' : 'That is all.');
+  }
+
+  /** Where the partitions end now: what comes behind is new to the list. */
+  async function ends() {
+    const now = /** @type {import('../types.js').Topic} */ (await get(`/topics/${part(topic)}`, { signal }));
+    return (now.streams ?? []).filter((one) => place().partition === 'all' || Number(place().partition) === one.partition)
+      .map((one) => `${one.partition}:${Math.max(one.next, 1)}`).join(',');
+  }
+
+  /** @param {boolean} onwards */
+  async function load(onwards) {
+    try {
+      const begin = onwards ? { cursor: older } : beginning();
+      if (!onwards) newer = await ends();
+      const page = await lines(`/topics/${part(topic)}/events`, { signal, query: { order: 'desc', limit: PAGE, scan: SCAN, ...place(), ...filters(), ...begin } });
+      const found = page.lines.map(envelope);
+      if (!onwards) {
+        rows = [];
+        waiting = [];
+        scanned = 0;
+      }
+      rows = [...rows, ...found];
+      scanned += Number(page.headers.get('millrace-scanned') ?? 0);
+      older = page.headers.get('millrace-cursor') ?? '';
+      more = page.headers.get('millrace-more') === 'true';
+      draw();
+      say(`${rows.length} events`);
+    } catch (error) {
+      if (signal.aborted) return;
+      fill(foot, el('span', { class: 'state bad' }, icon('bad'), error instanceof Error ? error.message : String(error)));
+    }
+  }
+
+  function search() {
+    set({ ...filters(), at: at.value.trim(), p: many && partition.value !== 'all' ? partition.value : null });
+    void load(false);
+    if (tailing) start();
+  }
+
+  /** Puts what came on top, unless the reader is further down. @param {Envelope[]} found */
+  function arrive(found) {
+    const known = new Set(rows.slice(0, 500).map((row) => `${row.partition}:${row.offset}`));
+    const unknown = found.filter((row) => !known.has(`${row.partition}:${row.offset}`)).reverse();
+    if (unknown.length === 0) return;
+    if (list.box.scrollTop > 40 || open !== '') waiting = [...unknown, ...waiting].slice(0, RING);
+    else rows = [...unknown, ...rows].slice(0, RING);
+    draw();
+  }
+
+  fresh.addEventListener('click', () => {
+    rows = [...waiting, ...rows].slice(0, RING);
+    waiting = [];
+    list.box.scrollTop = 0;
+    draw();
+  });
+
+  // Without the tail: looks for newer events now and then.
+  poll(signal, 2000, async () => {
+    if (tailing || at.value.trim() !== '') return;
+    try {
+      if (newer === '') return;
+      const page = await lines(`/topics/${part(topic)}/events`, { signal, query: { order: 'asc', limit: PAGE, cursor: newer, ...place(), ...filters() } });
+      newer = page.headers.get('millrace-cursor') || newer;
+      arrive(page.lines.map(envelope));
+    } catch (error) {
+      if (!(error instanceof Problem) && !signal.aborted) throw error;
+    }
+  });
+
+  function start() {
+    tailing?.abort();
+    const controller = new AbortController();
+    tailing = controller;
+    live.setAttribute('aria-pressed', 'true');
+    /** @type {Envelope[]} */
+    let came = [];
+    let frame = 0;
+    const flush = () => {
+      frame = 0;
+      const now = came;
+      came = [];
+      arrive(now);
+    };
+    const each = (/** @type {string[]} */ parts) => {
+      for (const line of parts) {
+        if (line.startsWith('{"beat":')) continue;
+        const skipped = /^\{"skipped":(\d+)\}$/.exec(line);
+        if (skipped) say(`${skipped[1]} events were left out`);
+        else came.push(envelope(line));
+      }
+      if (came.length > 0 && frame === 0) frame = requestAnimationFrame(flush);
+    };
+    const query = { ...filters(), ...(many && partition.value !== 'all' ? { partition: partition.value } : {}) };
+    stream(`/topics/${part(topic)}/tail`, { signal: controller.signal, query }, each)
+      .catch((error) => {
+        if (!controller.signal.aborted) fill(foot, el('span', { class: 'state bad' }, icon('bad'), error instanceof Error ? error.message : String(error)));
+      })
+      .finally(() => {
+        if (tailing === controller) stop();
+      });
+  }
+  function stop() {
+    tailing?.abort();
+    tailing = null;
+    live.setAttribute('aria-pressed', 'false');
+  }
+  live.addEventListener('click', () => (tailing ? stop() : start()));
+  signal.addEventListener('abort', () => tailing?.abort());
+
+  async function exportAll() {
+    const wanted = address(`/topics/${part(topic)}/events`, { ...place(), ...filters(), order: 'desc', limit: 10_000, scan: 100_000 });
+    const page = await lines(`/topics/${part(topic)}/events`, { signal, query: Object.fromEntries(wanted.searchParams) });
+    save(`${topic}.ndjson`, `${page.lines.join('\n')}\n`);
+  }
+
+  /** Opens an event by its place, or closes the drawer. @param {string} place @param {boolean} [told] the address says so already */
+  function go(place, told = false) {
+    open = place;
+    if (!told) set({ e: place || null }, false);
+    draw();
+    if (place === '') return closeDrawer();
+    const [p = '0', o = '1'] = place.split(':');
+    void showEvent(topic, Number(p), Number(o), {
+      go: (offset) => go(`${p}:${offset}`),
+      end: () => go(''),
+      again: (event) => void publish(topic, event),
+    });
+  }
+
+  void load(false).then(() => {
+    if (open) go(open, true);
+  });
+  return (next) => {
+    const place = next.get('e') ?? '';
+    query = next;
+    if (place !== open) go(place, true);
+    return true;
+  };
+}

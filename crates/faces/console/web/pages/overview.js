@@ -1,0 +1,205 @@
+// What flows, what waits, what failed: at a glance.
+
+import { Problem, ROOT, get, part } from '../api.js';
+import { recent, spark } from '../parts/chart.js';
+import { snippet } from '../parts/dialog.js';
+import { el, fill } from '../parts/dom.js';
+import { icon } from '../parts/icons.js';
+import { poll } from '../parts/poll.js';
+import { table } from '../parts/table.js';
+import { count, rate, size, span } from '../parts/time.js';
+import { missing } from '../state.js';
+
+/** @typedef {import('../types.js').Stats} Stats */
+/** @typedef {import('../types.js').History} History */
+/** @typedef {{ at: number, stats: Stats }} Sample */
+
+const AGAIN_MS = 10_000;
+const SERIES = 'published,delivered,acks,lag,inflight,deadLetters';
+
+/** @returns {import('../main.js').Page} */
+export function page() {
+  return {
+    title: 'Overview',
+    async open({ root, signal }) {
+      const tiles = el('div', { class: 'tiles' });
+      const notes = el('ul', { class: 'notes' });
+      const groups = groupTable();
+      const bounds = el('div', { class: 'body' });
+      const teach = el('div', { hidden: true });
+      const live = el('div', { class: 'two' },
+        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Groups that are behind')), groups.box),
+        el('div', { class: 'stack' },
+          el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Needs attention')), notes),
+          el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Server')), bounds)));
+      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Overview'))), teach, tiles, live);
+      /** @type {History | null} */
+      let history = null;
+      /** Dead letters since the start, when the history was read: later ones are not in it. @type {number | null} */
+      let counted = null;
+      /** @type {Sample[]} */
+      let samples = [];
+      const draw = (/** @type {Stats} */ stats) => {
+        const none = stats.published === 0 && stats.topics <= 3 && stats.groups === 0;
+        teach.hidden = !none;
+        if (none && teach.childElementCount === 0) fill(teach, empty());
+        const letters = Math.round(lettersOf(history)) + stats.deadLetters - (counted ?? stats.deadLetters);
+        fill(tiles, tilesOf(stats, samples, history, letters));
+        const behind = groupRows(stats);
+        groups.show(behind);
+        fill(notes, attention(stats, samples, letters, behind));
+        fill(bounds, boundsOf(stats));
+      };
+      poll(signal, AGAIN_MS, async () => {
+        try {
+          history = await get('/stats/history', { signal, query: { ...recent(), series: SERIES } });
+        } catch (error) {
+          if (!(error instanceof Problem)) throw error;
+        }
+        const last = samples.at(-1);
+        counted = last?.stats.deadLetters ?? null;
+        if (last) draw(last.stats);
+      });
+      poll(signal, 1000, async () => {
+        try {
+          const stats = /** @type {Stats} */ (await get('/stats', { signal }));
+          const before = samples.at(-1);
+          // A server that was started again counts anew.
+          if (before && before.stats.uptimeMs > stats.uptimeMs) samples = [];
+          counted ??= stats.deadLetters;
+          samples = [...samples, { at: performance.now(), stats }].slice(-120);
+          draw(stats);
+        } catch (error) {
+          if (error instanceof Problem && error.status === 403) {
+            fill(root, el('h1', null, 'Overview'), el('p', { class: 'banner' }, icon('key'), `The figures need the scope metrics: ${error.message}.`), el('p', null, el('a', { href: '#/topics' }, 'Go to the topics')));
+          } else if (!(error instanceof Problem) && !signal.aborted) throw error;
+        }
+      });
+    },
+  };
+}
+
+/** The growth per second over the last few samples. @param {Sample[]} samples @param {(stats: Stats) => number} of */
+function speed(samples, of) {
+  const last = samples.at(-1);
+  const first = samples.at(-6) ?? samples[0];
+  if (!last || !first || last === first) return null;
+  return ((of(last.stats) - of(first.stats)) / (last.at - first.at)) * 1000;
+}
+
+/** @param {History | null} history @param {string} name @param {boolean} perSecond @returns {import('../parts/chart.js').Points} */
+function line(history, name, perSecond) {
+  const series = history?.series.find((one) => one.name === name);
+  const divide = perSecond ? (history?.step ?? 1000) / 1000 : 1;
+  return (series?.points ?? []).map(([at, value]) => /** @type {[number, number | null]} */ ([at, value === null ? null : value / divide]));
+}
+
+/** Dead letters of the last hour, as recorded. @param {History | null} history */
+const lettersOf = (history) => line(history, 'deadLetters', false).reduce((sum, [, value]) => sum + (value ?? 0), 0);
+
+/** @param {Stats} stats @param {Sample[]} samples @param {History | null} history @param {number} letters */
+function tilesOf(stats, samples, history, letters) {
+  const tile = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ unit, /** @type {string} */ note, /** @type {import('../parts/chart.js').Points} */ points, tone = '') =>
+    el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value, unit ? el('small', null, unit) : ''),
+      el('div', { class: 'note' }, note), points.length > 0 ? spark(points, `${name}, up to the last hour`) : '');
+  return [
+    tile('Published', rate(speed(samples, (one) => one.published)), '/s', `${count(stats.published)} since the start`, line(history, 'published', true)),
+    tile('Delivered', rate(speed(samples, (one) => one.delivered)), '/s', stats.redeliveries > 0 ? `${count(stats.redeliveries)} again` : '', line(history, 'delivered', true)),
+    tile('Acknowledged', rate(speed(samples, (one) => one.acks)), '/s', stats.nacks > 0 ? `${count(stats.nacks)} refused` : '', line(history, 'acks', true)),
+    tile('Waiting', count(stats.lag), '', `in ${count(stats.groups)} ${stats.groups === 1 ? 'group' : 'groups'}`, line(history, 'lag', false)),
+    tile('In flight', count(stats.inflight), '', `${count(stats.subscriptions)} subscriptions`, line(history, 'inflight', false)),
+    tile('Dead letters', count(letters), 'last hour', `${count(stats.deadLetters)} since the start`, line(history, 'deadLetters', false), letters > 0 ? 'bad' : ''),
+  ];
+}
+
+/** @typedef {{ topic: string, group: string, lag: number, lagMs: number | null, inflight: number, paused: boolean }} Row */
+
+/** @param {Stats} stats @returns {Row[]} */
+function groupRows(stats) {
+  const rows = Object.entries(stats.byGroup ?? {}).flatMap(([topic, groups]) =>
+    Object.entries(groups).map(([group, of]) => ({ topic, group, lag: of.lag ?? 0, lagMs: of.lagMs ?? null, inflight: of.inflight ?? 0, paused: of.paused ?? false })));
+  return rows.sort((a, b) => b.lag - a.lag);
+}
+
+function groupTable() {
+  return table({
+    caption: 'Groups, the one that is furthest behind first',
+    sort: 'lag', descending: true,
+    key: (/** @type {Row} */ row) => `${row.topic}/${row.group}`,
+    open: (row) => { location.hash = `#/topics/${part(row.topic)}/groups/${part(row.group)}`; },
+    columns: [
+      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => el('a', { href: `#/topics/${part(row.topic)}/groups/${part(row.group)}` }, row.group) },
+      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => el('a', { href: `#/topics/${part(row.topic)}` }, row.topic) },
+      { name: 'lag', label: 'Waiting', class: 'num', by: (row) => row.lag, cell: (row) => count(row.lag) },
+      { name: 'lagMs', label: 'Behind', class: 'num', by: (row) => row.lagMs ?? 0, cell: (row) => (row.lagMs === null ? '–' : row.lag === 0 ? '0 s' : span(row.lagMs)) },
+      { name: 'inflight', label: 'In flight', class: 'num', by: (row) => row.inflight, cell: (row) => count(row.inflight) },
+      { name: 'state', label: '', cell: (row) => (row.paused ? el('span', { class: 'badge warn' }, 'paused') : '') },
+    ],
+  });
+}
+
+/** @param {Stats} stats @param {Sample[]} samples @param {number} letters @param {Row[]} rows */
+function attention(stats, samples, letters, rows) {
+  /** @type {HTMLElement[]} */
+  const found = [];
+  const note = (/** @type {string} */ tone, /** @type {(Node | string)[]} */ text) =>
+    found.push(el('li', null, el('span', { class: `state ${tone}` }, icon(tone === 'bad' ? 'bad' : 'warn')), el('span', null, text)));
+  const server = stats.server;
+  if (server?.storageFailed) note('bad', [`The store has failed: ${server.storageFailed}`]);
+  if (server?.trouble) note('bad', [server.trouble]);
+  const first = samples[0];
+  for (const row of rows.filter((one) => one.lag > 0).slice(0, 50)) {
+    const link = el('a', { href: `#/topics/${part(row.topic)}/groups/${part(row.group)}` }, row.group);
+    const before = first?.stats.byGroup?.[row.topic]?.[row.group]?.lag;
+    const age = row.lagMs === null ? '' : `, its oldest event has waited ${span(row.lagMs)}`;
+    if (row.paused) note('warn', [link, ` on ${row.topic} is paused: ${count(row.lag)} events wait${age}`]);
+    else if (row.inflight === 0) note('warn', [link, ` on ${row.topic} does not work: ${count(row.lag)} events wait${age}`]);
+    else if (before !== undefined && row.lag > before + 10 && samples.length > 20) note('warn', [link, ` on ${row.topic} falls behind: ${count(row.lag)} events wait, ${count(row.lag - before)} more than before`]);
+    else if ((row.lagMs ?? 0) > 60_000) note('warn', [link, ` on ${row.topic} is late${age}`]);
+  }
+  if (letters > 0) note('bad', [el('a', { href: '#/letters' }, `${count(letters)} dead ${letters === 1 ? 'letter' : 'letters'}`), ' in the last hour']);
+  if (stats.os && (stats.os.unhealthy ?? 0) > 0) note('bad', [`${stats.os.unhealthy} capabilities of the loop are unhealthy`]);
+  if (server && (server.connections ?? 0) > 0.8 * (server.connectionsMax ?? Infinity)) note('warn', ['Nearly all connections are taken']);
+  if (found.length === 0) return [el('li', null, el('span', { class: 'state good' }, icon('good')), el('span', { class: 'muted' }, 'Nothing: everything that was published is on its way or done.'))];
+  return found.slice(0, 8);
+}
+
+/** @param {Stats} stats */
+function boundsOf(stats) {
+  const server = stats.server;
+  if (!server) return [];
+  const meter = (/** @type {string} */ name, /** @type {number} */ value, /** @type {number} */ max, /** @type {(value: number) => string} */ show) => {
+    const share = max > 0 ? Math.min(1, value / max) : 0;
+    const fillBar = el('i');
+    fillBar.style.width = `${Math.max(share * 100, value > 0 ? 1 : 0)}%`;
+    return el('div', { class: 'field' }, el('div', { class: 'bar' }, el('span', { class: 'grow' }, name), el('span', { class: 'muted' }, `${show(value)} of ${show(max)}`)),
+      el('div', { class: `meter ${share > 0.9 ? 'bad' : share > 0.7 ? 'warn' : ''}`, role: 'meter', 'aria-label': name, 'aria-valuenow': value, 'aria-valuemin': 0, 'aria-valuemax': max }, fillBar));
+  };
+  const row = (/** @type {string} */ name, /** @type {string} */ value) => [el('dt', null, name), el('dd', { class: 'num' }, value)];
+  const commits = server.commits ?? 0;
+  return [
+    el('div', { class: 'stack' },
+      meter('Connections', server.connections ?? 0, server.connectionsMax ?? 0, count),
+      meter('Backlog of the disk', server.backlogBytes ?? 0, server.backlogBytesMax ?? 0, size),
+      el('dl', { class: 'facts' },
+        row('Up', span(stats.uptimeMs)),
+        row('Syncs', count(commits)),
+        row('Events per sync', commits > 0 ? ((server.commitEvents ?? 0) / commits).toFixed(1) : '–'),
+        row('Time of a sync', commits > 0 ? `${(((server.commitSeconds ?? 0) / commits) * 1000).toFixed(2)} ms` : '–'),
+        server.storeBytes == null ? [] : row('Store', `${size(server.storeBytes)}${server.walBytes ? ` + ${size(server.walBytes)} log` : ''}`),
+        server.freeBytes == null ? [] : row('Free on disk', size(server.freeBytes)))),
+  ];
+}
+
+function empty() {
+  const ws = ROOT.href.replace(/^http/, 'ws');
+  const why = missing('publish');
+  const press = el('button', { type: 'button', class: 'btn primary', disabled: why !== null, title: why, onclick: async () => (await import('../parts/publish.js')).publish('hello') }, 'Publish an event');
+  return el('section', { class: 'card teach' },
+    el('h2', null, 'Nothing has been published yet'),
+    el('p', { class: 'muted' }, 'Publish an event, from here or from a terminal. Its answer comes when it is on disk. Then read it with a group: what the group has acknowledged it does not get again.'),
+    el('div', null, press),
+    snippet(`curl ${new URL('topics/hello/events', ROOT).href} -d '{"payload":{"hello":"world"}}'`),
+    snippet(`millrace pub hello '{"hello":"world"}' --url ${ws}`),
+    snippet(`millrace sub hello --group readers --from earliest --url ${ws}`));
+}

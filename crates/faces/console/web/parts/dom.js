@@ -1,0 +1,96 @@
+// Elements, made without any text that a browser would read as markup.
+
+/** @typedef {Node | string | number | null | undefined | false} Child */
+
+/**
+ * @template {keyof HTMLElementTagNameMap} T
+ * @param {T} tag
+ * @param {Record<string, any> | null} [props] `class`, `on*` listeners, attributes; `false` and `null` leave one out
+ * @param {...(Child | Child[])} children
+ * @returns {HTMLElementTagNameMap[T]}
+ */
+export function el(tag, props, ...children) {
+  const made = document.createElement(tag);
+  set(made, props);
+  add(made, children);
+  return made;
+}
+
+/**
+ * @param {string} tag
+ * @param {Record<string, any> | null} [props]
+ * @param {...Child} children
+ * @returns {SVGElement}
+ */
+export function svg(tag, props, ...children) {
+  const made = /** @type {SVGElement} */ (document.createElementNS('http://www.w3.org/2000/svg', tag));
+  set(made, props);
+  add(made, children);
+  return made;
+}
+
+/** @param {Element} of @param {Record<string, any> | null | undefined} props */
+function set(of, props) {
+  for (const [name, value] of Object.entries(props ?? {})) {
+    if (value === false || value === null || value === undefined) continue;
+    if (name.startsWith('on')) of.addEventListener(name.slice(2), value);
+    else if (name === 'value' && 'value' in of) of.value = value;
+    else if (name === 'checked' && of instanceof HTMLInputElement) of.checked = value;
+    else of.setAttribute(name, value === true ? '' : String(value));
+  }
+}
+
+/** @param {Element} to @param {(Child | Child[])[]} children */
+function add(to, children) {
+  for (const child of children.flat()) {
+    if (child === null || child === undefined || child === false) continue;
+    to.append(child instanceof Node ? child : String(child));
+  }
+}
+
+/** Puts these children in the place of all others. @param {Element} of @param {...(Child | Child[])} children */
+export function fill(of, ...children) {
+  of.replaceChildren();
+  add(of, children);
+  return of;
+}
+
+/** @param {string} name @param {string} label @param {() => void} act @param {Record<string, any>} [props] */
+export function button(name, label, act, props = {}) {
+  return el('button', { type: 'button', class: name, onclick: act, ...props }, label);
+}
+
+/** Says something to a screen reader, at most one message in 5 s. @param {string} text */
+export function say(text) {
+  const now = Date.now();
+  if (now - said < 5000) return;
+  said = now;
+  const live = document.getElementById('say');
+  if (live) live.textContent = text;
+}
+let said = 0;
+
+/** Copies text, also where a page is not secure and the clipboard is missing. @param {string} text */
+export async function copy(text) {
+  if (navigator.clipboard && window.isSecureContext) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  const area = el('textarea', { class: 'unseen', 'aria-hidden': 'true' });
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  document.execCommand('copy');
+  area.remove();
+}
+
+/** Lets the browser save a text. @param {string} name @param {string | Blob} content */
+export function save(name, content) {
+  const blob = content instanceof Blob ? content : new Blob([content], { type: 'application/octet-stream' });
+  const url = URL.createObjectURL(blob);
+  const link = el('a', { href: url, download: name });
+  document.body.append(link);
+  link.click();
+  link.remove();
+  setTimeout(() => URL.revokeObjectURL(url), 10_000);
+}

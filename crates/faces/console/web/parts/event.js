@@ -1,0 +1,159 @@
+// One event in the drawer: what it says, what caused it, and how far everybody is with it.
+
+import { ROOT, address, get, lines, part } from '../api.js';
+import { state } from '../state.js';
+import { button, copy, el, fill, save } from './dom.js';
+import { drawer, toast } from './dialog.js';
+import { icon } from './icons.js';
+import { envelope, tree } from './json.js';
+import { time } from './time.js';
+
+/** @typedef {import('../types.js').Story} Story */
+/** @typedef {import('./json.js').Envelope} Envelope */
+
+/** The page of a topic with this event open. @param {string} topic @param {number} partition @param {number} offset */
+export const eventLink = (topic, partition, offset) => `#/topics/${part(topic)}?e=${partition}:${offset}`;
+
+/** @param {string} topic @param {number} partition @param {number} offset @returns {Promise<Envelope | null>} */
+export async function fetchEvent(topic, partition, offset) {
+  const page = await lines(`/topics/${part(topic)}/events`, { query: { partition, from: offset, limit: 1 } });
+  const found = page.lines[0] ? envelope(page.lines[0]) : null;
+  return found && found.offset === offset ? found : null;
+}
+
+/**
+ * @param {string} topic @param {number} partition @param {number} offset
+ * @param {{ go: (offset: number) => void, end: () => void, again: (event: Envelope) => void }} acts
+ */
+export async function showEvent(topic, partition, offset, acts) {
+  const place = `${topic} · ${partition}/${offset}`;
+  const step = (/** @type {string} */ name, /** @type {string} */ label, /** @type {number} */ to) =>
+    el('button', { type: 'button', class: 'btn icon', 'aria-label': label, title: label, disabled: to < 1, onclick: () => acts.go(to) }, icon(name));
+  const tools = [step('left', 'Previous event', offset - 1), step('right', 'Next event', offset + 1)];
+  const box = drawer(place, tools, [], acts.end);
+  const inside = box.querySelector('.content');
+  if (!inside) return;
+  let event;
+  try {
+    event = await fetchEvent(topic, partition, offset);
+  } catch (error) {
+    fill(inside, el('p', { class: 'banner bad' }, error instanceof Error ? error.message : String(error)));
+    return;
+  }
+  if (!event) {
+    fill(inside, el('p', { class: 'banner' }, icon('warn'), `There is no event at offset ${offset}: it is not published yet, or retention or compaction has removed it.`));
+    return;
+  }
+  const found = event;
+  const story = el('div');
+  story.className = 'stack';
+  fill(inside, facts(found), payload(found), copies(found, acts), el('section', null, el('h3', null, 'How far everybody is'), story));
+  fill(story, el('p', { class: 'muted' }, 'Looking…'));
+  try {
+    const told = await get(`/events/${part(found.id)}`, { query: { topic } });
+    fill(story, standing(/** @type {Story} */ (told), topic));
+  } catch (error) {
+    fill(story, el('p', { class: 'muted' }, error instanceof Error ? error.message : String(error)));
+  }
+}
+
+/** @param {Envelope} event */
+function facts(event) {
+  const row = (/** @type {string} */ name, /** @type {Node | string} */ value) => [el('dt', null, name), el('dd', null, value)];
+  return el('section', null, el('dl', { class: 'facts' },
+    row('Published', time(event.ts)),
+    row('Id', el('code', null, event.id)),
+    event.key === null ? [] : row('Key', el('code', null, event.key)),
+    event.priority === null ? [] : row('Priority', event.priority),
+    event.headers.length === 0 ? [] : row('Headers', el('dl', { class: 'facts' },
+      event.headers.map(([name, value]) => [el('dt', { class: 'mono' }, name), el('dd', { class: 'mono' }, value)]).flat()))));
+}
+
+/** @param {Envelope} event */
+function payload(event) {
+  const shown = el('div', null, tree(event.payload));
+  let raw = false;
+  const flip = el('button', { type: 'button', class: 'btn small', 'aria-pressed': 'false' }, 'Raw');
+  flip.addEventListener('click', () => {
+    raw = !raw;
+    flip.setAttribute('aria-pressed', String(raw));
+    fill(shown, raw ? el('div', { class: 'json', tabindex: '0', role: 'region', 'aria-label': 'Payload' }, el('pre', null, event.payload)) : tree(event.payload));
+  });
+  const take = button('btn small', 'Copy', async () => {
+    await copy(event.payload);
+    toast('The payload is copied, byte for byte');
+  });
+  const load = button('btn small', 'Download', () => save(`${event.topic}-${event.partition}-${event.offset}.json`, event.payload));
+  return el('section', null, el('div', { class: 'bar' }, el('h3', { class: 'grow' }, 'Payload'), flip, take, load), shown);
+}
+
+/** @param {Envelope} event @param {{ again: (event: Envelope) => void }} acts */
+function copies(event, acts) {
+  const quoted = (/** @type {string} */ text) => `'${text.replaceAll("'", "'\\''")}'`;
+  const body = () => {
+    const headers = Object.fromEntries(event.headers.filter(([name]) => !name.startsWith('x-dlq-')));
+    const key = event.key === null ? '' : `"key":${JSON.stringify(event.key)},`;
+    const more = Object.keys(headers).length === 0 ? '' : `"headers":${JSON.stringify(headers)},`;
+    return `{${key}${more}"payload":${event.payload}}`;
+  };
+  const to = address(`/topics/${part(event.topic)}/events`).href;
+  const space = state.namespace === 'default' ? '' : ` --namespace ${state.namespace}`;
+  const ws = ROOT.href.replace(/^http/, 'ws');
+  const literal = (/** @type {unknown} */ value) => JSON.stringify(value);
+  /** @type {Record<string, () => string>} */
+  const forms = {
+    curl: () => `curl ${quoted(to)} -d ${quoted(body())}`,
+    'command line': () => `millrace pub ${event.topic} ${quoted(event.payload)}${event.key === null ? '' : ` --key ${quoted(event.key)}`}${space} --url ${ws}`,
+    JavaScript: () => `await bus.publish(${literal(event.topic)}, ${event.payload}${event.key === null ? '' : `, ${literal(event.key)}`});`,
+    Python: () => `requests.post(${literal(to)}, data=${literal(body())}, headers={"content-type": "application/json"}).raise_for_status()`,
+    Rust: () => `client.publish(${literal(event.topic)}, serde_json::value::RawValue::from_string(${literal(event.payload)}.into())?).await?;`,
+    NDJSON: () => event.raw,
+    'link to this event': () => new URL(eventLink(event.topic, event.partition, event.offset), location.href).href,
+  };
+  const choice = el('select', { 'aria-label': 'Copy this event as' }, el('option', { value: '' }, 'Copy as…'), Object.keys(forms).map((name) => el('option', null, name)));
+  choice.addEventListener('change', async () => {
+    const made = forms[choice.value]?.();
+    choice.value = '';
+    if (made === undefined) return;
+    await copy(made);
+    toast('Copied');
+  });
+  return el('div', { class: 'bar' }, button('btn', 'Publish again…', () => acts.again(event)), choice);
+}
+
+/** @param {Story} story @param {string} topic */
+function standing(story, topic) {
+  /** @type {Record<string, [string, string, string]>} */
+  const words = {
+    waiting: ['clock', 'calm', 'waits'], inflight: ['play', 'warn', 'is being worked on'],
+    done: ['good', 'good', 'done'], deadLettered: ['bad', 'bad', 'dead letter'],
+    pending: ['clock', 'calm', 'waits'], claimed: ['play', 'warn', 'is being worked on'], acked: ['good', 'good', 'done'],
+    discarded: ['close', 'calm', 'discarded'], lost: ['bad', 'bad', 'lost'], dead_lettered: ['bad', 'bad', 'dead letter'],
+  };
+  const sign = (/** @type {string} */ of) => {
+    const [name, tone, word] = words[of] ?? ['clock', 'calm', of];
+    return el('span', { class: `state ${tone}` }, icon(name), word);
+  };
+  const row = (/** @type {Node | string} */ who, /** @type {string} */ how, /** @type {string[]} */ rest) =>
+    el('tr', null, el('td', null, who), el('td', null, sign(how)), el('td', { class: 'muted' }, rest.filter(Boolean).join(' · ')));
+  const rows = [
+    ...story.groups.map((one) => row(el('a', { href: `#/topics/${part(topic)}/groups/${part(one.group)}` }, one.group), one.state,
+      [one.attempts > 1 ? `attempt ${one.attempts}` : '', one.agent ?? (one.connection ? `connection ${one.connection}` : ''), one.reason ?? ''])),
+    ...story.claims.map((one) => row(`handler ${one.handler ?? ''}`, one.status ?? '', [(one.attempts ?? 0) > 1 ? `attempt ${one.attempts}` : '', one.error ?? ''])),
+  ];
+  const none = el('p', { class: 'muted' }, 'No group and no handler has to do with this event.');
+  const lineage = story.lineage;
+  const id = (/** @type {string} */ of) => el('code', null, of);
+  return [
+    rows.length === 0 ? none : el('div', { class: 'scroll card', tabindex: '0', role: 'region', 'aria-label': 'Groups and handlers' }, el('table', null, el('caption', { class: 'unseen' }, 'Groups and handlers of this event'),
+      el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'Who'), el('th', { scope: 'col' }, 'State'), el('th', { scope: 'col' }, 'More'))), el('tbody', null, rows))),
+    story.letters.length === 0 ? '' : el('p', null, 'Its letters: ', story.letters.map((one) => [el('a', { href: eventLink(one.dlq, one.partition, one.offset) }, `${one.partition}/${one.offset}`), one.reason ? ` (${one.reason}) ` : ' ']).flat()),
+    story.replays.length === 0 ? '' : el('p', null, 'Published again as: ', story.replays.map((one) => [el('a', { href: eventLink(one.topic, one.partition, one.offset) }, `${one.partition}/${one.offset}`), ' ']).flat()),
+    lineage.causation || lineage.root || lineage.correlation ? el('dl', { class: 'facts' },
+      lineage.causation ? [el('dt', null, 'Caused by'), el('dd', null, id(lineage.causation))] : [],
+      lineage.root ? [el('dt', null, 'Root'), el('dd', null, id(lineage.root))] : [],
+      lineage.correlation ? [el('dt', null, 'Correlation'), el('dd', null, id(lineage.correlation))] : []) : '',
+    story.traceId ? el('p', { class: 'muted' }, 'Trace ', id(story.traceId)) : '',
+  ];
+}
+

@@ -1,0 +1,128 @@
+// Tables: real ones, with a caption and sorting; long ones draw only the rows that can be seen.
+
+import { el, fill } from './dom.js';
+import { icon } from './icons.js';
+
+/**
+ * @template T
+ * @typedef {{ name: string, label: string, class?: string, cell: (row: T) => Node | string | number,
+ *   by?: (row: T) => number | string, width?: string }} Column
+ */
+
+/**
+ * @template T
+ * @param {{ caption: string, columns: Column<T>[], sort?: string, descending?: boolean, onsort?: (name: string, descending: boolean) => void,
+ *   open?: (row: T) => void, isOn?: (row: T) => boolean, key?: (row: T) => string }} spec
+ */
+export function table(spec) {
+  let rows = /** @type {T[]} */ ([]);
+  let sort = spec.sort ?? '';
+  let descending = spec.descending ?? false;
+  const body = el('tbody');
+  const head = el('tr');
+  const box = el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': spec.caption }, el('table', null, el('caption', { class: 'unseen' }, spec.caption), el('thead', null, head), body));
+
+  const drawHead = () => fill(head, spec.columns.map((column) => {
+    const on = column.name === sort;
+    if (!column.label) return el('td', { class: 'no-head' });
+    if (!column.by) return el('th', { scope: 'col', class: column.class }, column.label);
+    const press = () => {
+      descending = on ? !descending : column.class === 'num';
+      sort = column.name;
+      spec.onsort?.(sort, descending);
+      draw();
+    };
+    return el('th', { scope: 'col', class: column.class, 'aria-sort': on ? (descending ? 'descending' : 'ascending') : null },
+      el('button', { type: 'button', onclick: press }, column.label, on ? icon(descending ? 'down' : 'up', 12) : ''));
+  }));
+
+  const draw = () => {
+    drawHead();
+    const by = spec.columns.find((column) => column.name === sort)?.by;
+    const shown = by ? [...rows].sort((a, b) => compare(by(a), by(b)) * (descending ? -1 : 1)) : rows;
+    fill(body, shown.map((row) => rowOf(spec, row)));
+  };
+  return {
+    box,
+    /** @param {T[]} next */
+    show(next) {
+      // Rows never move under the pointer.
+      if (rows.length > 0 && box.matches(':hover') && spec.key) {
+        const known = new Map(next.map((row) => [spec.key?.(row), row]));
+        const kept = rows.map((row) => known.get(spec.key?.(row))).filter((row) => row !== undefined);
+        const fresh = next.filter((row) => !rows.some((old) => spec.key?.(old) === spec.key?.(row)));
+        next = /** @type {T[]} */ ([...kept, ...fresh]);
+      }
+      rows = next;
+      draw();
+    },
+  };
+}
+
+/** @param {number | string} a @param {number | string} b */
+const compare = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b)));
+
+/** @template T @param {any} spec @param {T} row */
+function rowOf(spec, row) {
+  const cells = spec.columns.map((/** @type {Column<T>} */ column) => el('td', { class: column.class }, column.cell(row)));
+  const made = el('tr', { class: `${spec.open ? 'link' : ''}${spec.isOn?.(row) ? ' on' : ''}`.trim() || null }, cells);
+  if (spec.open) {
+    made.addEventListener('click', (event) => {
+      const target = /** @type {Element} */ (event.target);
+      if (!target.closest('a, button, input, label') && !getSelection()?.toString()) spec.open(row);
+    });
+  }
+  return made;
+}
+
+/**
+ * A table of any length: rows of one height, of which only those near the window are in the page.
+ * @template T
+ * @param {{ caption: string, columns: Column<T>[], open: (row: T) => void, isOn: (row: T) => boolean }} spec
+ */
+export function longTable(spec) {
+  let rows = /** @type {T[]} */ ([]);
+  let wanted = 0;
+  const body = el('tbody');
+  const grid = el('table', { class: 'fixed' },
+    el('caption', { class: 'unseen' }, spec.caption),
+    el('colgroup', null, spec.columns.map((column) => {
+      const made = el('col');
+      if (column.width) made.style.width = column.width;
+      return made;
+    })),
+    el('thead', null, el('tr', null, spec.columns.map((column) => el('th', { scope: 'col', class: column.class }, column.label)))),
+    body);
+  const box = el('div', { class: 'scroll tall', tabindex: '0', role: 'region', 'aria-label': spec.caption }, grid);
+  const space = (/** @type {number} */ px) => {
+    const cell = el('td', { colspan: spec.columns.length });
+    cell.style.height = `${px}px`;
+    return el('tr', { class: 'space', 'aria-hidden': 'true' }, cell);
+  };
+  const draw = () => {
+    wanted = 0;
+    const height = Number.parseInt(getComputedStyle(document.documentElement).getPropertyValue('--row'), 10) || 36;
+    const first = Math.max(0, Math.floor(box.scrollTop / height) - 10);
+    const count = Math.ceil((box.clientHeight || 600) / height) + 20;
+    const last = Math.min(rows.length, first + count);
+    grid.setAttribute('aria-rowcount', String(rows.length + 1));
+    const shown = rows.slice(first, last).map((row, at) => {
+      const made = rowOf(spec, row);
+      made.setAttribute('aria-rowindex', String(first + at + 2));
+      return made;
+    });
+    fill(body, first > 0 ? space(first * height) : null, shown, last < rows.length ? space((rows.length - last) * height) : null);
+  };
+  const ask = () => {
+    if (wanted === 0) wanted = requestAnimationFrame(draw);
+  };
+  box.addEventListener('scroll', ask, { passive: true });
+  return {
+    box,
+    /** @param {T[]} next */
+    show(next) {
+      rows = next;
+      ask();
+    },
+  };
+}

@@ -1,0 +1,300 @@
+//! `GET /events/{id}`: one event, wherever it is: its causes, its groups, its handlers, its letters, its replays.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use millrace_admin::{Admin, AdminError, ClaimView};
+use millrace_bus::{BusError, EventStanding, Reply, Request, StandingState};
+use millrace_model::{Event, EventId, Headers, Offset, Requester, Timestamp, TopicKey, TraceId};
+use millrace_store::{FailureCause, ReadLimit, Store, StoreError};
+use millrace_wire::ErrorCode;
+use millrace_wire::http::{
+    ClaimDoc, EventPlace, EventStory, GroupStanding, LetterPlace, LineageDoc, write_found,
+};
+use serde_json::value::RawValue;
+
+use crate::access::Caller;
+use crate::app::{App, SharedApp};
+use crate::http::dead_letters::{DLQ_ID_HEADER, REPLAYED_LETTER};
+use crate::http::topic_access::check_topic;
+use crate::http::{damaged_name, document};
+use crate::params::{AtEvent, topic_key};
+use crate::refusal::Refusal;
+use crate::to_wire;
+
+const PAGE: ReadLimit = ReadLimit { events_max: 512, bytes_max: 4 << 20 };
+/// Events that are looked at for letters of the event, and for replays of these letters.
+const CONSEQUENCES_SCAN_MAX: u64 = 20_000;
+/// An id that Millrace made contains its time; the event's own time may be a little earlier or later. The narrow look
+/// comes first, because many events may have been published around that time.
+const SLACKS_MS: [u64; 2] = [1_000, 60_000];
+
+pub(crate) async fn show(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtEvent,
+) -> Result<Response, Refusal> {
+    let AtEvent { id, params } = at;
+    let namespace = params.namespace()?;
+    let topic = params.text("topic").map(|topic| topic_key(&params, topic)).transpose()?;
+    let lookup = Lookup { id, topic, scan_max: app.edge.settings.scan_events_max as u64 };
+    let (by, store, now) = (caller.by_unless_admin(), app.store.clone(), app.broker.clock().now().wall);
+    let read = app.read(move |reader| {
+        let found = match lookup.find(reader, &by, namespace.as_str())? {
+            Ok(event) => event,
+            Err(scanned) => return Ok(Err((lookup.id.clone(), scanned))),
+        };
+        let claims = Admin::new(store).claims_of(&found, now).map_err(unreadable)?;
+        let consequences = Consequences::find(reader, &found)?;
+        Ok(Ok((found, claims, consequences)))
+    });
+    let (event, claims, consequences) = read.await?.map_err(|(id, scanned)| not_found(&id, scanned))?;
+    let story = story(&app, &event, &claims, consequences).await?;
+    Ok(document(StatusCode::OK, &story))
+}
+
+fn unreadable(error: AdminError) -> StoreError {
+    match error {
+        AdminError::Store(error) => error,
+        other => StoreError::Unreadable(FailureCause::of(other)),
+    }
+}
+
+fn not_found(id: &EventId, scanned: u64) -> Refusal {
+    let detail = format!(
+        "there is no event {id:.80} among the {scanned} events that were looked at: name its topic with ?topic=, or it \
+         was removed"
+    );
+    Refusal::new(ErrorCode::BadTopic, detail).status(StatusCode::NOT_FOUND)
+}
+
+struct Lookup {
+    id: EventId,
+    topic: Option<TopicKey>,
+    scan_max: u64,
+}
+
+impl Lookup {
+    /// Finds the event: by the time in its id, else by looking at the newest events. `Err` says how many were looked at.
+    fn find(
+        &self,
+        store: &dyn Store,
+        by: &Requester,
+        namespace: &str,
+    ) -> Result<Result<Event, u64>, StoreError> {
+        let mut streams = store.streams()?;
+        streams.retain(|bounds| {
+            let topic = &bounds.stream.topic;
+            topic.namespace() == namespace && self.topic.as_ref().is_none_or(|wanted| wanted == topic)
+        });
+        let mut readable = Vec::new();
+        for bounds in streams {
+            let may = check_topic(store, by, &bounds.stream.topic, bounds.stream.partition)?.is_ok();
+            if may {
+                readable.push(bounds);
+            }
+        }
+        let mut left = self.scan_max;
+        if let Some(made) = made_at(&self.id) {
+            for slack_ms in SLACKS_MS {
+                let until = Timestamp(made.0.saturating_add(slack_ms));
+                for bounds in &readable {
+                    let from = store.seek(&bounds.stream, Timestamp(made.0.saturating_sub(slack_ms)))?;
+                    let is_it = |event: &Event| event.id == self.id;
+                    if let Some(event) = scan(store, (&bounds.stream, from), Some(until), &mut left, is_it)? {
+                        return Ok(Ok(event));
+                    }
+                }
+            }
+        }
+        // The newest of each stream, in equal parts: an id that a client brought tells nothing about its place.
+        let part = left / (readable.len().max(1) as u64);
+        for bounds in &readable {
+            let from = Offset(bounds.next.0.saturating_sub(part).max(bounds.start.0.max(1)));
+            let mut of_stream = part;
+            let is_it = |event: &Event| event.id == self.id;
+            if let Some(event) = scan(store, (&bounds.stream, from), None, &mut of_stream, is_it)? {
+                return Ok(Ok(event));
+            }
+            left -= part - of_stream;
+        }
+        Ok(Err(self.scan_max - left))
+    }
+}
+
+/// Returns the first event from an offset on for which `is_it` holds; looks at no more than `left` events.
+fn scan(
+    store: &dyn Store,
+    (stream, mut from): (&millrace_model::Stream, Offset),
+    until: Option<Timestamp>,
+    left: &mut u64,
+    mut is_it: impl FnMut(&Event) -> bool,
+) -> Result<Option<Event>, StoreError> {
+    while *left > 0 {
+        let page = store.read(stream, from, PAGE)?;
+        if page.through < from {
+            break;
+        }
+        for event in &page.events {
+            if until.is_some_and(|until| event.ts > until) {
+                return Ok(None);
+            }
+            *left = left.saturating_sub(1);
+            if is_it(event) {
+                return Ok(Some(Event::clone(event)));
+            }
+        }
+        // Empty stretches count a little, so that they end, too.
+        *left = left.saturating_sub(1);
+        from = page.through.next();
+    }
+    Ok(None)
+}
+
+/// The time in a UUID of version 7.
+fn made_at(id: &EventId) -> Option<Timestamp> {
+    match id {
+        EventId::Uuid(bits) if bits >> 76 & 0xf == 7 => Some(Timestamp((bits >> 80) as u64)),
+        _ => None,
+    }
+}
+
+/// Letters of an event, and events that were published again from them.
+struct Consequences {
+    letters: Vec<Event>,
+    replays: Vec<Event>,
+    complete: bool,
+}
+
+impl Consequences {
+    fn find(store: &dyn Store, event: &Event) -> Result<Consequences, StoreError> {
+        let topic = &event.stream.topic;
+        let mut found = Consequences { letters: Vec::new(), replays: Vec::new(), complete: true };
+        let Some(dlq) = topic.dead_letters() else { return Ok(found) };
+        let id = event.id.to_string();
+        let mut left = CONSEQUENCES_SCAN_MAX;
+        let streams = store.streams()?;
+        for bounds in streams.iter().filter(|bounds| bounds.stream.topic == dlq) {
+            let from = store.seek(&bounds.stream, event.ts)?;
+            scan(store, (&bounds.stream, from), None, &mut left, |letter| {
+                if header(letter, DLQ_ID_HEADER).as_deref() == Some(&id) {
+                    found.letters.push(letter.clone());
+                }
+                false
+            })?;
+        }
+        found.complete = left > 0;
+        let Some(first) = found.letters.iter().map(|letter| letter.ts).min() else { return Ok(found) };
+        let ids: Vec<String> = found.letters.iter().map(|letter| letter.id.to_string()).collect();
+        let mut left = CONSEQUENCES_SCAN_MAX;
+        for bounds in streams.iter().filter(|bounds| bounds.stream.topic == *topic) {
+            let from = store.seek(&bounds.stream, first)?;
+            scan(store, (&bounds.stream, from), None, &mut left, |replay| {
+                if header(replay, REPLAYED_LETTER).is_some_and(|letter| ids.contains(&letter)) {
+                    found.replays.push(replay.clone());
+                }
+                false
+            })?;
+        }
+        found.complete &= left > 0;
+        Ok(found)
+    }
+}
+
+fn header(event: &Event, name: &str) -> Option<String> {
+    event.body.headers.as_ref().and_then(|headers: &Headers| headers.get(name))
+}
+
+async fn story(
+    app: &App,
+    event: &Event,
+    claims: &[ClaimView],
+    consequences: Consequences,
+) -> Result<EventStory, Refusal> {
+    let request = Request::EventStandings {
+        topic: event.stream.topic.clone(),
+        partition: event.stream.partition,
+        offset: event.offset,
+    };
+    // Whether the caller may read the topic was checked where the event was found.
+    let standings = match app.request(Requester::Trusted, request).await? {
+        Reply::EventStandings(standings) => standings,
+        other => return Err(Refusal::unexpected(&other)),
+    };
+    let mut text = String::new();
+    write_found(&mut text, event, false);
+    let envelope = RawValue::from_string(text).map_err(|error| {
+        app.refusal(&BusError::Unreadable(format!("the event has no JSON form: {error}")))
+    })?;
+    let Consequences { letters, replays, complete } = consequences;
+    let groups = standings.into_iter().map(|standing| group_of(app, standing, &letters)).collect();
+    let lineage = &event.body.lineage;
+    let text_of = |id: &Option<EventId>| id.as_ref().map(ToString::to_string);
+    Ok(EventStory {
+        event: envelope,
+        lineage: LineageDoc {
+            root: text_of(&lineage.root),
+            depth: lineage.depth,
+            causation: text_of(&lineage.causation),
+            correlation: text_of(&lineage.correlation),
+        },
+        trace_id: TraceId::of(event.body.headers.as_ref()).map(|trace| trace.as_str().to_owned()),
+        claims: claims.iter().map(claim_of).collect(),
+        groups,
+        letters: letters.iter().map(letter_of).collect::<Result<_, _>>()?,
+        replays: replays.iter().map(place_of).collect::<Result<_, _>>()?,
+        complete,
+    })
+}
+
+fn group_of(app: &App, standing: EventStanding, letters: &[Event]) -> GroupStanding {
+    let EventStanding { group, state, attempts, reason } = standing;
+    let gave_up =
+        || letters.iter().any(|letter| header(letter, "x-dlq-group").as_deref() == Some(group.as_str()));
+    let (state, connection) = match state {
+        StandingState::Waiting => ("waiting", None),
+        StandingState::InFlight(conn) => ("inflight", Some(conn.0)),
+        StandingState::Done if gave_up() => ("deadLettered", None),
+        StandingState::Done => ("done", None),
+    };
+    let agent = connection.and_then(|conn| app.edge.connections.get(conn)).and_then(|facts| facts.agent);
+    GroupStanding { state: state.to_owned(), group, attempts, connection, agent, reason }
+}
+
+fn claim_of(view: &ClaimView) -> ClaimDoc {
+    let ended_at = view.ack_at.or(view.dead_lettered_at).or(view.discarded_at);
+    let ms = |ts: Option<Timestamp>| ts.map(|ts| ts.0);
+    ClaimDoc {
+        handler: view.handler_id.clone(),
+        status: view.status.as_str().to_owned(),
+        session: view.session_id.clone(),
+        attempts: view.attempts,
+        error: view.last_error.clone(),
+        claimed_at: ms(view.claimed_at),
+        lease_until: ms(view.lease_until),
+        available_at: ms(view.available_at),
+        ended_at: ms(ended_at),
+    }
+}
+
+fn letter_of(letter: &Event) -> Result<LetterPlace, Refusal> {
+    Ok(LetterPlace {
+        dlq: to_wire::topic_name(&letter.stream.topic).map_err(|error| damaged_name(&error))?,
+        partition: letter.stream.partition,
+        offset: letter.offset,
+        id: letter.id.to_string(),
+        ts: letter.ts,
+        group: header(letter, "x-dlq-group"),
+        reason: header(letter, "x-dlq-reason"),
+    })
+}
+
+fn place_of(event: &Event) -> Result<EventPlace, Refusal> {
+    Ok(EventPlace {
+        topic: to_wire::topic_name(&event.stream.topic).map_err(|error| damaged_name(&error))?,
+        partition: event.stream.partition,
+        offset: event.offset,
+        id: event.id.to_string(),
+        ts: event.ts,
+    })
+}
