@@ -125,11 +125,14 @@ impl SharedHandle {
                     return Ok(outcomes);
                 }
                 Ok(CommitVia::NotPlaced) => {}
+                // The copy failed before anything was placed: another server can do what this one was asked for.
                 Err(StoreError::Unreadable(cause)) => {
-                    return Err(self.condemn_damaged(&cause.to_string()));
+                    self.condemn_damaged(&cause.to_string());
+                    return self.refuse_ended().map(|()| Vec::new());
                 }
                 Err(error @ (StoreError::Poisoned(_) | StoreError::Outdated { .. })) => {
-                    return Err(self.end_without_copy(error));
+                    self.end_without_copy(error);
+                    return self.refuse_ended().map(|()| Vec::new());
                 }
                 Err(error) => return Err(error),
             }

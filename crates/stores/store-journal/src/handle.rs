@@ -175,8 +175,14 @@ impl SharedHandle {
         self.ended.lock().clone()
     }
 
+    /// Fails if this handle has ended. After the loss of its copy it says that it does not lead: nothing was written, and
+    /// another server can do what this one was asked for.
     pub(crate) fn refuse_ended(&self) -> Result<(), StoreError> {
         match self.ended() {
+            Some(HandleEnd { error: error @ StoreError::Poisoned(_), is_copy_lost: true }) => {
+                let text = format!("it gives the lead up, because its copy is lost: {error}");
+                Err(StoreError::Deposed(FailureCause::new(text, error)))
+            }
             Some(end) => Err(end.error),
             None if self.is_closed.load(Relaxed) => Err(closed()),
             None => Ok(()),
