@@ -179,9 +179,9 @@ impl SharedHandle {
     /// another server can do what this one was asked for.
     pub(crate) fn refuse_ended(&self) -> Result<(), StoreError> {
         match self.ended() {
-            Some(HandleEnd { error: error @ StoreError::Poisoned(_), is_copy_lost: true }) => {
-                let text = format!("it gives the lead up, because its copy is lost: {error}");
-                Err(StoreError::Deposed(FailureCause::new(text, error)))
+            Some(HandleEnd { error: StoreError::Poisoned(cause), is_copy_lost: true }) => {
+                let text = format!("it gives the lead up: {cause}");
+                Err(StoreError::Deposed(FailureCause::new(text, StoreError::Poisoned(cause))))
             }
             Some(end) => Err(end.error),
             None if self.is_closed.load(Relaxed) => Err(closed()),

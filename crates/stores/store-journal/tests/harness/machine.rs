@@ -170,6 +170,12 @@ pub(crate) fn is_poisoned_by(error: &StoreError, word: &str) -> bool {
     matches!(error, StoreError::Poisoned(cause) if cause.text().contains(word))
 }
 
+/// Returns whether a commit was refused, with nothing written, by a handle that has lost its copy and so gives the lead up.
+pub(crate) fn is_given_up_for(error: &StoreError, word: &str) -> bool {
+    let text = error.to_string();
+    matches!(error, StoreError::Deposed(_)) && text.contains("gives the lead up") && text.contains(word)
+}
+
 pub(crate) fn meddle(path: &Path, sql: &str) {
     let conn = rusqlite::Connection::open(path).unwrap();
     conn.busy_timeout(std::time::Duration::from_secs(10)).unwrap();
