@@ -18,7 +18,8 @@ struct OrderPlaced {
 
 pub struct Load<'a> {
     server: &'a Server,
-    socket: Socket,
+    publisher: Socket,
+    consumer: Socket,
 }
 
 impl<'a> Load<'a> {
@@ -30,24 +31,23 @@ impl<'a> Load<'a> {
         let nightly =
             Schedule::cron("30 2 * * *", OrderPlaced { order: 2 }).expect("a rule").named("nightly");
         session.run_until_idle(vec![bill], vec![nightly]).expect("a run");
-        let mut socket = server.socket();
-        socket.subscribe("jobs", "workers", &json!({"max_inflight": 1000, "ack_mode": "individual"}));
-        Load { server, socket }
+        let mut consumer = server.socket();
+        consumer.subscribe("jobs", "workers", &json!({"max_inflight": 1000, "ack_mode": "individual"}));
+        Load { server, publisher: server.socket(), consumer }
     }
 
     pub fn step(&mut self) {
         for n in 0..ROUND {
-            self.socket.publish("jobs", &json!(n));
+            self.publisher.publish("jobs", &json!(n));
         }
         for n in 0..ROUND {
-            let offset = self.socket.message();
+            let offset = self.consumer.message();
             match n {
-                0 => self.socket.send_nack("jobs", "workers", offset, &json!({"rid": 1})),
+                0 => self.consumer.send_nack("jobs", "workers", offset, &json!({})),
                 1 => {}
-                _ => self.socket.ack("jobs", "workers", offset),
+                _ => self.consumer.ack("jobs", "workers", offset),
             }
         }
         self.server.get("/topics/nowhere");
-        self.socket.drained();
     }
 }
