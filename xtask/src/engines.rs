@@ -10,6 +10,7 @@ mod install;
 mod mongo;
 mod moto;
 mod postgres;
+mod prometheus;
 mod run_folder;
 mod s3_probe;
 mod seaweed;
@@ -107,7 +108,14 @@ fn install_all(folder: &Path) -> Result<()> {
             }
             Ok(())
         };
-        let threads: Vec<_> = wanted().map(|engine| scope.spawn(move || install(engine))).collect();
+        let mut threads: Vec<_> = wanted().map(|engine| scope.spawn(move || install(engine))).collect();
+        threads.push(scope.spawn(|| {
+            let is_new = prometheus::install(folder).context("cannot install Prometheus")?;
+            if is_new {
+                println!("engines: Prometheus installed");
+            }
+            Ok(())
+        }));
         let joined = threads.into_iter().map(|thread| thread.join().unwrap_or_else(|_| bail!("panicked")));
         // All of them, so that every failure is told.
         let results: Vec<Result<()>> = joined.collect();
@@ -150,7 +158,7 @@ impl Engines {
                 *started = engine.spawn(installed, &folder.of_engine(engine)?)?;
             }
         }
-        let mut variables = Vec::new();
+        let mut variables = vec![prometheus::variable(installed)?];
         for (engine, started) in wanted().zip(&started) {
             variables.push((engine.variable().to_owned(), started.url.clone()));
             variables.extend(started.more_variables.iter().cloned());

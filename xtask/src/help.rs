@@ -7,7 +7,7 @@ cargo xtask test           tools, tidy, build, every test, the simulator, a litt
 cargo xtask test FILTER    only the tests whose name contains FILTER
 cargo xtask tidy           formatting, lints, crate order, engine purity, file sizes, leftovers
 cargo xtask peers          the same loads against Millrace, NATS, Redis and PostgreSQL; `peers --help` lists its options
-cargo xtask engines        PostgreSQL, SeaweedFS, moto and MongoDB for tests, until Ctrl-C; `engines -- COMMAND` runs a command with them
+cargo xtask engines        PostgreSQL, SeaweedFS, moto, MongoDB and Prometheus for tests, until Ctrl-C; `engines -- COMMAND` runs a command with them
 cargo xtask powercut       a long run of the power-cut test: [--cuts N] per workload, [--seed S] of an earlier run
 cargo xtask fixtures [N]   stores of every schema version (or of N), made by the Millrace that wrote it
 cargo xtask guests         the C guests of examples/guests, compiled to target/guests

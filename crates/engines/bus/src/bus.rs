@@ -23,7 +23,7 @@ use crate::lifecycle::state::Lifecycle;
 use crate::limits::BusLimits;
 use crate::publishing::due::DueState;
 use crate::publishing::foreign_appends::ForeignCommits;
-use crate::stats::Counters;
+use crate::stats::{AckTimes, Counters};
 use crate::topics::admin::Listing;
 use crate::topics::ages::Ages;
 use crate::topics::compaction::CompactionState;
@@ -62,6 +62,7 @@ pub struct Bus {
     pub(crate) foreign: ForeignCommits,
     pub(crate) totals: Totals,
     pub(crate) counters: Counters,
+    pub(crate) ack_times: AckTimes,
     pub(crate) lifecycle: Lifecycle,
     /// Counts states that cannot occur.
     pub(crate) broken: Broken,
@@ -86,6 +87,7 @@ impl Bus {
             foreign: ForeignCommits::default(),
             totals: Totals::default(),
             counters: Counters::default(),
+            ack_times: AckTimes::default(),
             lifecycle: Lifecycle::default(),
             broken: Broken::default(),
             check_pace: CheckPace::default(),
@@ -212,7 +214,7 @@ impl Bus {
                 self.subscribe(now, to, subscribe)
             }
             Request::Unsubscribe { topic, group } => self.unsubscribe(now, to, topic, group),
-            Request::Ack(ack) => self.ack(to, ack),
+            Request::Ack(ack) => self.ack(now, to, ack),
             Request::Nack(nack) => self.nack(now, to, nack),
             Request::GiveBack(given) => self.give_back(to, given),
             Request::Flow { credits } => self.flow(to, credits),
@@ -242,7 +244,7 @@ impl Bus {
                 self.event_standings(to, topic, partition, offset)
             }
             Request::Stats => {
-                let stats = Box::new(self.stats());
+                let stats = Box::new(self.stats(now));
                 self.reply(to, Reply::Stats(stats));
                 Ok(())
             }

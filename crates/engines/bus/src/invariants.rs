@@ -108,8 +108,8 @@ impl Bus {
                     "{at:?} is never written"
                 );
             }
-            for (_, conn) in cursor.window.leases() {
-                *held.entry(conn).or_default() += 1;
+            for (_, lease) in cursor.window.leases() {
+                *held.entry(lease.conn).or_default() += 1;
             }
             for conn in cursor.window.awaited() {
                 assert!(

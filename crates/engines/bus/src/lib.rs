@@ -39,7 +39,7 @@ pub use lifecycle::restore::Snapshot;
 pub use limits::BusLimits;
 pub use millrace_model::DueBy;
 pub use publishing::foreign_appends::{ForeignDelays, LogBounds, StoredTopic};
-pub use stats::{Counters, GroupGauges, Stats, TopicCounters};
+pub use stats::{AckTimes, Counters, DeadLetterCounts, GroupGauges, Stats, TopicCounters};
 pub use topics::schema::{
     BreakingEvent, CheckedRange, Compared, DelayedCheck, Mismatch, PayloadMismatch, Quote, RetainedCheck,
     RetainedOutcome, SchemaError, SchemaStamp, SchemaVerdict, TopicSchema, UncomparedEvents,

@@ -2,6 +2,7 @@
 //! loop and the store.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use millrace_broker::BrokerHandle;
 use millrace_bus::{BusError, Reply, Request};
@@ -14,6 +15,7 @@ use millrace_wire::http::TopicDefaults;
 use crate::edge::SharedEdge;
 use crate::http::durable_handlers::Figures;
 use crate::jobs::Jobs;
+use crate::latencies::LeftAt;
 use crate::moved::Moved;
 use crate::observe::{HttpRequester, RequestParty, publish_trace};
 use crate::refusal::Refusal;
@@ -43,6 +45,7 @@ impl App {
         }
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
+        let arrived = Instant::now();
         let called = tokio::select! {
             biased;
             called = self.broker.call(by, request) => called,
@@ -51,6 +54,7 @@ impl App {
         match called {
             Ok(Reply::Refused(error)) => Err(self.refusal(&error)),
             Ok(reply) => {
+                self.edge.latencies.answered(&reply, arrived, LeftAt::now(&self.edge.clock));
                 let http_requester = HttpRequester::current();
                 let http_requester = http_requester.as_deref();
                 let by = RequestParty {

@@ -14,6 +14,7 @@ use crate::access::{Audit, Tokens};
 use crate::connections::Connections;
 use crate::fairness::{Evictions, Frames, Room, SeatRule, Seats, share_of};
 use crate::follower::FollowedStore;
+use crate::latencies::Latencies;
 use crate::lead_doubt::LeadDoubt;
 use crate::observe::{AuditLog, HttpRequester};
 use crate::refusal::Refusal;
@@ -53,6 +54,7 @@ pub(crate) struct Edge {
     /// Seats of tails and of searches that wait.
     pub(crate) tails: Arc<Semaphore>,
     pub(crate) connections: Arc<Connections>,
+    pub(crate) latencies: Latencies,
 }
 
 impl Edge {
@@ -89,6 +91,7 @@ impl Edge {
             doubt: LeadDoubt::default(),
             tails: Arc::new(Semaphore::new(tails_max)),
             connections: Arc::default(),
+            latencies: Latencies::default(),
         }
     }
 

@@ -26,6 +26,7 @@ mod host;
 mod http;
 mod jobs;
 mod kernel;
+mod latencies;
 mod lead_doubt;
 mod moved;
 mod observe;

@@ -1,5 +1,7 @@
 //! Translates answers, deliveries and refusals of the engine into frames and bodies.
 
+use std::time::Instant;
+
 use millrace_broker::{Item, ShellView};
 use millrace_bus::{self as bus, BusError, BusLimits, OffsetsView, PartitionView, Reply, Stats, TopicView};
 use millrace_model::{
@@ -19,6 +21,7 @@ use crate::moved::Moved;
 /// A request of a connection that waits for its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct UnansweredRequest {
+    pub(crate) arrived: Instant,
     pub(crate) rid: Option<Rid>,
     pub(crate) op: &'static str,
     /// The trace of the event that it publishes.
@@ -312,7 +315,7 @@ pub(crate) fn stats(stats: &Stats, uptime_ms: u64, namespace: &Namespace) -> Sta
         nacks: counters.nacked,
         redeliveries: counters.redelivered,
         timeouts: counters.timed_out,
-        dead_letters: counters.dead_lettered,
+        dead_letters: counters.dead_lettered.total(),
         skipped: counters.skipped,
         filtered: counters.filtered,
         inflight: stats.inflight,

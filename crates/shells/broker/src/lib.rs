@@ -52,7 +52,7 @@ pub use connection::BusConnection;
 pub use handle::{BrokerCall, BrokerHandle};
 pub use health::{Health, Stall};
 pub use inbox::Ended;
-pub use metrics::{HistogramView, ShellView};
+pub use metrics::{Histogram, HistogramView, ShellView};
 pub use millrace_shell::SystemClock;
 pub use outbox::{Item, Received};
 pub use settings::BrokerSettings;

@@ -61,15 +61,17 @@ impl Metrics {
     }
 }
 
+/// Counts values by size; threads add to it without a lock.
 #[derive(Debug)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     bounds: &'static [u64],
     counts: Vec<AtomicU64>,
     sum: AtomicU64,
 }
 
 impl Histogram {
-    fn of(bounds: &'static [u64]) -> Histogram {
+    /// `bounds`: the largest value of each bucket but the last, ascending.
+    pub fn of(bounds: &'static [u64]) -> Histogram {
         Histogram {
             bounds,
             counts: (0..=bounds.len()).map(|_| AtomicU64::default()).collect(),
@@ -77,7 +79,7 @@ impl Histogram {
         }
     }
 
-    fn add(&self, value: u64) {
+    pub fn add(&self, value: u64) {
         let bucket = self.bounds.partition_point(|bound| *bound < value);
         if let Some(count) = self.counts.get(bucket) {
             count.fetch_add(1, Relaxed);
@@ -85,7 +87,7 @@ impl Histogram {
         self.sum.fetch_add(value, Relaxed);
     }
 
-    fn view(&self) -> HistogramView {
+    pub fn view(&self) -> HistogramView {
         HistogramView {
             bounds: self.bounds,
             counts: self.counts.iter().map(|count| count.load(Relaxed)).collect(),

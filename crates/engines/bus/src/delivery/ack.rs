@@ -36,7 +36,7 @@ impl Bus {
         Ok((conn, CursorRef { group: id, partition: partition.0 }))
     }
 
-    pub(crate) fn ack(&mut self, to: ReplyTo, ack: Ack) -> Result<(), BusError> {
+    pub(crate) fn ack(&mut self, now: Now, to: ReplyTo, ack: Ack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &ack.topic, &ack.group, ack.partition)?;
         let Some(Located { topic, members, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
@@ -59,27 +59,28 @@ impl Bus {
             AckMode::Cumulative => cursor.window.completed_below(ack.offset.0, conn),
             AckMode::Individual => Vec::new(),
         };
-        let mut holders: Vec<_> =
+        let mut ended: Vec<_> =
             lower.iter().map(|offset| cursor.complete_implicitly(*offset, conn)).collect();
         // An ack does not take back an event on its way to the dead letters: its copy and its completion are one batch.
         if cursor.window.get(ack.offset.0).is_some_and(|open| open.state() != OpenState::ToDeadLetter) {
-            holders.push(cursor.complete(ack.offset.0));
+            ended.push(cursor.complete(ack.offset.0));
         }
-        if ack.confirm && holders.is_empty() && ack.offset <= cursor.flush.durable() {
+        if ack.confirm && ended.is_empty() && ack.offset <= cursor.flush.durable() {
             self.reply(to, Reply::Acked);
             return Ok(());
         }
         if ack.confirm {
             cursor.flush.confirm(to);
         }
-        if !holders.is_empty() || ack.confirm {
+        if !ended.is_empty() || ack.confirm {
             cursor.flush.request();
             self.agenda.flush(at);
         }
-        let events = holders.len() as u64;
+        let events = ended.len() as u64;
         self.counters.acked += events;
-        for holder in holders.into_iter().flatten() {
-            members.released(holder);
+        for lease in ended.into_iter().flatten() {
+            members.released(lease.conn);
+            self.ack_times.add(now.mono.0.saturating_sub(lease.since.0));
         }
         if self.limits.note_acks
             && events > 0
@@ -111,8 +112,8 @@ impl Bus {
             return unknown(nack, "it is already committed");
         }
         match cursor.window.get(nack.offset.0).map(Open::state) {
-            Some(OpenState::Leased { conn: holder, .. }) if holder == conn => {}
-            Some(OpenState::Leased { .. }) => return unknown(nack, "another member holds it"),
+            Some(OpenState::Leased(lease)) if lease.conn == conn => {}
+            Some(OpenState::Leased(_)) => return unknown(nack, "another member holds it"),
             Some(_) => return unknown(nack, "its delivery has already ended"),
             None if cursor.reopen(nack.offset.0, conn) => {}
             None => return unknown(nack, "it is already done"),

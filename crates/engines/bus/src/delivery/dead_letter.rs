@@ -37,6 +37,9 @@ const STORY: [&str; 8] = [
     "x-dlq-id",
     "x-dlq-ts",
 ];
+/// The reasons that the engine itself gives; any other is that of a consumer that refused the event.
+pub(crate) const TIMED_OUT: &str = "not acknowledged in time";
+pub(crate) const DISCONNECTED: &str = "the connection closed";
 /// The header that says why a letter has no payload.
 const LEFT_OUT: &str = "x-dlq-payload";
 
@@ -106,7 +109,7 @@ fn letter(open: &Open, event: &Event, group: &str) -> EventBody {
     let mut headers = event.body.headers.as_ref().map(Headers::to_map).unwrap_or_default();
     // Readers of the letter rely on this header, so the event's author must not set it.
     headers.remove(LEFT_OUT);
-    let reason = open.reason().unwrap_or("not acknowledged in time");
+    let reason = open.reason().unwrap_or(TIMED_OUT);
     let story = [
         event.stream.topic.topic().to_owned(),
         event.stream.partition.to_string(),

@@ -3,7 +3,8 @@
 use millrace_model::{Now, Offset, TICK_MS, never};
 
 use crate::bus::Bus;
-use crate::groups::cursor::{Fetched, Leased, Open, OpenState, Requeue, Woken};
+use crate::delivery::dead_letter::TIMED_OUT;
+use crate::groups::cursor::{Fetched, Lease, Leased, Open, OpenState, Requeue, Woken};
 use crate::groups::group::{CursorRef, GroupId};
 use crate::groups::sticky::KeyHash;
 use crate::groups::table::Located;
@@ -103,8 +104,9 @@ impl Bus {
         };
         let deadline = now.mono + topic.ack_timeout_ms(&self.limits);
         let (seed, bytes_max) = (self.seed, self.limits.open_event_bytes_max);
+        let lease = Lease { conn, since: now.mono, deadline };
         let Some(Leased { event, attempts }) =
-            cursor.lease(offset, (conn, deadline), bytes_max, |key| KeyHash::of(seed, key))
+            cursor.lease(offset, lease, bytes_max, |key| KeyHash::of(seed, key))
         else {
             never!(self.broken, "offset {offset} of {at:?} is to be sent, and is not in memory");
             return;
@@ -204,7 +206,7 @@ impl Bus {
             }
             for offset in expired {
                 self.counters.timed_out += 1;
-                self.requeue(now, at, offset, Some("not acknowledged in time"), None);
+                self.requeue(now, at, offset, Some(TIMED_OUT), None);
                 self.loosen_key(at, offset);
             }
             if let Some(next) = self.groups.cursor_mut(at).and_then(|cursor| cursor.next_wake()) {

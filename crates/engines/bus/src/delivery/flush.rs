@@ -12,6 +12,7 @@ use crate::delivery::dead_letter::DeadLetter;
 use crate::groups::group::CursorRef;
 use crate::groups::table::Located;
 use crate::lifecycle::pending::{PendingAppend, PendingEffect};
+use crate::stats::DeadLetterCounts;
 use crate::topics::topic::TopicId;
 
 /// Bytes of dead letters in one batch; one event always fits.
@@ -101,6 +102,8 @@ impl Bus {
             };
             let Some((_, open)) = cursor.window.next_dead_letter() else { return false };
             let letter = DeadLetter::of(open, name.as_str(), private);
+            let mut counted = DeadLetterCounts::default();
+            counted.add(open.reason());
             let size = letter.as_ref().map_or(0, DeadLetter::bytes);
             if bytes > 0 && (cursor.flush.in_small_batches() || bytes + size > DEAD_LETTER_BYTES_MAX) {
                 return true;
@@ -117,7 +120,7 @@ impl Bus {
             }
             let topic = self.letter_topic(now, &topic, ops);
             self.push_append(topic, letter, ops, appends);
-            self.counters.dead_lettered += 1;
+            self.counters.dead_lettered += counted;
         }
     }
 
@@ -139,8 +142,8 @@ impl Bus {
         let until = now.mono + self.limits.read_retry_ms;
         // The group may have been deleted while its cursor was being written.
         let Some(cursor) = self.groups.cursor_mut(at) else { return };
-        let letters = cursor.put_back_flush(until) as u64;
-        self.counters.dead_lettered = self.counters.dead_lettered.saturating_sub(letters);
+        let letters = cursor.put_back_flush(until);
+        self.counters.dead_lettered -= letters;
         self.agenda.flush(at);
         self.wake_at(at, until);
     }

@@ -18,13 +18,14 @@ mod window;
 
 use attempts::AttemptRows;
 use flush_state::{FlushContents, FlushState};
-pub(crate) use open::{Open, OpenState};
+pub(crate) use open::{Lease, Open, OpenState};
 pub(crate) use read_ahead::{Fetched, ReadAhead};
 pub(crate) use window::{Leased, Window};
 
 use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;
+use crate::stats::DeadLetterCounts;
 
 #[derive(Debug, Default)]
 pub(crate) struct Cursor {
@@ -155,28 +156,28 @@ impl Cursor {
     pub(crate) fn lease(
         &mut self,
         offset: u64,
-        to: (ConnId, Mono),
+        lease: Lease,
         bytes_max: usize,
         hash: impl Fn(&str) -> KeyHash,
     ) -> Option<Leased> {
-        let leased = self.window.lease(offset, to, bytes_max, hash)?;
+        let leased = self.window.lease(offset, lease, bytes_max, hash)?;
         // The row says that the event waits, or is out of date by the next attempt.
         self.attempts.changed(offset, false);
         Some(leased)
     }
 
-    /// Marks an event as done. Returns the connection that held it.
-    pub(crate) fn complete(&mut self, offset: u64) -> Option<ConnId> {
+    /// Marks an event as done. Returns the delivery that this ends.
+    pub(crate) fn complete(&mut self, offset: u64) -> Option<Lease> {
         let open = self.window.remove(offset)?;
         self.attempts_changed(offset);
-        open.holder()
+        open.current_lease()
     }
 
-    /// Marks an event as done because its holder acked a higher offset. Returns that holder.
-    pub(crate) fn complete_implicitly(&mut self, offset: u64, conn: ConnId) -> Option<ConnId> {
+    /// Marks an event as done because its holder acked a higher offset. Returns the delivery that this ends.
+    pub(crate) fn complete_implicitly(&mut self, offset: u64, conn: ConnId) -> Option<Lease> {
         let open = self.window.remove_implicitly(offset, conn)?;
         self.attempts_changed(offset);
-        open.holder()
+        open.current_lease()
     }
 
     pub(crate) fn reopen(&mut self, offset: u64, conn: ConnId) -> bool {
@@ -305,10 +306,13 @@ impl Cursor {
         self.flush.complete(self.window.has_dead_letters() || self.has_attempt_changes());
     }
 
-    /// Takes back the flush under way, which was refused: nothing in it is done. Returns how many dead letters it held.
-    pub(crate) fn put_back_flush(&mut self, until: Mono) -> usize {
+    /// Takes back the flush under way, which was refused: nothing in it is done. Returns the dead letters it held.
+    pub(crate) fn put_back_flush(&mut self, until: Mono) -> DeadLetterCounts {
         let FlushContents { dead_letters, attempts } = self.flush.refused(until);
-        let letters = dead_letters.len();
+        let mut letters = DeadLetterCounts::default();
+        for (_, open) in &dead_letters {
+            letters.add(open.reason());
+        }
         for (offset, open) in dead_letters.into_iter().rev() {
             self.window.put_back_dead_letter(offset, open);
             self.attempts_changed(offset);

@@ -107,6 +107,6 @@ impl GroupState {
     pub(crate) fn is_busy(&self, partition: Option<u32>, except: Option<ConnId>) -> bool {
         let cursors =
             self.cursors.iter().zip(0..).filter(|(_, at)| partition.is_none_or(|wanted| wanted == *at));
-        cursors.flat_map(|(cursor, _)| cursor.window.leases()).any(|(_, holder)| Some(holder) != except)
+        cursors.flat_map(|(cursor, _)| cursor.window.leases()).any(|(_, lease)| Some(lease.conn) != except)
     }
 }

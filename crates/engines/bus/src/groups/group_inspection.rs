@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use millrace_model::{Group, Mono, Now, Offset, Op, Partition, Space, TopicKey, keys};
 
 use crate::bus::Bus;
-use crate::groups::cursor::{Cursor, Open, OpenState};
+use crate::groups::cursor::{Cursor, Lease, Open, OpenState};
 use crate::groups::group::{GroupId, GroupState};
 use crate::groups::group_admin::detail;
 use crate::interface::input::ConnId;
@@ -77,7 +77,7 @@ impl Bus {
         // unless the topic's time was changed meanwhile.
         let mut first_ends: BTreeMap<ConnId, u64> = BTreeMap::new();
         for (_, open) in state.cursors.iter().flat_map(|cursor| cursor.window.open_events()) {
-            if let OpenState::Leased { conn, deadline } = open.state() {
+            if let OpenState::Leased(Lease { conn, deadline, .. }) = open.state() {
                 let left = deadline.0.saturating_sub(now.0);
                 first_ends.entry(conn).and_modify(|first| *first = left.min(*first)).or_insert(left);
             }
@@ -145,7 +145,7 @@ fn open_events(state: &GroupState, now: Mono) -> impl Iterator<Item = OpenEvent>
 
 fn shown(open: &Open, now: Mono) -> OpenEventState {
     match open.state() {
-        OpenState::Leased { conn, deadline } => {
+        OpenState::Leased(Lease { conn, deadline, .. }) => {
             OpenEventState::Leased { conn, left_ms: deadline.0.saturating_sub(now.0) }
         }
         OpenState::Waiting { until } => OpenEventState::Later { left_ms: until.0.saturating_sub(now.0) },

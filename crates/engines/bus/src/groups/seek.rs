@@ -150,7 +150,7 @@ impl Bus {
                 continue;
             };
             let stream = topic.key.stream(Partition(at.partition));
-            let given_back: Vec<ConnId> = cursor.window.leases().map(|(_, conn)| conn).collect();
+            let given_back: Vec<ConnId> = cursor.window.leases().map(|(_, lease)| lease.conn).collect();
             cursor.seek(*next);
             let rows_max = ATTEMPTS_PER_BATCH_MAX / seek.cursors.len().max(1);
             for (offset, _) in cursor.take_attempt_changes(rows_max, ATTEMPTS_BYTES_MAX) {

@@ -3,6 +3,7 @@
 use millrace_model::{Actor, Group, Mono, Now, Op, Partition, TopicKey, never};
 
 use crate::bus::Bus;
+use crate::delivery::dead_letter::{DISCONNECTED, TIMED_OUT};
 use crate::groups::connection::Connection;
 use crate::groups::cursor::Cursor;
 use crate::groups::group::{CursorRef, GroupId, GroupState};
@@ -315,9 +316,9 @@ impl Bus {
         for (offset, deadline) in leases {
             if *deadline <= now.mono {
                 self.counters.timed_out += 1;
-                self.requeue(now, at, *offset, Some("not acknowledged in time"), None);
+                self.requeue(now, at, *offset, Some(TIMED_OUT), None);
             } else if !blamed {
-                self.requeue(now, at, *offset, Some("the connection closed"), None);
+                self.requeue(now, at, *offset, Some(DISCONNECTED), None);
             } else if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
                 cursor.give_back(*offset);
                 self.counters.given_back += 1;

@@ -252,7 +252,13 @@ impl Bus {
         Ok(())
     }
 
-    pub(crate) fn stats(&self) -> Stats {
+    fn dead_letters(&self) -> BTreeMap<TopicKey, u64> {
+        let of_users = self.topics.values().filter(|topic| topic.key.is_dead_letter() && !topic.system);
+        let letters = |log: &Log| log.next.0.saturating_sub(log.start.0);
+        of_users.map(|topic| (topic.key.clone(), topic.logs.iter().map(letters).sum())).collect()
+    }
+
+    pub(crate) fn stats(&self, now: Now) -> Stats {
         let by_group: Vec<GroupGauges> = self
             .topics
             .by_name(None)
@@ -263,12 +269,17 @@ impl Bus {
                     topic: topic.key.clone(),
                     group: name.clone(),
                     inflight: 0,
+                    oldest_inflight_ms: 0,
                     lag: 0,
                     paused: state.paused,
                     behind: Vec::new(),
                 };
                 for ((cursor, log), partition) in state.cursors.iter().zip(&topic.logs).zip(0..) {
-                    gauges.inflight += cursor.window.leases().count() as u64;
+                    for (_, lease) in cursor.window.leases() {
+                        gauges.inflight += 1;
+                        let held_ms = now.mono.0.saturating_sub(lease.since.0);
+                        gauges.oldest_inflight_ms = gauges.oldest_inflight_ms.max(held_ms);
+                    }
                     let durable = cursor.flush.durable();
                     let lag = log.next.before().0.saturating_sub(durable.0);
                     gauges.lag += lag;
@@ -283,7 +294,9 @@ impl Bus {
             by_group.iter().fold((0, 0), |(inflight, lag), one| (inflight + one.inflight, lag + one.lag));
         Stats {
             counters: Counters { never: self.never_count(), ..self.counters.clone() },
+            ack_times: self.ack_times.clone(),
             by_topic: self.topics.values().map(|topic| (topic.key.clone(), topic.counters.clone())).collect(),
+            dead_letters: self.dead_letters(),
             topics_with_access: self.topics.values().filter(|topic| topic.config.has_access()).count() as u64,
             connections: self.conns.len() as u64,
             topics: self.topics.len() as u64,

@@ -66,8 +66,21 @@ fn check_labels(series: &str) {
     for label in labels.split("\",") {
         let (name, value) = label.split_once("=\"").expect("a name and a quoted value");
         assert!(
-            ["namespace", "topic", "group", "handler", "code", "class", "lane", "le", "reason", "version"]
-                .contains(&name),
+            [
+                "namespace",
+                "topic",
+                "group",
+                "handler",
+                "schedule",
+                "code",
+                "class",
+                "lane",
+                "le",
+                "reason",
+                "durability",
+                "version"
+            ]
+            .contains(&name),
             "{series}"
         );
         assert!(!value.trim_end_matches('"').contains(['"', '\\', '\n']), "{series}");
@@ -98,6 +111,7 @@ fn the_page_is_valid_and_adds_up() {
     });
     let value = |series: &str| {
         let name = series.split('{').next().expect("a name");
+        let name = ["_count", "_sum"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
         families[name].samples.get(series).copied().unwrap_or_else(|| panic!("no {series}"))
     };
     for (series, expected) in [
@@ -106,7 +120,15 @@ fn the_page_is_valid_and_adds_up() {
         ("millrace_events_delivered_total", 4.0),
         ("millrace_events_acked_total", 1.0),
         ("millrace_events_nacked_total", 1.0),
-        ("millrace_events_dead_lettered_total", 1.0),
+        ("millrace_events_dead_lettered_total{reason=\"refused\"}", 1.0),
+        ("millrace_events_dead_lettered_total{reason=\"timeout\"}", 0.0),
+        ("millrace_events_dead_lettered_total{reason=\"disconnect\"}", 0.0),
+        ("millrace_dead_letters{namespace=\"default\",topic=\"t\"}", 1.0),
+        ("millrace_publish_seconds_count{durability=\"fsync\"}", 4.0),
+        ("millrace_publish_seconds_count{durability=\"memory\"}", 0.0),
+        ("millrace_deliver_seconds_count", 4.0),
+        ("millrace_ack_seconds_count", 1.0),
+        ("millrace_group_paused{namespace=\"default\",topic=\"t\",group=\"g\"}", 0.0),
         ("millrace_events_inflight", 2.0),
         ("millrace_events_lag", 2.0),
         ("millrace_connections", 1.0),
@@ -121,6 +143,12 @@ fn the_page_is_valid_and_adds_up() {
         assert!((value(series) - expected).abs() < 1e-9, "{series} is {}, not {expected}", value(series));
     }
     assert!(value("millrace_refusals_total{code=\"bad_topic\"}") >= 1.0, "over HTTP too");
+    for name in ["group_lag_seconds", "group_oldest_inflight_seconds"] {
+        let seconds = value(&format!("millrace_{name}{{namespace=\"default\",topic=\"t\",group=\"g\"}}"));
+        assert!(seconds > 0.0, "{name} is {seconds}: two events have been in flight for a while");
+    }
+    assert!(value("process_resident_memory_bytes") > 1e6 && value("process_open_fds") > 3.0);
+    assert!(value("process_start_time_seconds") > 1.7e9 && value("process_cpu_seconds_total") >= 0.0);
     let commits = value("millrace_commits_total");
     for name in ["commit_seconds", "commit_size_batches", "commit_size_events"] {
         let samples = &families[&format!("millrace_{name}")].samples;
@@ -143,9 +171,15 @@ fn labels_stay_within_their_bounds() {
         server.post(&format!("/topics/t{n}/events"), &json!({"payload": 1}));
     }
     let families = scrape(&server);
-    for name in
-        ["topic_published_total", "topic_delivered_total", "group_events_lag", "group_events_inflight"]
-    {
+    for name in [
+        "topic_published_total",
+        "topic_delivered_total",
+        "group_events_lag",
+        "group_events_inflight",
+        "group_lag_seconds",
+        "group_oldest_inflight_seconds",
+        "group_paused",
+    ] {
         let samples = &families[&format!("millrace_{name}")].samples;
         assert_eq!(samples.len(), 3, "{samples:?}");
         assert!(samples.keys().any(|series| series.contains("topic=\"(other)\"")), "{samples:?}");
@@ -163,11 +197,12 @@ fn the_documented_metrics_are_the_served_ones() {
         docs.split("\n### Metrics\n").nth(1).and_then(|rest| rest.split("\n#").next()).expect("the table");
     let documented: BTreeSet<(String, String)> = section
         .lines()
-        .filter_map(|line| line.strip_prefix("| `millrace_"))
+        .filter_map(|line| line.strip_prefix("| `"))
+        .filter(|row| row.starts_with("millrace_") || row.starts_with("process_"))
         .map(|row| {
             let mut cells = row.split('|').map(str::trim);
             let name = cells.next().and_then(|cell| cell.split(['`', '{']).next()).expect("a name");
-            (format!("millrace_{name}"), cells.next().expect("a type").to_owned())
+            (name.to_owned(), cells.next().expect("a type").to_owned())
         })
         .collect();
     let served = scrape(&Server::start()).into_iter().map(|(name, family)| (name, family.kind)).collect();

@@ -9,9 +9,8 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use millrace_admin::HandlerView;
-use millrace_broker::{Health, ShellView};
-use millrace_bus::{GroupGauges, Reply, Request, Stats, TopicCounters};
-use millrace_kernel::KernelView;
+use millrace_broker::{Health, HistogramView, ShellView};
+use millrace_bus::{AckTimes, Reply, Request, Stats, TopicCounters};
 use millrace_model::Requester;
 
 use crate::access::{Caller, NamespaceRule};
@@ -19,8 +18,11 @@ use crate::app::SharedApp;
 use crate::edge::Edge;
 use crate::follower::FollowStatus;
 use crate::http::durable_handlers::HandlerFigures;
+use crate::http::group_metrics::{self, GroupLags};
 use crate::http::prometheus::Page;
 use crate::http::status::Role;
+use crate::http::{loop_metrics, process, schedule_metrics};
+use crate::latencies::Latencies;
 use crate::lead_doubt::LeadDoubt;
 use crate::settings::ServerSettings;
 use crate::to_wire::OTHER;
@@ -46,17 +48,29 @@ pub(crate) async fn metrics(State(app): State<SharedApp>, caller: Caller) -> Res
         stats.by_group.retain(|one| may_see(one.topic.namespace()));
         write_bus(&mut page, &stats);
         write_topics(&mut page, &stats, app.edge.settings.topic_labels_max);
-        write_groups(&mut page, &stats, app.edge.settings.group_labels_max);
+        let group_labels_max = app.edge.settings.group_labels_max;
+        group_metrics::write_groups(&mut page, &stats, group_labels_max);
+        group_metrics::write_dead_letters(&mut page, &stats, app.edge.settings.topic_labels_max);
+        let lags = GroupLags::read(&app, &stats);
+        if let Ok(Ok(lags)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), lags).await {
+            group_metrics::write_lags(&mut page, &stats, &lags, group_labels_max);
+        }
     }
     let seen = app.handler_figures(app.broker.clock().now().wall);
     let handlers =
         tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), seen).await.unwrap_or_default();
     let handlers: Vec<_> = handlers.iter().filter(|one| may_see(one.namespace.as_str())).collect();
     write_handlers(&mut page, &handlers, app.edge.settings.group_labels_max);
+    let now = app.broker.clock().now().wall;
+    let seen = schedule_metrics::read(&app, now);
+    if let Ok(Ok(schedules)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), seen).await {
+        let schedules: Vec<_> = schedules.iter().filter(|one| may_see(one.0.as_str())).collect();
+        schedule_metrics::write(&mut page, &schedules, now, app.edge.settings.group_labels_max);
+    }
     write_shell(&mut page, &app.broker.metrics(), app.broker.health());
     if let Ok(Ok(view)) = tokio::time::timeout(Duration::from_millis(ENGINE_WAIT_MS), app.kernel.view()).await
     {
-        write_os(&mut page, &view);
+        loop_metrics::write_os(&mut page, &view);
     }
     if let Some(copy) = app.edge.copy.get() {
         write_copy(&mut page, Role::Leader, &copy.status());
@@ -136,7 +150,6 @@ fn write_bus(page: &mut Page, stats: &Stats) {
             "Deliveries that ended with their connection and were no attempt.",
             counters.given_back,
         ),
-        ("events_dead_lettered_total", "Events given up on.", counters.dead_lettered),
         ("events_skipped_total", "Events removed by retention before a group saw them.", counters.skipped),
         ("events_filtered_total", "Events turned away by a group's filter.", counters.filtered),
         (
@@ -152,6 +165,20 @@ fn write_bus(page: &mut Page, stats: &Stats) {
     ] {
         page.single("counter", name, help, value);
     }
+    let name = "events_dead_lettered_total";
+    page.head("counter", name, "Events given up on, by how their last delivery ended.");
+    let letters = counters.dead_lettered;
+    for (reason, value) in
+        [("refused", letters.refused), ("timeout", letters.timed_out), ("disconnect", letters.disconnected)]
+    {
+        page.labelled(name, &[("reason", reason)], value);
+    }
+    let ack_times = HistogramView {
+        bounds: AckTimes::BOUNDS_MS,
+        counts: stats.ack_times.counts.to_vec(),
+        sum: stats.ack_times.sum_ms,
+    };
+    page.histogram("ack_seconds", "From a delivery to its acknowledgement.", &ack_times, 1e-3);
     for (name, help, value) in [
         ("events_inflight", "Events delivered and not acknowledged.", stats.inflight),
         ("events_lag", "Events stored and not committed, over all groups.", stats.lag),
@@ -189,23 +216,6 @@ fn write_topics(page: &mut Page, stats: &Stats, labels_max: usize) {
     family("topic_delivered_total", "Events sent to members of groups, by topic.", |counters| {
         counters.delivered
     });
-}
-
-fn write_groups(page: &mut Page, stats: &Stats, labels_max: usize) {
-    let (shown, rest) = stats.by_group.split_at(labels_max.min(stats.by_group.len()));
-    let mut family = |name: &str, help: &str, value: fn(&GroupGauges) -> u64| {
-        page.head("gauge", name, help);
-        for one in shown {
-            let (namespace, topic, group) = (one.topic.namespace(), one.topic.topic(), one.group.as_str());
-            page.labelled(name, &[("namespace", namespace), ("topic", topic), ("group", group)], value(one));
-        }
-        if !rest.is_empty() {
-            let labels = [("namespace", OTHER), ("topic", OTHER), ("group", OTHER)];
-            page.labelled(name, &labels, rest.iter().map(value).sum::<u64>());
-        }
-    };
-    family("group_events_lag", "Events stored and not committed, by group.", |one| one.lag);
-    family("group_events_inflight", "Events delivered and not acknowledged, by group.", |one| one.inflight);
 }
 
 fn write_handlers(page: &mut Page, handlers: &[&HandlerFigures], labels_max: usize) {
@@ -288,74 +298,6 @@ fn write_shell(page: &mut Page, shell: &ShellView, health: &Health) {
     page.histogram("commit_size_events", "Events appended by one commit.", &shell.events_per_commit, 1.0);
 }
 
-fn write_os(page: &mut Page, view: &KernelView) {
-    let KernelView { counters, gauges, shell } = view;
-    for (name, help, value) in [
-        ("os_turns_total", "Turns of the CQRS loop.", counters.turns),
-        ("os_requests_total", "Commands and queries of clients.", counters.requests),
-        (
-            "os_internal_requests_total",
-            "Commands and queries of capabilities and timers.",
-            counters.internal_requests,
-        ),
-        ("os_events_total", "Events the loop fanned out.", counters.events),
-        ("os_events_unheard_total", "Events nobody listens to.", counters.events_unheard),
-        ("os_events_undelivered_total", "Events a listener could not take.", counters.events_undelivered),
-        ("os_timers_lost_total", "Timers that could not send what they were to send.", counters.timers_lost),
-        ("os_timers_set_total", "Timers set.", counters.timers_set),
-        ("os_timers_cancelled_total", "Timers cancelled.", counters.timers_cancelled),
-        ("os_timers_fired_total", "Timers that fired.", counters.timers_fired),
-        (
-            "os_timers_refused_total",
-            "Timers that were due and not sent, because their agent may not any more.",
-            counters.timers_refused,
-        ),
-        ("os_orphan_outcomes_total", "Outcomes nobody waited for.", counters.orphan_outcomes),
-        ("os_routing_errors_total", "Requests nobody handles.", counters.routing_errors),
-        ("os_actor_faults_total", "Failures of capabilities.", counters.actor_faults),
-        ("os_overloads_total", "Requests answered with 503 because something was full.", counters.overloads),
-        (
-            "os_notes_dropped_total",
-            "Events about the loop itself that found no room.",
-            counters.notes_dropped,
-        ),
-        ("os_lines_refused_total", "Lines of the socket that were no message.", shell.refused_lines),
-        ("os_answers_too_long_total", "Answers replaced by 413.", shell.too_long_out),
-        ("os_trace_records_lost_total", "Records of the kept trace that found no room.", shell.records_lost),
-        ("os_connections_total", "Connections of the socket so far.", shell.connected),
-        ("os_connections_refused_total", "Connections of the socket that found no room.", shell.turned_away),
-        (
-            "os_connections_dropped_slow_total",
-            "Connections of the socket dropped because they did not read.",
-            shell.dropped_slow,
-        ),
-    ] {
-        page.single("counter", name, help, value);
-    }
-    page.head("counter", "os_outcomes_total", "Outcomes of requests, by class.");
-    for (class, value) in [
-        ("reply", counters.replies),
-        ("error", counters.errors),
-        ("refusal", counters.refusals),
-        ("timeout", counters.timeouts),
-    ] {
-        page.labelled("os_outcomes_total", &[("class", class)], value);
-    }
-    for (name, help, value) in [
-        ("os_connections", "Connections of the loop, WebSockets included.", gauges.connections),
-        ("os_pending", "Requests that wait for their outcome.", gauges.pending),
-        ("os_mailbox_messages", "Messages in mailboxes, those in hand included.", gauges.in_mailboxes),
-        ("os_timers", "Timers set and not yet fired.", gauges.timers),
-        ("os_capabilities", "Capabilities that run.", gauges.capabilities),
-        ("os_capabilities_unhealthy", "Capabilities that are down.", gauges.unhealthy),
-    ] {
-        page.single("gauge", name, help, value as u64);
-    }
-    page.head("gauge", "os_lane_messages", "Messages that wait for their turn, by lane.");
-    page.labelled("os_lane_messages", &[("lane", "system")], gauges.system_lane);
-    page.labelled("os_lane_messages", &[("lane", "user")], gauges.user_lane);
-}
-
 pub(crate) fn write_edge(page: &mut Page, edge: &Edge) {
     page.head("counter", "refusals_total", "Requests and frames refused, by error code.");
     for (code, count) in edge.audit.refusals.counts() {
@@ -381,14 +323,27 @@ pub(crate) fn write_edge(page: &mut Page, edge: &Edge) {
     ] {
         page.single("gauge", name, help, value);
     }
+    write_latencies(page, &edge.latencies);
+    process::write(page);
     page.head("gauge", "build_info", "Always 1; the version is in the label.");
     page.labelled("build_info", &[("version", env!("CARGO_PKG_VERSION"))], 1);
+}
+
+fn write_latencies(page: &mut Page, latencies: &Latencies) {
+    let name = "publish_seconds";
+    let help = "From the arrival of a publish, over WebSocket or HTTP, to its answer, by durability.";
+    page.head("histogram", name, help);
+    for (durability, view) in latencies.publish() {
+        page.buckets(name, Some(("durability", durability.as_str())), &view, 1e-6);
+    }
+    let help = "From storing an event to sending it over a WebSocket, first deliveries only.";
+    page.histogram("deliver_seconds", help, &latencies.deliver(), 1e-3);
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use millrace_model::{Group, TopicKey};
+    use millrace_model::TopicKey;
 
     #[test]
     fn topics_past_the_bound_are_summed_up() {
@@ -409,25 +364,5 @@ mod tests {
             "{out}"
         );
         assert!(!out.contains("t3"), "{out}");
-    }
-
-    #[test]
-    fn groups_past_the_bound_are_summed_up() {
-        let group = |name: &str, lag| GroupGauges {
-            topic: TopicKey::parse("default/t").unwrap(),
-            group: Group::new(name).unwrap(),
-            inflight: 0,
-            lag,
-            paused: false,
-            behind: Vec::new(),
-        };
-        let stats = Stats { by_group: vec![group("a", 1), group("b", 2), group("c", 4)], ..Stats::default() };
-        let mut page = Page::default();
-        write_groups(&mut page, &stats, 1);
-        let out = page.text();
-        let line = "millrace_group_events_lag{namespace=\"default\",topic=\"t\",group=\"a\"} 1\n";
-        assert!(out.contains(line), "{out}");
-        assert!(out.contains("topic=\"(other)\",group=\"(other)\"} 6\n"), "{out}");
-        assert!(!out.contains("\"b\""), "{out}");
     }
 }

@@ -1,5 +1,6 @@
 //! The Prometheus text format, version 0.0.4: families with one HELP and one TYPE each.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write};
 
 use millrace_broker::HistogramView;
@@ -22,12 +23,17 @@ impl Page {
         self.labelled(name, &[], value);
     }
 
-    /// Label values are names and codes, whose alphabets need no escaping.
+    /// A family of another name space than ours: the names that every process has.
+    pub(crate) fn process(&mut self, kind: &str, name: &str, help: &str, value: impl Display) {
+        let _ = write!(self.0, "# HELP process_{name} {help}\n# TYPE process_{name} {kind}\n");
+        let _ = writeln!(self.0, "process_{name} {value}");
+    }
+
     pub(crate) fn labelled(&mut self, name: &str, labels: &[(&str, &str)], value: impl Display) {
         let _ = write!(self.0, "millrace_{name}");
         for (at, (label, text)) in labels.iter().enumerate() {
             let before = if at == 0 { '{' } else { ',' };
-            let _ = write!(self.0, "{before}{label}=\"{text}\"");
+            let _ = write!(self.0, "{before}{label}=\"{}\"", escaped(text));
         }
         let end = if labels.is_empty() { "" } else { "}" };
         let _ = writeln!(self.0, "{end} {value}");
@@ -36,23 +42,52 @@ impl Page {
     /// Writes a histogram. `unit` is the value of 1 in `view`, in the unit of the metric.
     pub(crate) fn histogram(&mut self, name: &str, help: &str, view: &HistogramView, unit: f64) {
         self.head("histogram", name, help);
+        self.buckets(name, None, view, unit);
+    }
+
+    /// Writes the lines of a histogram below its head.
+    pub(crate) fn buckets(
+        &mut self,
+        name: &str,
+        label: Option<(&str, &str)>,
+        view: &HistogramView,
+        unit: f64,
+    ) {
         let bucket = format!("{name}_bucket");
         let mut count = 0;
         for (bound, in_bucket) in view.bounds.iter().zip(&view.counts) {
             count += in_bucket;
             let bound = (*bound as f64 * unit * 1e9).round() / 1e9;
-            self.labelled(&bucket, &[("le", &bound.to_string())], count);
+            let bound = bound.to_string();
+            let labels: Vec<_> = label.into_iter().chain([("le", bound.as_str())]).collect();
+            self.labelled(&bucket, &labels, count);
         }
         let total: u64 = view.counts.iter().sum();
-        self.labelled(&bucket, &[("le", "+Inf")], total);
-        self.labelled(&format!("{name}_sum"), &[], view.sum as f64 * unit);
-        self.labelled(&format!("{name}_count"), &[], total);
+        let labels: Vec<_> = label.into_iter().chain([("le", "+Inf")]).collect();
+        self.labelled(&bucket, &labels, total);
+        self.labelled(&format!("{name}_sum"), label.as_slice(), view.sum as f64 * unit);
+        self.labelled(&format!("{name}_count"), label.as_slice(), total);
     }
+}
+
+/// The text of a label's value. Most are names whose alphabet needs no escape.
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(['\\', '"', '\n']) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_of_labels_are_escaped() {
+        let mut page = Page::default();
+        page.labelled("x", &[("schedule", "a \"b\"\\\nc")], 1);
+        assert_eq!(page.text(), "millrace_x{schedule=\"a \\\"b\\\"\\\\\\nc\"} 1\n");
+    }
 
     #[test]
     fn the_histogram_adds_up() {

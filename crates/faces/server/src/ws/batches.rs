@@ -144,7 +144,15 @@ mod tests {
     }
 
     fn request(batch_max: u32) -> UnansweredRequest {
-        UnansweredRequest { rid: None, op: "SUBSCRIBE", trace: None, topic: None, group: None, batch_max }
+        UnansweredRequest {
+            arrived: std::time::Instant::now(),
+            rid: None,
+            op: "SUBSCRIBE",
+            trace: None,
+            topic: None,
+            group: None,
+            batch_max,
+        }
     }
 
     /// The frames that these deliveries leave in: the offsets of each; a single MESSAGE is shown as negative.

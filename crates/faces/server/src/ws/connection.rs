@@ -13,6 +13,7 @@ use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
 use crate::connections::{ConnectionFacts, ListedConnection};
 use crate::fairness::{FrameMeter, Seat};
+use crate::latencies::LeftAt;
 use crate::moved::Moved;
 use crate::observe::RequestParty;
 use crate::to_wire;
@@ -58,8 +59,8 @@ impl Connection<'_> {
         self.agent.get().map(Actor::as_str).or_else(|| self.caller.agent())
     }
 
-    /// Reports an answer of the engine to log and audit.
-    pub(super) fn note(&self, item: &Item, request: Option<&UnansweredRequest>) {
+    /// Reports what leaves the engine to log, audit and metrics.
+    pub(super) fn note(&self, item: &Item, request: Option<&UnansweredRequest>, left: LeftAt) {
         let trace = request.and_then(|request| request.trace.as_ref());
         match item {
             Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. } => {
@@ -69,10 +70,15 @@ impl Connection<'_> {
                 self.refused(code, what, &error.to_string(), about(error), trace);
             }
             Item::Reply { reply, .. } => {
+                if let Some(request) = request {
+                    self.app.edge.latencies.answered(reply, request.arrived, left);
+                }
                 let peer = Some(self.caller.peer.addr);
                 self.app.done(reply, &RequestParty { agent: self.agent(), peer, trace });
             }
-            Item::Delivery { .. } => {}
+            Item::Delivery { event, attempts, .. } => {
+                self.app.edge.latencies.delivered(event, *attempts, left);
+            }
         }
     }
 

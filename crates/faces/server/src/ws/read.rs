@@ -1,5 +1,7 @@
 //! The reading direction: parses every frame that has arrived and hands the requests to the engine together.
 
+use std::time::Instant;
+
 use futures_util::stream::SplitStream;
 use futures_util::{FutureExt, StreamExt};
 use millrace_bus::Request;
@@ -135,7 +137,8 @@ impl FrameReader<'_> {
         let Some(request) = from_wire::request(&mut self.topics, request, answered) else {
             return FrameOutcome::Answer(own);
         };
-        let unanswered = UnansweredRequest { rid, op, trace, topic, group, batch_max };
+        let unanswered =
+            UnansweredRequest { arrived: Instant::now(), rid, op, trace, topic, group, batch_max };
         let number = if answered { self.connection.unanswered.add(unanswered) } else { NO_ANSWER };
         FrameOutcome::Request(number, request)
     }

@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval_at, timeout};
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
+use crate::latencies::LeftAt;
 use crate::to_wire;
 use crate::ws::batches::DeliveryBatches;
 use crate::ws::close::WsEnd;
@@ -77,13 +78,14 @@ impl FrameWriter<'_> {
         let connection = self.connection;
         let unanswered = &connection.unanswered;
         let (items, sink, batches) = (&mut self.items, &mut *self.sink, &mut self.batches);
+        let left = LeftAt::now(&connection.app.edge.clock);
         let write = async {
             for item in items.drain(..) {
                 let request = match &item {
                     Item::Reply { request, .. } => unanswered.answer(*request),
                     _ => None,
                 };
-                connection.note(&item, request.as_ref());
+                connection.note(&item, request.as_ref(), left);
                 batches.note(&item, request.as_ref());
                 let moved = match &item {
                     Item::Reply { reply: Reply::Refused(error), .. } => connection.app.moved(error),

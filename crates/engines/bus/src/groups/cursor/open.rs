@@ -38,12 +38,17 @@ pub(crate) struct Open {
     key: Option<KeyHash>,
 }
 
+/// A delivery under way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Lease {
+    pub(crate) conn: ConnId,
+    pub(crate) since: Mono,
+    pub(crate) deadline: Mono,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OpenState {
-    Leased {
-        conn: ConnId,
-        deadline: Mono,
-    },
+    Leased(Lease),
     /// Listed in the window's `ready`.
     Ready,
     /// Never sent, because a lower event of its key is unfinished.
@@ -63,7 +68,7 @@ pub(crate) enum OpenState {
 
 impl OpenState {
     pub(super) fn is_leased(self) -> bool {
-        matches!(self, OpenState::Leased { .. })
+        matches!(self, OpenState::Leased(_))
     }
 }
 
@@ -128,12 +133,16 @@ impl Open {
         self.last.is_some() || self.attempts > 0
     }
 
-    /// The connection that holds the event.
-    pub(crate) fn holder(&self) -> Option<ConnId> {
+    pub(crate) fn current_lease(&self) -> Option<Lease> {
         match self.state {
-            OpenState::Leased { conn, .. } => Some(conn),
+            OpenState::Leased(lease) => Some(lease),
             _ => None,
         }
+    }
+
+    /// The connection that holds the event.
+    pub(crate) fn holder(&self) -> Option<ConnId> {
+        self.current_lease().map(|lease| lease.conn)
     }
 
     pub(crate) fn is_leased_to(&self, conn: ConnId) -> bool {
@@ -169,15 +178,15 @@ impl Open {
         }
     }
 
-    pub(super) fn lease(&mut self, conn: ConnId, deadline: Mono, delivery: u64) {
+    pub(super) fn lease(&mut self, lease: Lease, delivery: u64) {
         self.attempts += 1;
-        self.state = OpenState::Leased { conn, deadline };
+        self.state = OpenState::Leased(lease);
         self.delivered = delivery;
-        if self.answered || self.last != Some(conn) {
+        if self.answered || self.last != Some(lease.conn) {
             self.ackable = delivery;
         }
         self.answered = false;
-        self.last = Some(conn);
+        self.last = Some(lease.conn);
         self.not_before = None;
     }
 

@@ -12,7 +12,7 @@ mod by_key;
 
 pub(crate) use by_key::KeyQueues;
 
-use super::open::{Open, OpenState};
+use super::open::{Lease, Open, OpenState};
 use super::read_ahead::Fetched;
 use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
@@ -149,7 +149,7 @@ impl Window {
     pub(super) fn lease(
         &mut self,
         offset: u64,
-        (conn, deadline): (ConnId, Mono),
+        lease: Lease,
         bytes_max: usize,
         hash: impl Fn(&str) -> KeyHash,
     ) -> Option<Leased> {
@@ -159,7 +159,7 @@ impl Window {
         if let Some(keyed) = self.keyed.as_mut().filter(|_| !open.was_sent()) {
             keyed.count_sent(open.kept_bytes());
         }
-        open.lease(conn, deadline, self.deliveries);
+        open.lease(lease, self.deliveries);
         let attempts = open.attempts();
         if event.body.bytes() > bytes_max {
             open.learn_key(hash);
@@ -283,14 +283,14 @@ impl Window {
     /// Returns the connection's leases in offset order, with their deadlines.
     pub(crate) fn leased_to(&self, conn: ConnId) -> Vec<(u64, Mono)> {
         let leases = self.open.iter().filter_map(|(offset, open)| match open.state() {
-            OpenState::Leased { conn: holder, deadline } if holder == conn => Some((*offset, deadline)),
+            OpenState::Leased(lease) if lease.conn == conn => Some((*offset, lease.deadline)),
             _ => None,
         });
         leases.collect()
     }
 
-    pub(crate) fn leases(&self) -> impl Iterator<Item = (u64, ConnId)> + '_ {
-        self.open.iter().filter_map(|(offset, open)| Some((*offset, open.holder()?)))
+    pub(crate) fn leases(&self) -> impl Iterator<Item = (u64, Lease)> + '_ {
+        self.open.iter().filter_map(|(offset, open)| Some((*offset, open.current_lease()?)))
     }
 
     /// Returns the lower offsets that a cumulative ack of `offset` completes too: those that the connection holds and
@@ -321,7 +321,7 @@ impl Window {
         let mut expired = Vec::new();
         for (offset, open) in &mut self.open {
             match open.state() {
-                OpenState::Leased { deadline, .. } if deadline <= now => expired.push(*offset),
+                OpenState::Leased(lease) if lease.deadline <= now => expired.push(*offset),
                 _ if open.wake(now) => {
                     self.ready.insert(*offset);
                 }
@@ -334,7 +334,7 @@ impl Window {
     /// Returns the earliest moment at which a lease or a wait ends.
     pub(super) fn next_wake(&self) -> Option<Mono> {
         let ends = self.open.values().filter_map(|open| match open.state() {
-            OpenState::Leased { deadline, .. } => Some(deadline),
+            OpenState::Leased(lease) => Some(lease.deadline),
             OpenState::Waiting { until } => Some(until),
             _ => None,
         });
