@@ -39,7 +39,7 @@ mod worker;
 pub use admin::manage::{Forget, ForgetStep, set_handler_paused, set_schedule_enabled};
 pub use admin::replay::{DeadLetter, REPLAYED_FROM, ReplayError, publish_again};
 pub use commits::action::DEAD_LETTER_TOPIC;
-pub use commits::batch_builder::{OwnEvent, Topics, imperative, imperative_events};
+pub use commits::batch_builder::{OwnEvent, Topics, imperative, imperative_events, is_fire_of, is_made_by};
 pub use commits::event_writer::DELAY_MS_MAX;
 pub use endings::conflict::CommitChecks;
 pub use endings::outcome::AFTER_MS_MAX;

@@ -293,6 +293,11 @@ impl Router {
         self.trace.find(query, after, max, from)
     }
 
+    /// Returns all records of the trace that such a caller may see, the oldest first, without their data.
+    pub fn trace_outline(&self, from: &Namespaces) -> Vec<TraceRecord> {
+        self.trace.outline(from)
+    }
+
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

@@ -21,6 +21,7 @@ const PAGES = {
   group: () => import('./pages/group.js'),
   jobs: () => import('./pages/jobs.js'),
   letters: () => import('./pages/letters.js'),
+  trace: () => import('./pages/trace.js'),
   event: () => import('./pages/find.js'),
 };
 

@@ -13,6 +13,7 @@ const RAIL = [
     ['#/topics', 'Topics', 'topics', 't'],
     ['#/letters', 'Dead letters', 'letters', 'd'],
     ['#/jobs', 'Jobs', 'jobs', 'j'],
+    ['#/trace', 'Trace', 'trace', 'r'],
   ]],
 ];
 
@@ -174,7 +175,7 @@ async function find(text) {
 }
 
 const HELP = [
-  ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'], ['j / k', 'next, previous row'],
+  ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'], ['g r', 'trace'], ['j / k', 'next, previous row'],
   ['Enter', 'open the row'], ['Esc', 'close'], ['p', 'pause'], ['?', 'this list'],
 ];
 

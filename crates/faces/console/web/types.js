@@ -11,6 +11,8 @@
 /** @typedef {Schemas['GroupList']} GroupList */
 /** @typedef {Schemas['InflightList']} Inflight */
 /** @typedef {Schemas['EventStory']} Story */
+/** @typedef {Schemas['Trace']} Trace */
+/** @typedef {Schemas['TraceNode']} TraceNode */
 /** @typedef {Schemas['DeadLetters']} DeadLetters */
 /** @typedef {Schemas['Sought']} Sought */
 /** @typedef {Schemas['LetterSummary']} LetterSummary */

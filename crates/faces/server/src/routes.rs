@@ -10,7 +10,7 @@ use crate::app::SharedApp;
 use crate::edge::SharedEdge;
 use crate::http::{
     chosen_letters, console, dead_letters, event_story, events, group_page, groups, history, jobs, metrics,
-    openapi, schemas, server_stats, status, tail, topics, whoami,
+    openapi, schemas, server_stats, status, tail, topics, trace, whoami,
 };
 use crate::refusal::Refusal;
 use crate::{access, drain_body, origin, position, ws};
@@ -33,6 +33,7 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/topics/{topic}/groups/{group}/resume", post(groups::resume))
         .route("/topics/{topic}/groups/{group}/seek", post(groups::seek))
         .route("/events/{id}", get(event_story::show))
+        .route("/trace", get(trace::show))
         .route("/dead-letters", get(dead_letters::list))
         .route("/dead-letters/{topic}/replay", post(dead_letters::replay))
         .route("/dead-letters/{topic}/summary", get(chosen_letters::summary))

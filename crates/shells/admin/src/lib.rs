@@ -21,6 +21,7 @@ mod schedules;
 mod sessions;
 mod standing;
 mod totals;
+mod trace;
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -39,6 +40,7 @@ pub use replay::{PublishedAgain, Replayed, Resent};
 pub use schedules::ScheduleView;
 pub use sessions::{Liveness, SessionView};
 pub use totals::Totals;
+pub use trace::{FireView, made_by};
 
 /// Rows per read of the store.
 const PAGE_ROWS: usize = 512;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use millrace_model::{
     BATCH_BYTES_MAX, Batch, Durability, EVENT_BYTES_MAX, Elapsed, Event, EventId, HandlerId, Lineage,
-    Namespace, Now, Op, Partition, Reconcile, TopicKey, TopicName, TopicRow, partition_of,
+    Namespace, Now, Op, Partition, Reconcile, Timestamp, TopicKey, TopicName, TopicRow, partition_of,
 };
 use sha2::{Digest, Sha256};
 
@@ -51,6 +51,30 @@ pub(crate) fn derived_id(kind: &str, parts: &[&str]) -> EventId {
     let bits = hash.finalize().iter().take(16).fold(0u128, |bits, byte| bits << 8 | u128::from(*byte));
     // Version 8 of UUIDs is for ids made by an application's own rule.
     EventId::Uuid(bits & !(0xf << 76 | 0b11 << 62) | 0x8 << 76 | 0b10 << 62)
+}
+
+/// The most commits, events and dead letters of one run that [`is_made_by`] recognises.
+const ORDINALS_MAX: u32 = 16;
+
+/// Whether a handler made the event `id` while it handled the event `cause`. A handler that makes very many events for
+/// one event is recognised as the author of the first of them only.
+pub fn is_made_by(id: &EventId, cause: &EventId, handler: &HandlerId) -> bool {
+    let cause = cause.to_string();
+    is_derived(id)
+        && (0..ORDINALS_MAX).any(|ordinal| {
+            let parts = [&cause, handler.as_str(), &ordinal.to_string()];
+            ["emit", "commit", "dead letter"].into_iter().any(|kind| derived_id(kind, &parts) == *id)
+        })
+}
+
+/// Whether the event `id` is the fire of a schedule that was planned for `at`.
+pub fn is_fire_of(id: &EventId, namespace: &Namespace, schedule: &str, at: Timestamp) -> bool {
+    is_derived(id) && derived_id("schedule", &[namespace.as_str(), schedule, &at.0.to_string()]) == *id
+}
+
+/// Whether the id is of version 8, as those of [`derived_id`] are.
+fn is_derived(id: &EventId) -> bool {
+    matches!(id, EventId::Uuid(bits) if bits >> 76 & 0xf == 8)
 }
 
 /// The lineage of an event caused by another.

@@ -1,6 +1,7 @@
 //! The messages that the loop has seen, in a ring buffer: enough to draw the tree of causes of a recent undertaking.
 
 use std::collections::{BTreeSet, VecDeque};
+use std::fmt;
 use std::sync::Arc;
 
 use millrace_model::{JsonText, Namespaces, OsId, OsKind, OsMessage, OsType, Requester, Timestamp};
@@ -19,6 +20,18 @@ pub enum Party {
     Bus,
 }
 
+impl fmt::Display for Party {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Party::Client(conn) => write!(f, "client {}", conn.0),
+            Party::Capability(name) => f.write_str(name),
+            Party::Loop => f.write_str("loop"),
+            Party::Timer => f.write_str("timer"),
+            Party::Bus => f.write_str("bus"),
+        }
+    }
+}
+
 /// The result of routing a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TraceStep {
@@ -32,6 +45,18 @@ pub enum TraceStep {
     Orphan,
     /// An actor emitted a message that it may not emit.
     Faulty,
+}
+
+impl TraceStep {
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            TraceStep::Routed { .. } => "routed",
+            TraceStep::Refused { .. } => "refused",
+            TraceStep::Answered { .. } => "answered",
+            TraceStep::Orphan => "orphan",
+            TraceStep::Faulty => "faulty",
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,6 +81,37 @@ pub struct TraceRecord {
 }
 
 impl TraceRecord {
+    fn without_data(&self) -> TraceRecord {
+        let TraceRecord {
+            number,
+            at,
+            from,
+            step,
+            kind,
+            ty,
+            id,
+            causation,
+            correlation,
+            code,
+            data: _,
+            namespaces,
+        } = self;
+        TraceRecord {
+            number: *number,
+            at: *at,
+            from: from.clone(),
+            step: step.clone(),
+            kind: *kind,
+            ty: ty.clone(),
+            id: id.clone(),
+            causation: causation.clone(),
+            correlation: correlation.clone(),
+            code: *code,
+            data: String::new(),
+            namespaces: namespaces.clone(),
+        }
+    }
+
     /// Whether a caller restricted to `namespaces` may see this record: all namespaces of the record must be among
     /// them.
     fn is_seen_from(&self, namespaces: &Namespaces) -> bool {
@@ -220,6 +276,13 @@ impl Trace {
         };
         let shown = |record: &&TraceRecord| record.number > after && record.is_seen_from(from);
         hits.into_iter().filter(shown).take(max).cloned().collect()
+    }
+
+    /// Returns all records that a caller restricted to the namespaces `from` may see, the oldest first and without their
+    /// data.
+    pub(crate) fn outline(&self, from: &Namespaces) -> Vec<TraceRecord> {
+        let shown = self.ring.iter().filter(|record| record.is_seen_from(from));
+        shown.map(TraceRecord::without_data).collect()
     }
 
     /// A single pass finds all of them: a consequence is recorded after its cause.

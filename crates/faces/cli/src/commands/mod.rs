@@ -36,6 +36,7 @@ mod topic_schema;
 mod topic_settings;
 mod topics;
 mod trace;
+mod trace_event;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
 

@@ -12,9 +12,9 @@ use serde_json::{Value, json};
 use crate::commands::connect::kernel_socket;
 use crate::commands::events::open_existing;
 use crate::commands::kernel_client::KernelClient;
-use crate::commands::send::token_arg;
-use crate::commands::{json_flag, text};
+use crate::commands::{json_flag, text, trace_event};
 use crate::failure::Failure;
+use crate::log;
 use crate::output::Output;
 use crate::settings::{Scope, args, resolve};
 
@@ -24,31 +24,28 @@ const PAGE: ReadLimit = ReadLimit { events_max: 1000, bytes_max: 4 << 20 };
 pub(super) fn command() -> Command {
     let id = |name: &'static str, help: &'static str| Arg::new(name).long(name).value_name("ID").help(help);
     Command::new("trace")
-        .about("Show what followed from a message of the CQRS loop")
+        .about("Show what followed from an event, or from a message of the CQRS loop")
         .long_about(
-            "Prints the tree of causes of what the loop saw: each message below the one it follows from, with where it \
+            "With --event: prints what an event, a dead letter, a message or a timer goes back to, and everything that \
+             followed from it over groups, durable handlers, schedules, dead letters and the loop. Asks a server \
+             (--url).\n\nWith --correlation or --id: prints the tree of causes of what the loop saw: each message below the one it follows from, with where it \
              came from and what became of it.\n\nThe server keeps the newest records in memory (--trace-records-max); \
              one started with --trace-store keeps all of them in the topic system.router.trace, which --stored reads from the \
              store, also without a server.\n\nEnds with 1 if nothing was seen.",
         )
         .arg(id("correlation", "All messages of this correlation"))
         .arg(id("id", "The message of this id and everything that followed from it"))
-        .group(ArgGroup::new("what").args(["correlation", "id"]).required(true))
+        .arg(id("event", "The event, letter, message or timer of this id, with all its causes and consequences"))
+        .group(ArgGroup::new("what").args(["correlation", "id", "event"]).required(true))
         .arg(
             Arg::new("stored")
                 .long("stored")
                 .action(ArgAction::SetTrue)
+                .conflicts_with("event")
                 .help("Read what a server with --trace-store kept in the store (--store)"),
         )
-        .arg(
-            Arg::new("namespace")
-                .long("namespace")
-                .value_name("NAME")
-                .help("With --stored: whose trace [default: default]"),
-        )
-        .args(args(&[Scope::Socket, Scope::Store]))
-        .arg(token_arg())
-        .arg(json_flag().help("Print each record as one line of JSON"))
+        .args(args(&[Scope::Socket, Scope::Store, Scope::Client]))
+        .arg(json_flag().help("Print each record or node as one line of JSON"))
 }
 
 pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
@@ -57,6 +54,10 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         (_, id) => Query::Id(id.unwrap_or_default().to_owned()),
     };
     let config = resolve(matches)?.config;
+    if let Some(id) = text(matches, "event") {
+        log::start(&config, "warn");
+        return trace_event::run(&config, id, matches.get_flag("json"));
+    }
     let records = if matches.get_flag("stored") {
         let namespace =
             Namespace::new(&config.namespace).map_err(|error| Failure::Usage(error.to_string()))?;

@@ -19,6 +19,7 @@ const WAYS: &[(&str, &str, &str)] = &[
     ("GET", "/topics/t/events?order=desc&partition=all", "writer-secret"),
     ("GET", "/topics/t/tail", "writer-secret"),
     ("GET", "/events/e", "writer-secret"),
+    ("GET", "/trace?id=e", "writer-secret"),
     ("GET", "/topics/t/groups/g", "writer-secret"),
     ("GET", "/topics/t/groups/g/inflight", "writer-secret"),
     ("POST", "/topics/t/groups/g/pause", "writer-secret"),

@@ -16,6 +16,7 @@ mod asyncapi;
 mod attempts;
 mod bad_http;
 mod bad_input;
+mod caused;
 mod clock;
 mod cloud_events;
 mod compaction;

@@ -169,6 +169,10 @@ fn the_answers_of_a_running_server_are_as_described() {
     assert_eq!(story["groups"][0]["state"], "deadLettered", "{story}");
     assert_eq!(story["letters"][0]["offset"], letter["offset"], "{story}");
     d.check(("GET", "/events/{id}", "?namespace=other"), &[], "", 404);
+    let trace = d.check(("GET", "/trace", "?id=i"), &[], "", 200);
+    assert!(trace["nodes"].as_array().is_some_and(|nodes| nodes.len() >= 3), "{trace}");
+    d.check(("GET", "/trace", "?correlation=nothing"), &[], "", 404);
+    d.check(("GET", "/trace", ""), &[], "", 400);
     let listed = d.check(("GET", "/dead-letters", ""), &[], "", 200);
     assert_eq!(listed["deadLetters"][0]["count"], 1, "{listed}");
     let partition = letter["partition"].as_u64().expect("a number");

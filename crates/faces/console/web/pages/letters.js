@@ -3,7 +3,7 @@
 import { Problem, get, lines, part, send } from '../api.js';
 import { ask, drawer, closeDrawer, field, snippet, toast } from '../parts/dialog.js';
 import { el, fill } from '../parts/dom.js';
-import { eventLink, fetchEvent } from '../parts/event.js';
+import { eventLink, fetchEvent, traceLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { envelope, pretty, tree } from '../parts/json.js';
 import { diff } from '../parts/diff.js';
@@ -240,7 +240,7 @@ async function ofTopic(topic, { root, query, signal, set }) {
           el('dt', null, 'The event'), el('dd', null, el('a', { href: eventLink(topic, from, offset) }, `${topic} ${from}/${offset}`)),
           letter.key === null ? [] : [el('dt', null, 'Key'), el('dd', { class: 'mono' }, letter.key)],
           own.map(([name, value]) => [el('dt', { class: 'mono' }, name), el('dd', { class: 'mono' }, value)]).flat())),
-      el('div', { class: 'bar' }, edit),
+      el('div', { class: 'bar' }, edit, el('a', { class: 'btn', href: traceLink(letter.id, dlq) }, 'What it caused')),
       el('section', null, el('h3', null, 'Payload'), tree(letter.payload)),
       compare,
     ], closeDrawer);

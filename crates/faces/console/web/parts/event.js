@@ -6,6 +6,7 @@ import { button, copy, el, fill, save } from './dom.js';
 import { drawer, toast } from './dialog.js';
 import { icon } from './icons.js';
 import { envelope, tree } from './json.js';
+import { sign } from './sign.js';
 import { time } from './time.js';
 
 /** @typedef {import('../types.js').Story} Story */
@@ -13,6 +14,9 @@ import { time } from './time.js';
 
 /** The page of a topic with this event open. @param {string} topic @param {number} partition @param {number} offset */
 export const eventLink = (topic, partition, offset) => `#/topics/${part(topic)}?e=${partition}:${offset}`;
+
+/** The trace of an event. @param {string} id @param {string} topic */
+export const traceLink = (id, topic) => `#/trace/${part(id)}?topic=${part(topic)}`;
 
 /** @param {string} topic @param {number} partition @param {number} offset @returns {Promise<Envelope | null>} */
 export async function fetchEvent(topic, partition, offset) {
@@ -118,22 +122,12 @@ function copies(event, acts) {
     await copy(made);
     toast('Copied');
   });
-  return el('div', { class: 'bar' }, button('btn', 'Publish again…', () => acts.again(event)), choice);
+  return el('div', { class: 'bar' }, button('btn', 'Publish again…', () => acts.again(event)), choice,
+    el('a', { class: 'btn', href: traceLink(event.id, event.topic) }, 'What it caused'));
 }
 
 /** @param {Story} story @param {string} topic */
 function standing(story, topic) {
-  /** @type {Record<string, [string, string, string]>} */
-  const words = {
-    waiting: ['clock', 'calm', 'waits'], inflight: ['play', 'warn', 'is being worked on'],
-    done: ['good', 'good', 'done'], deadLettered: ['bad', 'bad', 'dead letter'],
-    pending: ['clock', 'calm', 'waits'], claimed: ['play', 'warn', 'is being worked on'], acked: ['good', 'good', 'done'],
-    discarded: ['close', 'calm', 'discarded'], lost: ['bad', 'bad', 'lost'], dead_lettered: ['bad', 'bad', 'dead letter'],
-  };
-  const sign = (/** @type {string} */ of) => {
-    const [name, tone, word] = words[of] ?? ['clock', 'calm', of];
-    return el('span', { class: `state ${tone}` }, icon(name), word);
-  };
   const row = (/** @type {Node | string} */ who, /** @type {string} */ how, /** @type {string[]} */ rest) =>
     el('tr', null, el('td', null, who), el('td', null, sign(how)), el('td', { class: 'muted' }, rest.filter(Boolean).join(' · ')));
   const rows = [

@@ -46,6 +46,7 @@ pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
         | "/topics/{topic}/events"
         | "/topics/{topic}/tail"
         | "/events/{id}"
+        | "/trace"
         | "/topics/{topic}/groups"
         | "/topics/{topic}/groups/{group}"
         | "/topics/{topic}/groups/{group}/inflight"

@@ -27,6 +27,7 @@ pub(crate) fn router(app: SharedFollower) -> Router {
         .route("/topics/{topic}/groups/{group}/resume", post(moved))
         .route("/topics/{topic}/groups/{group}/seek", post(moved))
         .route("/events/{id}", get(moved))
+        .route("/trace", get(moved))
         .route("/dead-letters", get(dead_letters::list))
         .route("/dead-letters/{topic}/replay", post(moved))
         .route("/dead-letters/{topic}/summary", get(moved))

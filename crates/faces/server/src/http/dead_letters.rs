@@ -249,7 +249,7 @@ pub(crate) fn has_payload(letter: &Event) -> bool {
 /// Header of a dead letter: the id of the event.
 pub(crate) const DLQ_ID_HEADER: &str = "x-dlq-id";
 /// Headers of a replayed event: the id it had before, and the id of the dead letter.
-const REPLAYED_FROM: &str = "x-replayed-from";
+pub(crate) const REPLAYED_FROM: &str = "x-replayed-from";
 pub(crate) const REPLAYED_LETTER: &str = "x-replayed-letter";
 
 /// The event as its author published it, with the dead letter as its cause.

@@ -5,8 +5,8 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{Admin, AdminError, ClaimView};
 use millrace_bus::{BusError, EventStanding, Reply, Request, StandingState};
-use millrace_model::{Event, EventId, Headers, Offset, Requester, Timestamp, TopicKey, TraceId};
-use millrace_store::{FailureCause, ReadLimit, Store, StoreError};
+use millrace_model::{Event, EventId, Requester, Timestamp, TraceId};
+use millrace_store::{FailureCause, Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{
     ClaimDoc, EventPlace, EventStory, GroupStanding, LetterPlace, LineageDoc, write_found,
@@ -16,18 +16,14 @@ use serde_json::value::RawValue;
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::http::dead_letters::{DLQ_ID_HEADER, REPLAYED_LETTER};
-use crate::http::topic_access::check_topic;
+use crate::http::find_event::{Lookup, header, scan};
 use crate::http::{damaged_name, document};
 use crate::params::{AtEvent, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
 
-const PAGE: ReadLimit = ReadLimit { events_max: 512, bytes_max: 4 << 20 };
 /// Events that are looked at for letters of the event, and for replays of these letters.
 const CONSEQUENCES_SCAN_MAX: u64 = 20_000;
-/// An id that Millrace made contains its time; the event's own time may be a little earlier or later. The narrow look
-/// comes first, because many events may have been published around that time.
-const SLACKS_MS: [u64; 2] = [1_000, 60_000];
 
 pub(crate) async fn show(
     State(app): State<SharedApp>,
@@ -66,97 +62,6 @@ fn not_found(id: &EventId, scanned: u64) -> Refusal {
          was removed"
     );
     Refusal::new(ErrorCode::BadTopic, detail).status(StatusCode::NOT_FOUND)
-}
-
-struct Lookup {
-    id: EventId,
-    topic: Option<TopicKey>,
-    scan_max: u64,
-}
-
-impl Lookup {
-    /// Finds the event: by the time in its id, else by looking at the newest events. `Err` says how many were looked at.
-    fn find(
-        &self,
-        store: &dyn Store,
-        by: &Requester,
-        namespace: &str,
-    ) -> Result<Result<Event, u64>, StoreError> {
-        let mut streams = store.streams()?;
-        streams.retain(|bounds| {
-            let topic = &bounds.stream.topic;
-            topic.namespace() == namespace && self.topic.as_ref().is_none_or(|wanted| wanted == topic)
-        });
-        let mut readable = Vec::new();
-        for bounds in streams {
-            let may = check_topic(store, by, &bounds.stream.topic, bounds.stream.partition)?.is_ok();
-            if may {
-                readable.push(bounds);
-            }
-        }
-        let mut left = self.scan_max;
-        if let Some(made) = made_at(&self.id) {
-            for slack_ms in SLACKS_MS {
-                let until = Timestamp(made.0.saturating_add(slack_ms));
-                for bounds in &readable {
-                    let from = store.seek(&bounds.stream, Timestamp(made.0.saturating_sub(slack_ms)))?;
-                    let is_it = |event: &Event| event.id == self.id;
-                    if let Some(event) = scan(store, (&bounds.stream, from), Some(until), &mut left, is_it)? {
-                        return Ok(Ok(event));
-                    }
-                }
-            }
-        }
-        // The newest of each stream, in equal parts: an id that a client brought tells nothing about its place.
-        let part = left / (readable.len().max(1) as u64);
-        for bounds in &readable {
-            let from = Offset(bounds.next.0.saturating_sub(part).max(bounds.start.0.max(1)));
-            let mut of_stream = part;
-            let is_it = |event: &Event| event.id == self.id;
-            if let Some(event) = scan(store, (&bounds.stream, from), None, &mut of_stream, is_it)? {
-                return Ok(Ok(event));
-            }
-            left -= part - of_stream;
-        }
-        Ok(Err(self.scan_max - left))
-    }
-}
-
-/// Returns the first event from an offset on for which `is_it` holds; looks at no more than `left` events.
-fn scan(
-    store: &dyn Store,
-    (stream, mut from): (&millrace_model::Stream, Offset),
-    until: Option<Timestamp>,
-    left: &mut u64,
-    mut is_it: impl FnMut(&Event) -> bool,
-) -> Result<Option<Event>, StoreError> {
-    while *left > 0 {
-        let page = store.read(stream, from, PAGE)?;
-        if page.through < from {
-            break;
-        }
-        for event in &page.events {
-            if until.is_some_and(|until| event.ts > until) {
-                return Ok(None);
-            }
-            *left = left.saturating_sub(1);
-            if is_it(event) {
-                return Ok(Some(Event::clone(event)));
-            }
-        }
-        // Empty stretches count a little, so that they end, too.
-        *left = left.saturating_sub(1);
-        from = page.through.next();
-    }
-    Ok(None)
-}
-
-/// The time in a UUID of version 7.
-fn made_at(id: &EventId) -> Option<Timestamp> {
-    match id {
-        EventId::Uuid(bits) if bits >> 76 & 0xf == 7 => Some(Timestamp((bits >> 80) as u64)),
-        _ => None,
-    }
 }
 
 /// Letters of an event, and events that were published again from them.
@@ -201,10 +106,6 @@ impl Consequences {
     }
 }
 
-fn header(event: &Event, name: &str) -> Option<String> {
-    event.body.headers.as_ref().and_then(|headers: &Headers| headers.get(name))
-}
-
 async fn story(
     app: &App,
     event: &Event,
@@ -247,7 +148,7 @@ async fn story(
     })
 }
 
-fn group_of(app: &App, standing: EventStanding, letters: &[Event]) -> GroupStanding {
+pub(crate) fn group_of(app: &App, standing: EventStanding, letters: &[Event]) -> GroupStanding {
     let EventStanding { group, state, attempts, reason } = standing;
     let gave_up =
         || letters.iter().any(|letter| header(letter, "x-dlq-group").as_deref() == Some(group.as_str()));

@@ -10,6 +10,7 @@ pub(crate) mod event_search;
 pub(crate) mod event_story;
 pub(crate) mod events;
 pub(crate) mod group_metrics;
+pub(crate) mod find_event;
 pub(crate) mod group_page;
 pub(crate) mod groups;
 pub(crate) mod history;
@@ -29,6 +30,7 @@ pub(crate) mod tail;
 pub(crate) mod topic_access;
 pub(crate) mod topic_figures;
 pub(crate) mod topics;
+pub(crate) mod trace;
 pub(crate) mod whoami;
 
 use axum::body::Body;

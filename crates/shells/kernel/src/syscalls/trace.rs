@@ -1,7 +1,7 @@
 //! `Syscall.Trace`: the messages of a correlation that the loop has recorded, in pages, because a reply is one line.
 
 use millrace_model::{OsFault, OsId};
-use millrace_router::{Party, TraceQuery, TraceRecord, TraceStep};
+use millrace_router::{TraceQuery, TraceRecord, TraceStep};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -82,7 +82,7 @@ pub(crate) fn shown(record: &TraceRecord) -> Value {
     let mut shown = json!({
         "number": record.number,
         "at": record.at.0,
-        "from": party(&record.from),
+        "from": record.from.to_string(),
         "kind": record.kind.as_str(),
         "type": record.ty.as_str(),
         "id": record.id.as_str(),
@@ -97,31 +97,12 @@ pub(crate) fn shown(record: &TraceRecord) -> Value {
     put("correlation", text(&record.correlation).map(Value::from));
     put("code", record.code.map(Value::from));
     put("data", (!record.data.is_empty()).then(|| Value::from(&*record.data)));
+    put("step", Some(record.step.as_str().into()));
     match &record.step {
-        TraceStep::Routed { to } => {
-            put("step", Some("routed".into()));
-            put("to", Some(to.iter().map(|name| Value::from(&**name)).collect()));
-        }
-        TraceStep::Refused { code } => {
-            put("step", Some("refused".into()));
-            put("code", Some((*code).into()));
-        }
-        TraceStep::Answered { to } => {
-            put("step", Some("answered".into()));
-            put("to", Some(Value::from(vec![party(to)])));
-        }
-        TraceStep::Orphan => put("step", Some("orphan".into())),
-        TraceStep::Faulty => put("step", Some("faulty".into())),
+        TraceStep::Routed { to } => put("to", Some(to.iter().map(|name| Value::from(&**name)).collect())),
+        TraceStep::Refused { code } => put("code", Some((*code).into())),
+        TraceStep::Answered { to } => put("to", Some(Value::from(vec![to.to_string()]))),
+        TraceStep::Orphan | TraceStep::Faulty => {}
     }
     shown
-}
-
-fn party(party: &Party) -> String {
-    match party {
-        Party::Client(conn) => format!("client {}", conn.0),
-        Party::Capability(name) => name.to_string(),
-        Party::Loop => "loop".to_owned(),
-        Party::Timer => "timer".to_owned(),
-        Party::Bus => "bus".to_owned(),
-    }
 }

@@ -17,6 +17,7 @@ mod server_stats;
 mod stats;
 mod system;
 mod topic;
+mod trace;
 mod whoami;
 
 pub use dead_letters::{
@@ -44,6 +45,7 @@ pub use topic::{
     CheckedDoc, StreamDoc, TopicBody, TopicDefaults, TopicDoc, TopicFigures, TopicGroupFigures, TopicList,
     parse_topic_patch,
 };
+pub use trace::{Trace, TraceNode, TracePlace, TraceWhat};
 pub use whoami::{Limits, NamespaceDoc, NamespaceList, WhoAmI};
 
 use crate::error::FrameError;

@@ -4,7 +4,7 @@ use millrace_wire::http::{
     ChosenLetters, ChosenReplayed, DeadLetters, EventStory, EventsFound, EventsPage, GroupList, GroupPage,
     GroupPaused, HandlerLettersPage, InflightList, JobDoc, JobList, JobPreview, JobRequest, LetterSummary,
     LettersDeleted, NamespaceList, PublishBody, Replay, Replayed, SchemaList, Seek, ServerStatsDoc, Sought,
-    StatsHistory, TopicBody, TopicDoc, TopicList, TopicOffsets, WhoAmI,
+    StatsHistory, TopicBody, TopicDoc, TopicList, TopicOffsets, Trace, WhoAmI,
 };
 use millrace_wire::schema::{Done, TopicPatchBody};
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
@@ -75,6 +75,15 @@ const CLOUD_HEADERS: &[Param] = &[
     param("ce-id", "Binary mode: the CloudEvent's id.", text),
     param("ce-source", "Binary mode: its source.", text),
     param("ce-type", "Binary mode: its type. Other attributes follow the same pattern.", text),
+];
+const TRACE_QUERY: &[Param] = &[
+    NAMESPACE,
+    param("id", "The id of any event, letter, message or timer of the trace.", text),
+    param("correlation", "Instead of `id`: all that has this correlation.", text),
+    param("topic", "Look for the id in this topic first.", topic_name),
+    param("limit", "Most events of the page, each with its deliveries and claims; 1,000 if absent.", count),
+    param("scan", "Most events to look at; 100,000 if absent, or what the server allows.", whole),
+    param("after", "Go on behind this: `next` of the page before.", text),
 ];
 const DLQ_TOPIC: Param = param("topic", "Only the letters of this topic, as a page of events.", topic_name);
 const DLQ_HANDLER: Param =
@@ -337,6 +346,16 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         summary: "One event: its causes, how far its groups and handlers are with it, its letters and replays.",
         query: &[NAMESPACE, param("topic", "Only look in this topic.", topic_name)],
         answers: &[answer(200, "The event and its story.", &[json::<EventStory>()])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/trace",
+        id: "showTrace",
+        tag: "events",
+        summary: "What an event, letter, message or timer goes back to, and everything that followed from it.",
+        query: TRACE_QUERY,
+        answers: &[answer(200, "The nodes, in order of time.", &[json::<Trace>()])],
         refusals: &[404],
         ..NONE
     },

@@ -1,0 +1,87 @@
+//! Where a trace goes on: how far the walk over the streams has come, and which events a later page cannot know
+//! otherwise.
+
+use millrace_model::{Offset, Partition, Timestamp, TopicKey, TopicName, keys};
+use millrace_wire::ErrorCode;
+
+use crate::http::trace::scan::Position;
+use crate::refusal::Refusal;
+
+/// Heads that a cursor carries, and their bytes: it is part of an address.
+const HEADS_MAX: usize = 64;
+const HEADS_BYTES_MAX: usize = 4 << 10;
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cursor {
+    pub(super) position: Position,
+    /// Ids of events of the trace whose consequences do not name the trace's root.
+    pub(super) heads: Vec<String>,
+}
+
+impl Cursor {
+    /// Returns whether all heads have found room, and the cursor.
+    pub(super) fn new(position: Position, heads: &[String]) -> (bool, Cursor) {
+        let mut bytes = 0;
+        let fits = |head: &&String| {
+            bytes += keys::escaped(head).len() + 1;
+            bytes <= HEADS_BYTES_MAX
+        };
+        // The newest heads: their consequences are more likely to be still to come.
+        let kept: Vec<String> = heads.iter().rev().take(HEADS_MAX).take_while(fits).cloned().collect();
+        (kept.len() == heads.len(), Cursor { position, heads: kept })
+    }
+
+    pub(super) fn text(&self) -> String {
+        let Position { ts, stream, offset } = &self.position;
+        let mut text = format!("{},{},{offset},{}", ts.0, stream.partition, stream.topic.topic());
+        for head in &self.heads {
+            text.push(',');
+            text.push_str(&keys::escaped(head));
+        }
+        text
+    }
+
+    pub(super) fn parse(text: &str, namespace: &millrace_model::Namespace) -> Result<Cursor, Refusal> {
+        read(text, namespace).ok_or_else(|| {
+            let detail = format!("after is {text:.80?}: it must be `next` of the page before");
+            Refusal::new(ErrorCode::BadFrame, detail)
+        })
+    }
+}
+
+fn read(text: &str, namespace: &millrace_model::Namespace) -> Option<Cursor> {
+    let mut parts = text.split(',');
+    let ts = Timestamp(parts.next()?.parse().ok()?);
+    let partition = Partition(parts.next()?.parse().ok()?);
+    let offset = Offset(parts.next()?.parse().ok()?);
+    let topic = TopicKey::new(namespace, &TopicName::new(parts.next()?).ok()?);
+    let heads: Vec<String> = parts.map(keys::unescaped).collect::<Option<_>>()?;
+    let fits = heads.len() <= HEADS_MAX;
+    fits.then(|| Cursor { position: Position { ts, stream: topic.stream(partition), offset }, heads })
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_model::Namespace;
+
+    use super::*;
+
+    #[test]
+    fn a_cursor_survives_its_text_and_is_bounded() {
+        let namespace = Namespace::default();
+        let stream = TopicKey::new(&namespace, &TopicName::new("orders").unwrap()).stream(Partition(3));
+        let position = Position { ts: Timestamp(7), stream, offset: Offset(9) };
+        let heads: Vec<String> = (0..3).map(|n| format!("a,b %{n}")).collect();
+        let (all, cursor) = Cursor::new(position.clone(), &heads);
+        assert!(all);
+        assert_eq!(Cursor::parse(&cursor.text(), &namespace).unwrap(), cursor);
+        let many: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
+        let (all, cursor) = Cursor::new(position.clone(), &many);
+        assert!(!all && cursor.heads.len() == HEADS_MAX);
+        let long = vec!["ü".repeat(100); 60];
+        assert!(Cursor::new(position, &long).1.text().len() < HEADS_BYTES_MAX + 100);
+        for text in ["", "1", "1,0,1", "1,0,1,a..b", "x,0,1,t", "1,0,1,t,~"] {
+            assert!(Cursor::parse(text, &namespace).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! What of a trace waits for its time: delayed events, and timers of the CQRS loop.
+
+use std::ops::ControlFlow;
+
+use millrace_model::{DueRow, EventId, Namespace, Space, Timestamp, keys};
+use millrace_router::TIMER_PREFIX;
+use millrace_store::{KeyRange, Store, StoreError, try_each_row};
+use serde::Deserialize;
+
+/// Rows that are read for one answer, of delayed events and of timers each: those that are due first.
+const ROWS_MAX: usize = 10_000;
+/// Such rows hold whole events.
+const PAGE_ROWS: usize = 64;
+
+/// What a trace needs of a timer's row.
+#[derive(Debug, Deserialize)]
+pub(super) struct TimerRow {
+    pub(super) due: Timestamp,
+    after_ms: Option<u64>,
+    /// The id of the `Timer.Set`.
+    pub(super) set_by: String,
+    #[serde(rename = "type")]
+    pub(super) ty: String,
+    pub(super) correlation: Option<String>,
+    pub(super) actor: Option<String>,
+}
+
+impl TimerRow {
+    pub(super) fn set_at(&self) -> Option<Timestamp> {
+        self.after_ms.map(|ms| Timestamp(self.due.0.saturating_sub(ms)))
+    }
+}
+
+/// The timer with this name, if it is durable and has not fired.
+pub(super) fn timer(store: &dyn Store, name: &str) -> Result<Option<TimerRow>, StoreError> {
+    let key = format!("{TIMER_PREFIX}{name}");
+    let range = KeyRange { to: Some(format!("{key}\0")), from: key };
+    let row = store.scan(Space::Kv, &range, 1)?.pop();
+    Ok(row.and_then(|row| serde_json::from_slice(&row.value).ok()))
+}
+
+/// Calls `each` with the name and row of every timer. Returns false if there are more than are read.
+pub(super) fn each_timer(
+    store: &dyn Store,
+    mut each: impl FnMut(&str, TimerRow),
+) -> Result<bool, StoreError> {
+    let mut left = ROWS_MAX;
+    try_each_row(store, Space::Kv, KeyRange::prefix(TIMER_PREFIX), PAGE_ROWS, &mut |row| {
+        if left == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        left -= 1;
+        if let (Some(name), Ok(timer)) =
+            (row.key.strip_prefix(TIMER_PREFIX), serde_json::from_slice(&row.value))
+        {
+            each(name, timer);
+        }
+        Ok::<_, StoreError>(ControlFlow::Continue(()))
+    })?;
+    Ok(left > 0)
+}
+
+/// Calls `each` with the delayed events of the namespace and when they are due by the wall clock, until it breaks.
+/// Returns false if there are more than are read.
+pub(super) fn each_delayed(
+    store: &dyn Store,
+    namespace: &Namespace,
+    mut each: impl FnMut(&EventId, DueRow, Option<Timestamp>) -> ControlFlow<()>,
+) -> Result<bool, StoreError> {
+    let prefix = format!("{namespace}/");
+    let mut left = ROWS_MAX;
+    let range = KeyRange { from: String::new(), to: Some(keys::DUE_END.to_owned()) };
+    try_each_row(store, Space::Due, range, PAGE_ROWS, &mut |row| {
+        if left == 0 {
+            return Ok(ControlFlow::Break(()));
+        }
+        left -= 1;
+        // An event that waits for a duration is due at a moment of elapsed time, which is no time of day.
+        let due = keys::due_time(&row.key).filter(|_| !row.key.starts_with(keys::DUE_AFTER));
+        let delayed = DueRow::decode(&row.key, &row.value).ok().filter(|row| row.topic.starts_with(&prefix));
+        let flow = match delayed {
+            Some(delayed) => match delayed.id.clone() {
+                Some(id) => each(&id, delayed, due),
+                None => ControlFlow::Continue(()),
+            },
+            None => ControlFlow::Continue(()),
+        };
+        Ok::<_, StoreError>(flow)
+    })?;
+    Ok(left > 0)
+}
+
+/// The delayed event with this id.
+pub(super) fn delayed_with(
+    store: &dyn Store,
+    namespace: &Namespace,
+    id: &EventId,
+) -> Result<Option<DueRow>, StoreError> {
+    let mut found = None;
+    each_delayed(store, namespace, |of, row, _| {
+        if of != id {
+            return ControlFlow::Continue(());
+        }
+        found = Some(row);
+        ControlFlow::Break(())
+    })?;
+    Ok(found)
+}
