@@ -22,6 +22,10 @@ const PAGES = {
   jobs: () => import('./pages/jobs.js'),
   letters: () => import('./pages/letters.js'),
   event: () => import('./pages/find.js'),
+  handlers: () => import('./pages/handlers.js'),
+  sessions: () => import('./pages/sessions.js'),
+  schedules: () => import('./pages/schedules.js'),
+  waiting: () => import('./pages/waiting.js'),
 };
 
 /** @type {AbortController | null} */

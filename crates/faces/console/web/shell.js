@@ -14,6 +14,12 @@ const RAIL = [
     ['#/letters', 'Dead letters', 'letters', 'd'],
     ['#/jobs', 'Jobs', 'jobs', 'j'],
   ]],
+  ['Work', [
+    ['#/handlers', 'Handlers', 'handlers', 'h'],
+    ['#/sessions', 'Sessions', 'sessions', 's'],
+    ['#/schedules', 'Schedules', 'schedules', 'c'],
+    ['#/waiting', 'Waiting', 'waiting', 'w'],
+  ]],
 ];
 
 /** Theme and density, before anything is drawn. */
@@ -174,7 +180,8 @@ async function find(text) {
 }
 
 const HELP = [
-  ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'], ['j / k', 'next, previous row'],
+  ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'],
+  ['g h', 'handlers'], ['g s', 'sessions'], ['g c', 'schedules'], ['g w', 'what waits'], ['j / k', 'next, previous row'],
   ['Enter', 'open the row'], ['Esc', 'close'], ['p', 'pause'], ['?', 'this list'],
 ];
 

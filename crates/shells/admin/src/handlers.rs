@@ -35,6 +35,16 @@ pub struct HandlerView {
     pub paused: bool,
 }
 
+/// Which handlers a page holds.
+#[derive(Clone, Copy, Debug)]
+pub struct HandlerQuery<'a> {
+    /// Only the handler with this id.
+    pub only: Option<&'a str>,
+    /// Those after this id.
+    pub after: Option<&'a str>,
+    pub max: usize,
+}
+
 /// A page of handlers, by id.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HandlerPage {
@@ -52,11 +62,11 @@ impl Admin {
         standings.iter().map(|standing| self.handler_view(standing, &streams, &mut letters, now)).collect()
     }
 
-    /// Returns a page of the handlers whose event types `may_see` allows, those after the id `after`.
+    /// Returns a page of the handlers whose event types `may_see` allows.
     pub fn handler_page(
         &self,
         namespace: &Namespace,
-        (after, max): (Option<&str>, usize),
+        query: HandlerQuery<'_>,
         now: Timestamp,
         may_see: &mut dyn FnMut(&str) -> Result<bool, AdminError>,
     ) -> Result<HandlerPage, AdminError> {
@@ -64,11 +74,13 @@ impl Admin {
         let streams = self.store.streams()?;
         let mut page = HandlerPage::default();
         for standing in self.standings(namespace)? {
-            let is_before = after.is_some_and(|after| standing.id.as_str() <= after);
-            if is_before || !may_see(standing.topic.topic())? {
+            let id = standing.id.as_str();
+            let is_left_out = query.after.is_some_and(|after| id <= after)
+                || query.only.is_some_and(|only| id != only);
+            if is_left_out || !may_see(standing.topic.topic())? {
                 continue;
             }
-            if page.handlers.len() == max {
+            if page.handlers.len() == query.max {
                 page.more = true;
                 break;
             }

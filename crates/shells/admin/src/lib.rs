@@ -39,7 +39,7 @@ pub use cleanup::{ChangeError, Cleaned};
 pub use commits::AdminCommits;
 pub use delayed::{DelayedPage, DelayedQuery, DelayedView};
 pub use events::{ClaimView, EventView, Status};
-pub use handlers::{HandlerPage, HandlerView};
+pub use handlers::{HandlerPage, HandlerQuery, HandlerView};
 pub use letter_changes::{LetterChoice, LettersDone};
 pub use letters::{HandlerLetters, LetterPage, LetterQuery, replaying};
 pub use namespaces::NamespaceView;

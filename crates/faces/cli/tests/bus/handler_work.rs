@@ -88,6 +88,9 @@ fn handlers_show_what_they_hold_what_waits_and_what_they_gave_up_on() {
     let rest = get(&server, "/handlers?limit=2&after=shop:mail");
     assert_eq!((of(&rest, 0, "handler"), rest.get("next")), (json!("shop:pack"), None));
 
+    let only = get(&server, "/handlers?handler=shop:mail");
+    assert_eq!((only["handlers"].as_array().map(Vec::len), of(&only, 0, "waiting")), (Some(1), json!(1)));
+
     let waiting = get(&server, "/handlers/shop:mail/claims?state=waiting");
     let claim = &waiting["claims"][0];
     assert_eq!((&claim["id"], &claim["attempts"]), (&json!(ids[0]), &json!(1)), "{waiting}");

@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{Admin, ChangeError, DelayedPage, DelayedQuery, DelayedView};
-use millrace_model::{DueBy, Namespace, Timestamp, TopicName};
+use millrace_model::{DueBy, Timestamp, TopicName};
 use millrace_store::Store;
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{DelayedDoc, DelayedDone, DelayedList};

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{
-    Admin, ChangeError, ClaimQuery, ClaimStanding, HandlerView, LetterChoice, LettersDone, OpenClaim,
+    Admin, ChangeError, ClaimQuery, ClaimStanding, HandlerQuery, HandlerView, LetterChoice, LettersDone, OpenClaim,
 };
 use millrace_model::{EventId, HandlerId, Offset, Partition, Timestamp};
 use millrace_wire::ErrorCode;
@@ -37,13 +37,14 @@ pub(crate) async fn list(
 ) -> Result<Response, Refusal> {
     let (namespace, by) = (params.namespace()?, caller.by_unless_admin());
     let limit = params.list_limit(app.edge.settings.list_max)?;
-    let after = params.text("after").map(str::to_owned);
+    let text = |name| params.text(name).map(str::to_owned);
+    let (only, after) = (text("handler"), text("after"));
     let (store, now) = (app.store.clone(), app.broker.clock().now().wall);
     let read = app.read(move |reader| {
         let mut readers = Readers::new(reader, &namespace, by);
         let mut may_see = |topic: &str| Ok(readers.may_read(topic)?);
-        let page = (after.as_deref(), limit);
-        Admin::new(store).handler_page(&namespace, page, now, &mut may_see).map_err(unreadable)
+        let query = HandlerQuery { only: only.as_deref(), after: after.as_deref(), max: limit };
+        Admin::new(store).handler_page(&namespace, query, now, &mut may_see).map_err(unreadable)
     });
     let page = read.await?;
     let handlers: Vec<HandlerDoc> =

@@ -19,7 +19,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "listHandlers",
         tag: TAG,
         summary: "Durable handlers: what each takes, what it owes, what it gave up on.",
-        query: &[NAMESPACE, ENTRIES, AFTER],
+        query: &[NAMESPACE, param("handler", "Only this handler.", text), ENTRIES, AFTER],
         answers: &[answer(200, "The handlers, by id.", &[json::<HandlerList>()])],
         ..NONE
     },
