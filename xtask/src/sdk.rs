@@ -15,6 +15,15 @@ pub(crate) fn run() -> Result<()> {
 }
 
 pub(crate) fn run_console() -> Result<()> {
+    // The program whose handlers, schedules and delayed events the console shows.
+    let built = Command::new(env!("CARGO"))
+        .args(["build", "--package", "millrace", "--example", "ex9_in_the_console"])
+        .current_dir(repo::root())
+        .status()
+        .context("cannot start cargo")?;
+    if !built.success() {
+        bail!("the example of the console cannot be built");
+    }
     run_in(CONSOLE)
 }
 

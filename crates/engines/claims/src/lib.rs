@@ -36,7 +36,9 @@ mod schedules;
 mod upkeep;
 mod worker;
 
-pub use admin::manage::{Forget, ForgetStep, set_handler_paused, set_schedule_enabled};
+pub use admin::manage::{
+    Forget, ForgetStep, request_schedule_run, set_handler_paused, set_schedule_enabled,
+};
 pub use admin::replay::{DeadLetter, REPLAYED_FROM, ReplayError, publish_again};
 pub use commits::action::DEAD_LETTER_TOPIC;
 pub use commits::batch_builder::{OwnEvent, Topics, imperative, imperative_events, is_fire_of, is_made_by};
@@ -50,7 +52,8 @@ pub use interface::error::{CommitError, RunError, SpecError};
 pub use interface::input::{Expected, Input, ReadQuery, ReadResult, RunId, StateChanges, StreamSpan, Token};
 pub use interface::settings::HandlerSettings;
 pub use interface::spec::{CatchUp, From, HandlerSpec, OutEvent, ScheduleSpec, WorkerIdentity};
-pub use schedules::cron::Times;
+pub use schedules::cron::{CRON_CHARS_MAX, Times};
+pub use schedules::cron_words::cron_words;
 pub use schedules::schedule::PLANNED_AT;
 pub use upkeep::sweep::{Sweep, SweepRule, SweepStep, Swept};
 pub use worker::{Worker, WorkerCounts};

@@ -124,6 +124,103 @@ fn a_schedule_can_be_switched_off_and_on_while_sessions_run() {
     assert_eq!(harness.events("tick").len(), 4, "what was missed while it was off stays missed");
 }
 
+/// Commits a change of the schedule's row, as another process would.
+fn change(harness: &mut Harness, make: impl FnOnce(&bytes::Bytes, Timestamp) -> Option<Batch>) -> bool {
+    let (_, value) = harness.rows(Space::Schedules).remove(0);
+    match make(&value.into_bytes().into(), harness.now.wall) {
+        Some(batch) => {
+            let done = millrace_store::Store::commit(&harness.store, &[batch]).unwrap();
+            matches!(done[0], Outcome::Done(_))
+        }
+        None => false,
+    }
+}
+
+fn ask_for_a_run(harness: &mut Harness, nonce: u64) -> bool {
+    let namespace = Namespace::default();
+    change(harness, |value, now| request_schedule_run(&namespace, "tick/tock", value, now, nonce).unwrap())
+}
+
+#[test]
+fn a_run_that_was_asked_for_is_one_fire_of_many_sessions() {
+    let mut harness = Harness::new();
+    for who in ["a", "b", "c"] {
+        harness.join(who, config(), vec![], vec![every("0 * * * *", "UTC", CatchUp::One)]);
+    }
+    harness.pass(MINUTE);
+    assert!(ask_for_a_run(&mut harness, 1));
+    assert!(!ask_for_a_run(&mut harness, 2), "two requests are one fire");
+    harness.pass(MINUTE);
+    assert_eq!(planned(&harness), [60], "planned for the time at which it was asked for");
+    assert!(ask_for_a_run(&mut harness, 3), "and then there may be another");
+    harness.pass(MINUTE);
+    assert_eq!(planned(&harness), [60, 120]);
+    harness.pass(HOUR);
+    assert_eq!(planned(&harness), [60, 120, 3600], "the planned fires go on as before");
+    let (key, value) = harness.rows(Space::Schedules).remove(0);
+    let row = ScheduleRow::decode(&key, value.as_bytes()).unwrap();
+    assert_eq!((row.run, row.fires), (None, 3));
+}
+
+#[test]
+fn a_run_of_a_paused_schedule_leaves_it_paused() {
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![], vec![every("* * * * *", "UTC", CatchUp::All)]);
+    harness.pass(1000);
+    let namespace = Namespace::default();
+    let pause = |value: &bytes::Bytes, now| {
+        Some(set_schedule_enabled(&namespace, "tick/tock", value, false, now, 1).unwrap())
+    };
+    assert!(change(&mut harness, pause));
+    assert!(ask_for_a_run(&mut harness, 2));
+    harness.pass(5 * MINUTE);
+    assert_eq!(planned(&harness), [1]);
+}
+
+#[test]
+fn a_run_waits_for_a_session_that_has_the_schedule() {
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![], vec![every("0 0 1 1 *", "UTC", CatchUp::One)]);
+    harness.pass(1000);
+    harness.crash("a");
+    assert!(ask_for_a_run(&mut harness, 1));
+    harness.join("b", config(), vec![handler("m:h", "tick")], vec![]);
+    harness.pass(MINUTE);
+    assert_eq!(harness.events("tick").len(), 0, "this one does not know the schedule's event");
+    // A session that brings another time takes the request over with the schedule.
+    harness.join("c", config(), vec![], vec![every("1 0 1 1 *", "UTC", CatchUp::One)]);
+    harness.pass(MINUTE);
+    assert_eq!(planned(&harness), [1]);
+}
+
+#[test]
+fn a_run_asked_for_by_a_clock_that_is_ahead_is_not_early() {
+    let mut harness = Harness::new();
+    harness.join("a", config(), vec![], vec![every("0 0 1 1 *", "UTC", CatchUp::One)]);
+    harness.pass(1000);
+    let namespace = Namespace::default();
+    let ahead = |value: &bytes::Bytes, now: Timestamp| {
+        request_schedule_run(&namespace, "tick/tock", value, now + 30_000, 1).unwrap()
+    };
+    assert!(change(&mut harness, ahead));
+    harness.pass(20_000);
+    assert_eq!(harness.events("tick").len(), 0);
+    harness.pass(20_000);
+    assert_eq!(fires(&harness), [31]);
+}
+
+#[test]
+fn an_expression_that_is_too_long_is_refused_before_it_is_parsed() {
+    let refused = Times::parse("x", &format!("{}0 * * * *", "0,".repeat(CRON_CHARS_MAX)), "UTC").unwrap_err();
+    assert!(refused.to_string().contains("at most 512") && refused.to_string().len() < 200, "{refused}");
+    let all = |to: u32| (0..to).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let months = (1..13).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let days = (1..32).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
+    let whole = format!("{} {} {days} {months} {}", all(60), all(24), all(7));
+    assert!(Times::parse("x", &whole, "UTC").is_ok(), "{} characters", whole.len());
+    assert!(Times::parse("x", "1-100000000 * * * *", "UTC").is_err());
+}
+
 #[test]
 fn a_session_with_a_new_time_takes_the_schedule_over() {
     let mut harness = Harness::new();

@@ -38,4 +38,5 @@ pub use reports::queries::Takes;
 pub use reports::trace::{Party, TraceQuery, TraceRecord, TraceStep};
 pub use router::Router;
 pub use timing::template::scheduled;
+pub use timing::timer_list::{TimerPlace, TimerView};
 pub use timing::timers::TIMER_PREFIX;

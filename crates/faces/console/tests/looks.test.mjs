@@ -20,6 +20,12 @@ const PAGES = [
   ['#/letters', 'Given up by'],
   ['#/letters/orders', 'because'],
   ['#/jobs', 'No jobs'],
+  ['#/handlers', 'shop:mail'],
+  ['#/handlers/shop:mail', 'the mail server is away'],
+  ['#/handlers/shop:bill', 'has no price'],
+  ['#/sessions', 'alive'],
+  ['#/schedules', 'at 02:30, from Monday to Friday'],
+  ['#/waiting', 'order-3'],
   ['#/event/orders-nothing', 'Nothing in this namespace'],
 ];
 
@@ -33,6 +39,7 @@ before(async () => {
   await server.publish('orders', { payload: { bad: true }, key: 'k' });
   await server.publish('orders', { payload: { nested: [1, 'two', null] } });
   worker.unref?.();
+  server.program();
 });
 after(async () => {
   await browser?.end();

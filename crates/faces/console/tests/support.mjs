@@ -5,7 +5,7 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtemp, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { createInterface } from 'node:readline';
 
 import { chromium } from 'playwright-core';
@@ -50,6 +50,18 @@ export class Server {
     this.http = JSON.parse(line).http;
   }
 
+  /** A program with durable handlers, a schedule and a delayed event, beside the server. */
+  program() {
+    const path = join(dirname(serverBinary()), 'examples', 'ex9_in_the_console');
+    const child = spawn(path, [`sqlite:///${join(this.folder, 'bus.db')}`], { stdio: 'ignore', env: environment() });
+    // Without the program the pages would wait for it for ever.
+    child.on('error', (error) => {
+      throw new Error(`${path} does not start (cargo build -p millrace --example ex9_in_the_console): ${error.message}`);
+    });
+    this.programs = [...(this.programs ?? []), child];
+    return child;
+  }
+
   async end(signal = 'SIGTERM') {
     const gone = once(this.child, 'exit');
     this.child.kill(signal);
@@ -57,6 +69,7 @@ export class Server {
   }
 
   async remove() {
+    for (const child of this.programs ?? []) child.kill('SIGKILL');
     await this.end('SIGKILL');
     await rm(this.folder, { recursive: true });
   }

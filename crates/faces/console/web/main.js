@@ -23,6 +23,10 @@ const PAGES = {
   letters: () => import('./pages/letters.js'),
   trace: () => import('./pages/trace.js'),
   event: () => import('./pages/find.js'),
+  handlers: () => import('./pages/handlers.js'),
+  sessions: () => import('./pages/sessions.js'),
+  schedules: () => import('./pages/schedules.js'),
+  waiting: () => import('./pages/waiting.js'),
 };
 
 /** @type {AbortController | null} */

@@ -15,6 +15,12 @@ const RAIL = [
     ['#/jobs', 'Jobs', 'jobs', 'j'],
     ['#/trace', 'Trace', 'trace', 'r'],
   ]],
+  ['Work', [
+    ['#/handlers', 'Handlers', 'handlers', 'h'],
+    ['#/sessions', 'Sessions', 'sessions', 's'],
+    ['#/schedules', 'Schedules', 'schedules', 'c'],
+    ['#/waiting', 'Waiting', 'waiting', 'w'],
+  ]],
 ];
 
 /** Theme and density, before anything is drawn. */
@@ -175,7 +181,8 @@ async function find(text) {
 }
 
 const HELP = [
-  ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'], ['g r', 'trace'], ['j / k', 'next, previous row'],
+  ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'], ['g r', 'trace'],
+  ['g h', 'handlers'], ['g s', 'sessions'], ['g c', 'schedules'], ['g w', 'what waits'], ['j / k', 'next, previous row'],
   ['Enter', 'open the row'], ['Esc', 'close'], ['p', 'pause'], ['?', 'this list'],
 ];
 

@@ -18,5 +18,19 @@
 /** @typedef {Schemas['LetterSummary']} LetterSummary */
 /** @typedef {Schemas['JobDoc']} Job */
 /** @typedef {Schemas['JobList']} JobList */
+/** @typedef {Schemas['HandlerList']} HandlerList */
+/** @typedef {Schemas['HandlerDoc']} Handler */
+/** @typedef {Schemas['OpenClaims']} OpenClaims */
+/** @typedef {Schemas['OpenClaimDoc']} OpenClaim */
+/** @typedef {Schemas['HandlerLettersPage']} HandlerLetters */
+/** @typedef {Schemas['HandlerLettersDone']} HandlerLettersDone */
+/** @typedef {Schemas['SessionList']} SessionList */
+/** @typedef {Schemas['SessionDoc']} Session */
+/** @typedef {Schemas['ScheduleList']} ScheduleList */
+/** @typedef {Schemas['ScheduleDoc']} Schedule */
+/** @typedef {Schemas['DelayedList']} DelayedList */
+/** @typedef {Schemas['DelayedDoc']} Delayed */
+/** @typedef {Schemas['TimerList']} TimerList */
+/** @typedef {Schemas['TimerDoc']} Timer */
 
 export {};

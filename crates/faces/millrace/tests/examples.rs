@@ -16,6 +16,8 @@ mod ex6_two_namespaces;
 #[cfg(feature = "os")]
 #[path = "../examples/ex8_capability.rs"]
 mod ex8_capability;
+#[path = "../examples/ex9_in_the_console.rs"]
+mod ex9_in_the_console;
 #[path = "../examples/year_of_minutes.rs"]
 mod year_of_minutes;
 
@@ -56,6 +58,19 @@ fn example_5_goes_on_where_the_program_committed() {
 fn example_6_serves_two_namespaces_of_one_file() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     assert_eq!(on_a_file(|store| runtime.block_on(ex6_two_namespaces::run(store)).unwrap()), (20, 30));
+}
+
+#[test]
+fn example_9_gives_up_waits_and_holds() {
+    on_a_file(|store| {
+        let (session, running) = ex9_in_the_console::start(store).unwrap();
+        // One order is given up on and waits for its mail, and one is being packed.
+        while session.dead_letters().unwrap().is_empty() {
+            std::thread::yield_now();
+        }
+        assert_eq!(session.schedules().unwrap()[0].0, "nightly cleanup");
+        running.stop().unwrap();
+    });
 }
 
 #[cfg(feature = "os")]

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use millrace_broker::BrokerHandle;
+use millrace_broker::{BatchWriter, BrokerHandle};
 use millrace_bus::{BusError, Reply, Request};
 use millrace_kernel::KernelHandle;
 use millrace_model::Requester;
@@ -32,6 +32,8 @@ pub(crate) struct App {
     pub(crate) kernel: KernelHandle,
     /// The figures of durable handlers, as last read from the store.
     pub(crate) handlers: Figures,
+    /// Writes what people change on durable handlers, schedules and delayed events.
+    pub(crate) actions: BatchWriter,
     /// Work over many dead letters.
     pub(crate) jobs: Jobs,
 }

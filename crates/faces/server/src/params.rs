@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use axum::extract::{FromRequestParts, Path, Query};
 use axum::http::Uri;
 use axum::http::request::Parts;
-use millrace_model::{EventId, Group, NameError, Namespace, TopicKey, TopicName};
+use millrace_model::{EventId, Group, HandlerId, NameError, Namespace, TopicKey, TopicName};
 use millrace_wire::ErrorCode;
 
 use crate::refusal::Refusal;
@@ -39,6 +39,12 @@ impl Params {
             let detail = format!("{name} is {text:.40?}: it must be a whole number from {min} to {max}");
             Refusal::new(ErrorCode::BadFrame, detail)
         })
+    }
+
+    /// Returns the most entries of a page of a list.
+    pub(crate) fn list_limit(&self, list_max: usize) -> Result<usize, Refusal> {
+        let list_max = list_max as u64;
+        Ok(self.number("limit", 1..=list_max)?.unwrap_or(list_max) as usize)
     }
 
     /// Returns false if the parameter is absent or `false`, true if it is `true`; refuses anything else.
@@ -147,6 +153,43 @@ impl<S: Send + Sync> FromRequestParts<S> for AtEvent {
         let id = EventId::parse(names.get("id").map_or("", String::as_str))
             .map_err(|error| Refusal::new(ErrorCode::BadFrame, format!("the id is refused: {error}")))?;
         Ok(AtEvent { id, params })
+    }
+}
+
+/// The durable handler named in the path.
+#[derive(Debug)]
+pub(crate) struct AtHandler {
+    pub(crate) handler: HandlerId,
+    pub(crate) params: Params,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AtHandler {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<AtHandler, Refusal> {
+        let params = Params::of(parts)?;
+        let names = names(parts, state).await?;
+        let handler = HandlerId::new(names.get("handler").map_or("", String::as_str))
+            .map_err(|error| bad_name(ErrorCode::BadFrame, &error))?;
+        Ok(AtHandler { handler, params })
+    }
+}
+
+/// Something that the path names by a text of its own: a schedule, a delayed event, a timer.
+#[derive(Debug)]
+pub(crate) struct AtNamed {
+    pub(crate) name: String,
+    pub(crate) namespace: Namespace,
+}
+
+impl<S: Send + Sync> FromRequestParts<S> for AtNamed {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<AtNamed, Refusal> {
+        let params = Params::of(parts)?;
+        // The routes with this extractor have one name in their path.
+        let name = names(parts, state).await?.into_values().next().unwrap_or_default();
+        Ok(AtNamed { name, namespace: params.namespace()? })
     }
 }
 

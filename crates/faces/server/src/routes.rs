@@ -3,14 +3,15 @@
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
 use crate::edge::SharedEdge;
 use crate::http::{
-    chosen_letters, console, dead_letters, event_story, events, group_page, groups, history, jobs, metrics,
-    openapi, schemas, server_stats, status, tail, topics, trace, whoami,
+    chosen_letters, console, dead_letters, delayed, event_story, events, group_page, groups, handlers,
+    history, jobs, metrics, openapi, schedules, schemas, server_stats, sessions, status, tail, timers,
+    topics, trace, whoami,
 };
 use crate::refusal::Refusal;
 use crate::{access, drain_body, origin, position, ws};
@@ -40,6 +41,21 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/dead-letters/{topic}/delete", post(chosen_letters::delete))
         .route("/jobs", get(jobs::list).post(jobs::create))
         .route("/jobs/{job}", get(jobs::show).delete(jobs::cancel))
+        .route("/handlers", get(handlers::list))
+        .route("/handlers/{handler}", delete(handlers::forget))
+        .route("/handlers/{handler}/claims", get(handlers::claims))
+        .route("/handlers/{handler}/dead-letters/replay", post(handlers::replay_letters))
+        .route("/handlers/{handler}/dead-letters/delete", post(handlers::delete_letters))
+        .route("/sessions", get(sessions::list))
+        .route("/schedules", get(schedules::list))
+        .route("/schedules/{schedule}/run", post(schedules::run))
+        .route("/schedules/{schedule}/pause", post(schedules::pause))
+        .route("/schedules/{schedule}/resume", post(schedules::resume))
+        .route("/delayed", get(delayed::list))
+        .route("/delayed/{entry}", delete(delayed::cancel))
+        .route("/delayed/{entry}/now", post(delayed::publish))
+        .route("/timers", get(timers::list))
+        .route("/timers/{timer}", delete(timers::cancel))
         .route("/stats", get(server_stats::stats))
         .route("/stats/history", get(history::history))
         .route("/whoami", get(whoami::whoami))

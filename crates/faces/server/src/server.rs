@@ -143,6 +143,7 @@ impl Server {
         let (closing, is_closing) = watch::channel(false);
         let (audit_log, audit_writer) = AuditLog::new(settings.audit, settings.audit_records_max);
         let edge = Arc::new(Edge::new(settings, addr, handle.clock().clone(), tokens, audit_log, is_closing));
+        let actions = handle.batch_writer();
         let (broker_handle, handlers) = (broker.handle(), Figures::default());
         let app = Arc::new(App {
             edge,
@@ -151,6 +152,7 @@ impl Server {
             store,
             kernel,
             handlers,
+            actions,
             jobs: Jobs::default(),
         });
         observe::start(&app, audit_writer);

@@ -7,8 +7,7 @@ use millrace_claims::{
     Forget, ForgetStep, ReadResult, ReplayError, Sweep, SweepRule, SweepStep, Swept, set_handler_paused,
 };
 use millrace_model::{
-    Batch, DeadLetterRow, Durability, EventId, HandlerId, NameError, Namespace, Op, Outcome, Space,
-    Timestamp, keys,
+    Batch, DeadLetterRow, Durability, EventId, HandlerId, NameError, Namespace, Op, Space, Timestamp, keys,
 };
 use millrace_store::{KeyRange, StoreError};
 
@@ -30,6 +29,12 @@ pub enum ChangeError {
     NoDeadLetter(EventId),
     #[error("there is no handler {0} in this namespace")]
     NoHandler(HandlerId),
+    #[error("there is no schedule {0:?} in this namespace")]
+    NoSchedule(String),
+    #[error("there is no delayed event {0:?} in this namespace: it was published meanwhile, or cancelled")]
+    NotDelayed(String),
+    #[error("others keep changing this: nothing was done, try again")]
+    Busy,
     #[error(transparent)]
     Replay(#[from] ReplayError),
     #[error(transparent)]
@@ -180,7 +185,7 @@ impl Admin {
         }
     }
 
-    fn write_ops(&self, now: Timestamp, ops: Vec<Op>) -> Result<(), ChangeError> {
+    pub(super) fn write_ops(&self, now: Timestamp, ops: Vec<Op>) -> Result<(), ChangeError> {
         let (nonce, durability) = (rand::random(), Durability::Fsync);
         self.write(Batch { nonce, now, durability, checks: Vec::new(), ops })?;
         Ok(())
@@ -188,6 +193,6 @@ impl Admin {
 
     /// Returns false if a check failed: another process was faster.
     pub(super) fn write(&self, batch: Batch) -> Result<bool, ChangeError> {
-        Ok(matches!(self.store.commit(&[batch])?.first(), Some(Outcome::Done(_))))
+        Ok(self.commits.commit(batch)?)
     }
 }

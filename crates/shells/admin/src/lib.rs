@@ -9,14 +9,19 @@
 //!
 //! Start with [`Admin`].
 
+mod claims;
 mod cleanup;
+mod commits;
+mod delayed;
 mod events;
 mod find;
 mod handlers;
+mod letter_changes;
 mod letters;
 mod namespaces;
 mod read;
 mod replay;
+mod schedule_changes;
 mod schedules;
 mod sessions;
 mod standing;
@@ -30,15 +35,19 @@ use std::sync::Arc;
 use millrace_model::{DeadLetterRow, Namespace, RowError, Space};
 use millrace_store::{KeyRange, Row, Store, StoreError, try_each_row};
 
+pub use claims::{ClaimPage, ClaimQuery, ClaimStanding, OpenClaim};
 pub use cleanup::{ChangeError, Cleaned};
+pub use commits::AdminCommits;
+pub use delayed::{DelayedPage, DelayedQuery, DelayedView};
 pub use events::{ClaimView, EventView, Status};
-pub use handlers::HandlerView;
+pub use handlers::{HandlerPage, HandlerQuery, HandlerView};
+pub use letter_changes::{LetterChoice, LettersDone};
 pub use letters::{HandlerLetters, LetterPage, LetterQuery, replaying};
 pub use namespaces::NamespaceView;
 pub use read::read;
 pub use replay::{PublishedAgain, Replayed, Resent};
-pub use schedules::ScheduleView;
-pub use sessions::{Liveness, SessionView};
+pub use schedules::{MISSED_MAX, NEXT_FIRES, ScheduleView};
+pub use sessions::{Liveness, SESSION_TTL_MS, SessionPage, SessionView};
 pub use totals::Totals;
 pub use trace::{FireView, made_by};
 
@@ -60,11 +69,18 @@ pub enum AdminError {
 #[derive(Clone)]
 pub struct Admin {
     store: Arc<dyn Store>,
+    commits: Arc<dyn AdminCommits>,
 }
 
 impl Admin {
+    /// Reads the store, and commits to it directly: for a process without a group commit of its own.
     pub fn new(store: Arc<dyn Store>) -> Admin {
-        Admin { store }
+        Admin { commits: Arc::new(commits::Direct(store.clone())), store }
+    }
+
+    /// Reads the store, and commits through `commits`.
+    pub fn committing(store: Arc<dyn Store>, commits: Arc<dyn AdminCommits>) -> Admin {
+        Admin { store, commits }
     }
 
     /// Returns the newest dead letters of handlers, the oldest of them first; each with its row.

@@ -36,7 +36,7 @@ pub struct Resent<T> {
 }
 
 /// Handlers and their progress, read before any letter was.
-struct Handlers {
+pub(super) struct Handlers {
     rows: BTreeMap<String, Bytes>,
     standings: Vec<Standing>,
 }
@@ -66,27 +66,42 @@ impl Admin {
         only: Option<&EventId>,
         now: Timestamp,
     ) -> Result<Resent<Replayed>, ChangeError> {
-        // The rows are read first: each replay checks that they are unchanged, and an unchanged row proves that the
-        // handler was not forgotten and registered anew, so its lanes have not gone back.
+        let handlers = self.known_handlers(namespace)?;
+        self.resend(namespace, only, |letter| {
+            let replayed =
+                Replayed { event_id: letter.row.event_id.clone(), handler_id: letter.row.handler.clone() };
+            Ok(self.replay_letter(namespace, &handlers, letter, now)?.then_some(replayed))
+        })
+    }
+
+    /// The rows are read first: each replay checks that they are unchanged, and an unchanged row proves that the handler
+    /// was not forgotten and registered anew, so its lanes have not gone back.
+    pub(super) fn known_handlers(&self, namespace: &Namespace) -> Result<Handlers, ChangeError> {
         let mut rows = BTreeMap::new();
         self.each_row::<AdminError>(Space::Handlers, &KeyRange::prefix(&format!("{namespace}/")), |row| {
             rows.insert(row.key, row.value);
             Ok(ControlFlow::Continue(()))
         })?;
-        let handlers = Handlers { rows, standings: self.standings(namespace)? };
-        self.resend(namespace, only, |letter| {
-            let replayed =
-                Replayed { event_id: letter.row.event_id.clone(), handler_id: letter.row.handler.clone() };
-            self.look_up(namespace, &handlers, letter)?;
-            let batch = letter.replay(namespace, now, rand::random())?;
-            let done = self.write(batch.clone())?;
-            if done && self.event_of(letter)?.is_none() {
-                self.write(letter.undo(now, rand::random(), &batch))?;
-                let Replayed { event_id: event, handler_id: handler } = replayed;
-                return Err(ReplayError::EventGone { event, handler }.into());
-            }
-            Ok(done.then_some(replayed))
-        })
+        Ok(Handlers { rows, standings: self.standings(namespace)? })
+    }
+
+    /// Opens the event of one letter again. Returns false if another process was faster.
+    pub(super) fn replay_letter(
+        &self,
+        namespace: &Namespace,
+        handlers: &Handlers,
+        letter: &mut DeadLetter,
+        now: Timestamp,
+    ) -> Result<bool, ChangeError> {
+        self.look_up(namespace, handlers, letter)?;
+        let batch = letter.replay(namespace, now, rand::random())?;
+        let done = self.write(batch.clone())?;
+        if done && self.event_of(letter)?.is_none() {
+            self.write(letter.undo(now, rand::random(), &batch))?;
+            let (event, handler) = (letter.row.event_id.clone(), letter.row.handler.clone());
+            return Err(ReplayError::EventGone { event, handler }.into());
+        }
+        Ok(done)
     }
 
     /// Publishes copies of the events of dead letters under new ids, of one event or of all there are: every handler of

@@ -3,11 +3,15 @@
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use millrace_model::{HangingRow, Namespace, RunCounts, SessionRow, Space, Timestamp};
+use millrace_model::{ClaimRow, HangingRow, Namespace, RunCounts, SessionRow, Space, Timestamp, keys};
 use millrace_store::KeyRange;
 use serde::Serialize;
 
+use super::handlers::is_leased;
 use super::{Admin, AdminError};
+
+/// A session that was silent for longer counts as dead: the default of `session_ttl_ms`.
+pub const SESSION_TTL_MS: u64 = 60_000;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -32,7 +36,55 @@ pub struct SessionView {
     pub counts: RunCounts,
 }
 
+/// A page of sessions, the newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionPage {
+    /// Each with the events that it holds, by handler.
+    pub sessions: Vec<(SessionView, BTreeMap<String, u64>)>,
+    pub more: bool,
+}
+
 impl Admin {
+    /// Returns a page of the sessions of the namespace: those after the session `after`, the newest first.
+    pub fn session_page(
+        &self,
+        namespace: &Namespace,
+        (after, max): (Option<&str>, usize),
+        now: Timestamp,
+        session_ttl_ms: u64,
+    ) -> Result<SessionPage, AdminError> {
+        let mut held = self.held_by_session(namespace, now)?;
+        let all = self.sessions(namespace, now, session_ttl_ms)?;
+        // If the session is gone meanwhile, the list begins again.
+        let from = after.and_then(|after| all.iter().position(|one| one.session_id == after));
+        let rest: Vec<_> = all.into_iter().skip(from.map_or(0, |at| at + 1)).collect();
+        let more = rest.len() > max;
+        let sessions = rest.into_iter().take(max).map(|view| {
+            let holds = held.remove(&view.session_id).unwrap_or_default();
+            (view, holds)
+        });
+        Ok(SessionPage { sessions: sessions.collect(), more })
+    }
+
+    fn held_by_session(
+        &self,
+        namespace: &Namespace,
+        now: Timestamp,
+    ) -> Result<BTreeMap<String, BTreeMap<String, u64>>, AdminError> {
+        let mut held: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+        self.each_row::<AdminError>(Space::Claims, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            let claim = ClaimRow::decode(&row.key, &row.value)?;
+            if is_leased(&claim, now)
+                && let Some(session) = claim.session
+                && let Some((handler, ..)) = keys::claim_place(&row.key)
+            {
+                *held.entry(session.into()).or_default().entry(handler.to_owned()).or_default() += 1;
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(held)
+    }
+
     /// Returns the sessions of the namespace, the newest first.
     pub fn sessions(
         &self,

@@ -26,7 +26,7 @@ use crate::readers::{ReadQueue, StoreReader};
 use crate::schedule::ScheduleLimits;
 use crate::settings::BrokerSettings;
 use crate::shared::BrokerShared;
-use crate::watcher::NewsWatcher;
+use crate::watcher::{NewsBell, NewsWatcher};
 use crate::workers::{self, Workers};
 use crate::writer::{CommitWriter, Receiver};
 use crate::{boot, jobs, notes};
@@ -80,7 +80,8 @@ impl Broker {
         // Before the snapshot: commits of other processes in between are then reported twice instead of never.
         let ms = Duration::from_millis;
         let pace = Pace::new(ms(settings.watch_interval_ms), ms(settings.watch_idle_ms_max));
-        let watcher = NewsWatcher::new(&**store, pace, inbox.clone())?;
+        let bell = NewsBell::new(inbox.clone());
+        let watcher = NewsWatcher::new(&**store, pace, bell.clone())?;
         let durability = limits.durability;
         let bus = Bus::restore(limits, boot::snapshot(&**store, clock.boot())?, clock.now())?;
         let metrics = Arc::new(Metrics::default());
@@ -89,6 +90,7 @@ impl Broker {
         let shared = Arc::new(BrokerShared {
             clock,
             inbox,
+            bell,
             backlog,
             reads: reads.clone(),
             metrics,

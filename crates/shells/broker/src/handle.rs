@@ -5,7 +5,7 @@ use std::sync::{Arc, Weak};
 
 use millrace_bus::{ConnId, Input, Note, Reply, Request};
 use millrace_model::{Namespace, Requester};
-use millrace_shell::{RowWriter, SystemClock};
+use millrace_shell::{BatchWriter, RowWriter, SystemClock};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::command::{Command, UNIT_BYTES, units};
@@ -18,6 +18,9 @@ use crate::outbox::Outbox;
 use crate::settings::BrokerSettings;
 use crate::shared::BrokerShared;
 use crate::workers::Workers;
+
+/// Batches of one [`BatchWriter`] on their way to the disk. Few, because each may be as large as a batch can be.
+const BATCHES_MAX: usize = 8;
 
 /// A request that was handed over.
 #[derive(Debug)]
@@ -86,6 +89,11 @@ impl BrokerHandle {
         let units_max = (settings.request_units_max as usize).min(settings.backlog_batches_max / 2);
         let bytes_max = units_max.saturating_mul(UNIT_BYTES);
         RowWriter::new(self.shared.clone(), prefix, *durability, bytes_max)
+    }
+
+    /// Returns a writer of whole batches.
+    pub fn batch_writer(&self) -> BatchWriter {
+        BatchWriter::new(self.shared.clone(), BATCHES_MAX)
     }
 
     /// Waits until the owner has ended, by a stop or by a panic.

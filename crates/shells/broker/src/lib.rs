@@ -53,6 +53,6 @@ pub use handle::{BrokerCall, BrokerHandle};
 pub use health::{Health, Stall};
 pub use inbox::Ended;
 pub use metrics::{Histogram, HistogramView, ShellView};
-pub use millrace_shell::SystemClock;
+pub use millrace_shell::{BatchWriter, RowWriteError, SystemClock};
 pub use outbox::{Item, Received};
 pub use settings::BrokerSettings;

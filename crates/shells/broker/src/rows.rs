@@ -1,4 +1,4 @@
-//! Rows of other parts of the server (timers of the CQRS loop, its Memory) enter the writer's queue here, beside the
+//! Rows of other parts of the server (timers of the CQRS loop, its Memory, actions of people on handlers) enter the writer's queue here, beside the
 //! engine's batches, and share their syncs.
 
 use millrace_model::{Batch, Op, Timestamp};
@@ -34,6 +34,10 @@ impl RowCommits for BrokerShared {
         })?;
         self.inbox.wake_for_rest();
         Ok(())
+    }
+
+    fn tell_news(&self) {
+        self.bell.ring();
     }
 
     fn now(&self) -> Timestamp {

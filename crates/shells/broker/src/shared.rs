@@ -15,12 +15,14 @@ use crate::notes::NotesEnd;
 use crate::readers::ReadQueue;
 use crate::schemas::Schemas;
 use crate::settings::BrokerSettings;
+use crate::watcher::NewsBell;
 
 #[derive(Debug)]
 pub(crate) struct BrokerShared {
     pub(crate) settings: BrokerSettings,
     pub(crate) clock: SystemClock,
     pub(crate) inbox: Arc<BrokerInbox>,
+    pub(crate) bell: NewsBell,
     pub(crate) backlog: Arc<Backlog>,
     pub(crate) reads: Arc<ReadQueue>,
     pub(crate) metrics: Arc<Metrics>,

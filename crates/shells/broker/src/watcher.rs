@@ -17,8 +17,28 @@ use crate::command::BrokerInbox;
 pub(crate) struct NewsWatcher {
     watcher: Watcher,
     poll_at: Instant,
-    /// The store has told of commits of others since the last poll.
-    is_told: Arc<AtomicBool>,
+    bell: NewsBell,
+}
+
+/// Makes a worker poll the store. Rung by the store, because others have committed something, and for batches of this
+/// process that the engine has not asked for.
+#[derive(Clone, Debug)]
+pub(crate) struct NewsBell {
+    /// Rung since the last poll.
+    is_rung: Arc<AtomicBool>,
+    inbox: Arc<BrokerInbox>,
+}
+
+impl NewsBell {
+    pub(crate) fn new(inbox: Arc<BrokerInbox>) -> NewsBell {
+        NewsBell { is_rung: Arc::default(), inbox }
+    }
+
+    pub(crate) fn ring(&self) {
+        self.is_rung.store(true, Relaxed);
+        // The inbox's lock orders the flag before the maintenance that polls.
+        self.inbox.want_maintenance();
+    }
 }
 
 /// The findings of a poll, as the engine is told them.
@@ -31,24 +51,15 @@ pub(crate) struct News {
 }
 
 impl NewsWatcher {
-    /// A worker of this inbox is woken when the store tells of commits of others.
-    pub(crate) fn new(
-        store: &dyn Store,
-        pace: Pace,
-        inbox: Arc<BrokerInbox>,
-    ) -> Result<NewsWatcher, StoreError> {
-        let is_told = Arc::new(AtomicBool::new(false));
-        let told = is_told.clone();
-        let wake = Arc::new(move || {
-            told.store(true, Relaxed);
-            // The inbox's lock orders the flag before the maintenance that polls.
-            inbox.want_maintenance();
-        });
-        Ok(NewsWatcher { watcher: Watcher::new(store, pace, wake)?, poll_at: Instant::now(), is_told })
+    /// The bell is rung when the store tells of commits of others.
+    pub(crate) fn new(store: &dyn Store, pace: Pace, bell: NewsBell) -> Result<NewsWatcher, StoreError> {
+        let rung = bell.clone();
+        let wake = Arc::new(move || rung.ring());
+        Ok(NewsWatcher { watcher: Watcher::new(store, pace, wake)?, poll_at: Instant::now(), bell })
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.is_told.load(Relaxed) || now >= self.poll_at
+        self.bell.is_rung.load(Relaxed) || now >= self.poll_at
     }
 
     /// Returns when a poll is due if the store tells of nothing before.
@@ -58,8 +69,8 @@ impl NewsWatcher {
 
     /// Returns the streams and delayed events that have changed since the last poll, if any.
     pub(crate) fn poll(&mut self, store: &dyn Store) -> Result<Option<News>, StoreError> {
-        // Before the poll: a commit that is told of from now on is polled for again.
-        if self.is_told.swap(false, Relaxed) {
+        // Before the poll: a commit that the bell is rung for from now on is polled for again.
+        if self.bell.is_rung.swap(false, Relaxed) {
             self.watcher.woken();
         }
         // If this poll fails, the next one comes soon.

@@ -1,5 +1,6 @@
 //! The kit that every shell uses: code that drives an engine without knowing which.
 //!
+//! - `batch_writer`: whole batches of parts beside the engine, through the same group commit.
 //! - `clock`: the system's clocks.
 //! - `commit_queue`, `group_commit`: batches of many callers share one sync.
 //! - `housekeeping`: when the store's own upkeep is due.
@@ -12,6 +13,7 @@
 //!
 //! Start with [`GroupCommit`].
 
+mod batch_writer;
 mod clock;
 mod commit_queue;
 mod group_commit;
@@ -20,6 +22,7 @@ mod row_writer;
 mod watcher;
 mod work_queue;
 
+pub use batch_writer::BatchWriter;
 pub use clock::SystemClock;
 pub use commit_queue::{CommitLimits, CommitQueue, QueueClosed};
 pub use group_commit::{CommitReceiver, Committed, GroupCommit, Wrote};

@@ -45,6 +45,9 @@ pub trait RowCommits: Send + Sync {
 
     /// Returns the wall clock's time.
     fn now(&self) -> Timestamp;
+
+    /// A batch was written that appends or delays events: the engine is to look at the store.
+    fn tell_news(&self) {}
 }
 
 /// The channel on which the writer of rows waits. Holds its share of the byte budget until the batch is settled.
@@ -55,6 +58,11 @@ pub struct RowReply {
 }
 
 impl RowReply {
+    pub(crate) fn new(budget: OwnedSemaphorePermit) -> (RowReply, RowWrite) {
+        let (answer, answered) = oneshot::channel();
+        (RowReply { answer, _budget: budget }, RowWrite(answered))
+    }
+
     pub fn committed(self, outcome: &Outcome) {
         self.send(match outcome {
             Outcome::Done(_) => Ok(()),
@@ -139,12 +147,12 @@ impl RowWriter {
         let budget = self.budget.clone().acquire_many_owned(share).await;
         // The semaphore is never closed.
         let budget = budget.map_err(|_| RowWriteError::ShuttingDown)?;
-        let (answer, answered) = oneshot::channel();
+        let (reply, written) = RowReply::new(budget);
         // No event gets its id from this batch, so its nonce is never used.
         let (nonce, now) = (0, self.commits.now());
         let batch = Batch { nonce, now, durability: self.durability, checks: Vec::new(), ops };
-        self.commits.submit(batch, RowReply { answer, _budget: budget })?;
-        Ok(RowWrite(answered))
+        self.commits.submit(batch, reply)?;
+        Ok(written)
     }
 
     fn is_own(&self, op: &Op) -> bool {

@@ -32,6 +32,27 @@ pub fn set_schedule_enabled(
     Ok(batch(now, nonce, checks, ops))
 }
 
+/// Asks for one fire of a schedule beside the planned ones, also of a schedule that is switched off. The first session
+/// with this schedule that sees the request makes the fire, and the request goes with it. `None` if a run was asked for
+/// before and has not been made: two requests are one fire.
+pub fn request_schedule_run(
+    namespace: &Namespace,
+    name: &str,
+    value: &Bytes,
+    now: Timestamp,
+    nonce: u64,
+) -> Result<Option<Batch>, RowError> {
+    let key = keys::schedule(namespace, name);
+    let old = ScheduleRow::decode(&key, value)?;
+    if old.run.is_some() {
+        return Ok(None);
+    }
+    let row = ScheduleRow { run: Some(now), ..old };
+    let checks = vec![Check::Equals { space: Space::Schedules, key: key.clone(), value: value.clone() }];
+    let ops = vec![Op::Put { space: Space::Schedules, key, value: row.encode() }];
+    Ok(Some(batch(now, nonce, checks, ops)))
+}
+
 /// Pauses a handler in all sessions, or resumes it; each session sees that within its `refresh_interval_ms`. A pause in
 /// a program's own settings is not changed.
 pub fn set_handler_paused(

@@ -18,6 +18,8 @@ use local::LocalTimes;
 /// A schedule without a fire within this many years never fires: 29 February is up to eight years away around 2100.
 const YEARS_MAX: u64 = 12;
 const YEAR_MS: u64 = 366 * 24 * 3600 * 1000;
+/// A longer expression is refused before it is parsed. All values of all five fields, written out, are shorter.
+pub const CRON_CHARS_MAX: usize = 512;
 
 /// The times at which a schedule fires.
 #[derive(Clone, Debug)]
@@ -32,6 +34,11 @@ enum Rule {
 impl Times {
     /// Parses an expression. `name` is only used in errors.
     pub fn parse(name: &str, cron: &str, zone: &str) -> Result<Times, SpecError> {
+        if cron.len() > CRON_CHARS_MAX {
+            let reason = format!("it has {} characters, at most {CRON_CHARS_MAX} are allowed", cron.len());
+            let cron = cron.chars().take(40).collect::<String>() + "...";
+            return Err(SpecError::Cron { name: name.to_owned(), cron, reason });
+        }
         // The bundled database: the result does not depend on the machine, and no file is read.
         let found = match zone {
             "UTC" => Ok(TimeZone::UTC),

@@ -41,6 +41,8 @@ pub(crate) struct Schedule {
     foreign: bool,
     /// The planned time of the next fire, and when it happens, jitter included.
     next: Option<(Timestamp, Timestamp)>,
+    /// The time of the run that somebody has asked for, if this session is to make it.
+    run: Option<Timestamp>,
     /// An action about this schedule is under way.
     busy: bool,
     /// Fires in one action, at most [`FIRES_PER_ACTION_MAX`].
@@ -69,6 +71,7 @@ impl Schedule {
             row: None,
             foreign: false,
             next: None,
+            run: None,
             busy: false,
             fires_max,
         })
@@ -91,6 +94,7 @@ impl Schedule {
     pub(crate) fn on_fire_failed(&mut self) {
         self.busy = false;
         self.next = None;
+        self.run = None;
     }
 
     fn next_after(&mut self, at: Timestamp) -> Option<Timestamp> {
@@ -117,6 +121,8 @@ impl Schedule {
             enabled: old.is_none_or(|old| old.enabled),
             last: now,
             fires: old.map_or(0, |old| old.fires),
+            fired: old.and_then(|old| old.fired),
+            run: old.and_then(|old| old.run),
         }
     }
 
@@ -132,6 +138,8 @@ impl Schedule {
         let fires = row.enabled && !self.foreign;
         let next = if fires { self.next_after(row.last) } else { None };
         self.next = next.map(|at| (at, at + self.jitter_ms(at)));
+        // A schedule that is switched off is run as well: whoever asks for a run knows that.
+        self.run = row.run.filter(|_| !self.foreign);
         self.row = Some((row, raw));
     }
 
@@ -215,6 +223,7 @@ impl Worker {
             }
             Some(Err(error)) => {
                 schedule.next = None;
+                schedule.run = None;
                 let reason = error.to_string();
                 self.requests.note(Note::ScheduleSkipped { schedule: at, reason });
             }
@@ -250,8 +259,14 @@ impl Worker {
     pub(crate) fn fire_schedules(&mut self, now: Now) {
         for at in 0..self.schedules.len() {
             let schedule = &mut self.schedules[at];
-            let due = schedule.next.is_some_and(|(_, happens)| happens <= now.wall);
-            if schedule.busy || !due {
+            if schedule.busy {
+                continue;
+            }
+            if let Some(asked) = schedule.run.filter(|asked| *asked <= now.wall) {
+                self.run_once(now, at, asked);
+                continue;
+            }
+            if schedule.next.is_none_or(|(_, happens)| happens > now.wall) {
                 continue;
             }
             let grace_ms = self.config.session_ttl_ms;
@@ -265,6 +280,25 @@ impl Worker {
         }
     }
 
+    /// Makes the fire that somebody has asked for. The planned fires go on as if there had been none.
+    fn run_once(&mut self, now: Now, at: usize, asked: Timestamp) {
+        let (namespace, Schedule { spec, key, row, .. }) = (&self.identity.namespace, &self.schedules[at]);
+        let Some((old, raw)) = row.clone() else {
+            never!(self.broken, "schedule {:?} is to be run without a row", spec.name);
+            return;
+        };
+        // The number of fires so far distinguishes two runs that were asked for in the same millisecond.
+        let parts = [namespace.as_str(), &spec.name, &asked.0.to_string(), &old.fires.to_string()];
+        let (id, nonce) = (derived_id("schedule-run", &parts), self.prng.next());
+        let event = planned(&spec.event, asked);
+        let ops = append(namespace, self.topics.known(), &event, id, Default::default(), nonce).to_vec();
+        let check = Check::Equals { space: Space::Schedules, key: key.clone(), value: raw };
+        let row = ScheduleRow { run: None, fires: old.fires + 1, fired: Some(asked), ..old };
+        self.schedules[at].busy = true;
+        let action = self.schedule_action(at, check, row, ops, vec![asked]);
+        self.queue_action(now, action);
+    }
+
     fn fire(
         &mut self,
         now: Now,
@@ -275,7 +309,8 @@ impl Worker {
         last: Timestamp,
     ) {
         let (namespace, Schedule { spec, key, .. }) = (&self.identity.namespace, &self.schedules[at]);
-        let row = ScheduleRow { last, fires: old.fires + fires.len() as u64, ..old.clone() };
+        let fired = fires.last().copied().or(old.fired);
+        let row = ScheduleRow { last, fires: old.fires + fires.len() as u64, fired, ..old.clone() };
         let mut ops = Vec::new();
         for fire in &fires {
             let parts = [namespace.as_str(), &spec.name, &fire.0.to_string()];
@@ -309,7 +344,8 @@ impl Worker {
     }
 
     pub(crate) fn next_fire(&self, now: Now) -> Option<Mono> {
-        let next = self.schedules.iter().filter(|schedule| !schedule.busy);
-        next.filter_map(|schedule| schedule.next).map(|(_, happens)| now.mono_at(happens)).min()
+        let idle = self.schedules.iter().filter(|schedule| !schedule.busy);
+        let times = idle.flat_map(|schedule| schedule.next.map(|(_, happens)| happens).into_iter().chain(schedule.run));
+        times.map(|at| now.mono_at(at)).min()
     }
 }

@@ -208,6 +208,10 @@ impl BehalfRow {
         BehalfRow { agent: principal.agent.clone(), roles: principal.roles.clone() }
     }
 
+    pub(crate) fn agent(&self) -> &str {
+        self.agent.as_str()
+    }
+
     pub(crate) fn is(&self, principal: &Principal) -> bool {
         self.agent == principal.agent
     }

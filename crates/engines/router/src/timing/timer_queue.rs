@@ -36,6 +36,12 @@ impl TimerQueue {
         }
     }
 
+    /// Returns the timers behind a place, in the order of their moments.
+    pub(crate) fn after(&self, place: Option<(Mono, u64)>) -> impl Iterator<Item = (Mono, u64)> + '_ {
+        let from = place.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);
+        self.moments.range((from, std::ops::Bound::Unbounded)).copied()
+    }
+
     pub(crate) fn first(&self) -> Option<Mono> {
         self.moments.first().map(|(at, _)| *at)
     }

@@ -27,6 +27,7 @@ mod disk;
 mod envelopes;
 mod fuzz;
 mod groups;
+mod handler_work;
 mod handlers;
 mod http;
 mod ids;

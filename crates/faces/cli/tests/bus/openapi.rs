@@ -34,6 +34,10 @@ impl Described {
             .replace("{group}", "g")
             .replace("{id}", "i")
             .replace("{job}", "1")
+            .replace("{handler}", "h")
+            .replace("{schedule}", "s")
+            .replace("{entry}", "0-0-0")
+            .replace("{timer}", "x")
             + query;
         let headers: Vec<(&str, String)> =
             headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -155,6 +159,28 @@ fn the_answers_of_a_running_server_are_as_described() {
     d.check(("GET", events, "?contains=a&scan=1"), &[("accept", "application/x-ndjson")], "", 200);
     d.check(("GET", "/stats/history", ""), &[], "", 200);
     d.check(("GET", "/stats/history", "?series=nonsense"), &[], "", 400);
+    for path in ["/handlers", "/sessions", "/schedules", "/timers"] {
+        d.check(("GET", path, ""), &[], "", 200);
+        d.check(("GET", path, "?limit=0"), &[], "", 400);
+    }
+    let waits = d.check(("GET", "/delayed", ""), &[], "", 200);
+    assert_eq!(waits["delayed"][0]["topic"], "t", "{waits}");
+    for (method, path) in [
+        ("GET", "/handlers/{handler}/claims"),
+        ("DELETE", "/handlers/{handler}"),
+        ("POST", "/schedules/{schedule}/run"),
+        ("POST", "/schedules/{schedule}/pause"),
+        ("POST", "/schedules/{schedule}/resume"),
+        ("POST", "/delayed/{entry}/now"),
+        ("DELETE", "/delayed/{entry}"),
+        ("DELETE", "/timers/{timer}"),
+    ] {
+        d.check((method, path, ""), &[], "", 404);
+    }
+    for path in ["/handlers/{handler}/dead-letters/replay", "/handlers/{handler}/dead-letters/delete"] {
+        d.check(("POST", path, ""), &[], "{}", 200);
+        d.check(("POST", path, ""), &[], r#"{"limit":0}"#, 400);
+    }
     for path in ["/whoami", "/namespaces", "/console/"] {
         d.check(("GET", path, ""), &[], "", 200);
     }

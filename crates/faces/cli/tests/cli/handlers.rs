@@ -171,3 +171,23 @@ fn info_makes_no_store_and_tells_what_is_none() {
     run(&["info", "--store", &url("note.txt")]).refused(3, &["note.txt"]);
     assert_eq!(std::fs::read_to_string(folder.path().join("note.txt")).unwrap(), "this is no store");
 }
+
+#[test]
+fn a_schedule_is_paused_resumed_and_asked_to_run() {
+    let shop = Shop::open();
+    let nightly = || shop.events(&["schedules", "--json"]).json()[0].clone();
+    let one = nightly();
+    assert_eq!(one["words"], "at 02:30 (Europe/Berlin)");
+    assert_eq!((one["next"].as_array().map(Vec::len), &one["missed"]), (Some(5), &json!(0)), "{one}");
+    let said = shop.events(&["pause-schedule", "nightly"]).ok();
+    assert!(said.contains("is paused: it fires no more"), "{said}");
+    assert_eq!((&nightly()["enabled"], &nightly()["next_at"]), (&json!(false), &json!(null)));
+    let said = shop.events(&["run-schedule", "nightly", "--json"]).json();
+    assert_eq!(said, json!({"namespace": "shop", "schedule": "nightly", "run_asked": true}));
+    assert!(nightly()["run_asked_at"].is_string(), "{}", nightly());
+    shop.events(&["resume-schedule", "nightly"]).ok();
+    assert_eq!(nightly()["enabled"], json!(true));
+    for verb in ["pause-schedule", "resume-schedule", "run-schedule"] {
+        shop.events(&[verb, "daily"]).refused(1, &["there is no schedule \"daily\""]);
+    }
+}

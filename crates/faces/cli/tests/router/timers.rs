@@ -97,3 +97,34 @@ fn a_timer_outlives_its_client_and_a_kill() {
     server.kill_and_restart();
     assert!(metric(&server, "os_timers") < 0.5, "fired timers are gone from the store");
 }
+
+#[test]
+fn waiting_timers_are_listed_and_cancelled_over_http() {
+    let server = serve(&[]);
+    let mut client = Client::of(&server);
+    let set = |client: &mut Client, hours: u64| {
+        let data = json!({"delayMs": hours * 3_600_000, "message": template("c", "/no")});
+        client.reply("command", "Timer.Set", &data)["timerId"].as_str().expect("an id").to_owned()
+    };
+    let (late, soon) = (set(&mut client, 2), set(&mut client, 1));
+    let (status, list) = server.get("/timers");
+    assert_eq!(status, 200, "{list}");
+    let timers: Vec<&Value> = list["timers"].as_array().expect("timers").iter().collect();
+    assert_eq!([&timers[0]["timer"], &timers[1]["timer"]], [&json!(soon), &json!(late)], "{list}");
+    assert_eq!((&timers[0]["type"], &timers[0]["kind"]), (&json!("Memory.Set"), &json!("command")));
+    assert_eq!((&timers[0]["durable"], timers[0].get("capability")), (&json!(true), None));
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("a clock after 1970").as_millis() as u64;
+    let in_ms = timers[0]["due"].as_u64().expect("a time").saturating_sub(now);
+    assert!((3_000_000..=3_600_100).contains(&in_ms), "{in_ms}");
+    let (_, page) = server.get("/timers?limit=1");
+    let next = page["next"].as_str().expect("there is more");
+    let (_, rest) = server.get(&format!("/timers?limit=1&after={next}"));
+    assert_eq!((&rest["timers"][0]["timer"], rest.get("next")), (&json!(late), None));
+
+    let (status, done) = server.send_json("DELETE", &format!("/timers/{soon}"), &json!(null));
+    assert_eq!((status, &done["timer"]), (200, &json!(soon)), "{done}");
+    assert_eq!(server.send_json("DELETE", &format!("/timers/{soon}"), &json!(null)).0, 404);
+    assert_eq!(server.get("/timers").1["timers"].as_array().map(Vec::len), Some(1));
+    assert!((metric(&server, "os_timers") - 1.0).abs() < 0.5);
+    assert_eq!(server.get("/timers?after=x").0, 400);
+}

@@ -55,11 +55,27 @@ export function timeText(ms) {
   return clockText(new Date(ms), state.clock === 'utc');
 }
 
+/** A point in time that may be ahead, to the second, never relative. @param {number} ms */
+export const moment = (ms) => clockText(new Date(ms), state.clock === 'utc').replace(/\.\d+/, '');
+
 /** The same as an element that says the exact time when it is pointed at. @param {number | null | undefined} ms */
 export function time(ms) {
   if (!ms) return el('span', { class: 'muted' }, '–');
   const iso = new Date(ms).toISOString();
   return el('time', { datetime: iso, title: iso, class: 'nowrap' }, timeText(ms));
+}
+
+/** How long it is until then, by the server's clock. @param {number} ms */
+export function until(ms) {
+  const left = ms - Date.now() - state.skew;
+  return left > 0 ? `in ${span(left)}` : 'now';
+}
+
+/** The same as an element that says the exact time when it is pointed at. @param {number | null | undefined} ms */
+export function countdown(ms) {
+  if (!ms) return el('span', { class: 'muted' }, '–');
+  const iso = new Date(ms).toISOString();
+  return el('time', { datetime: iso, title: iso, class: 'nowrap' }, until(ms));
 }
 
 /** Hours and minutes for the axis of a chart. @param {number} ms */

@@ -1,5 +1,6 @@
 //! Runs every example that uses a store on one shared store, one after the other: each opens what the one before has
-//! closed. The others (`ex8_capability`, `year_of_minutes`) have no store.
+//! closed. The others (`ex8_capability`, `year_of_minutes`) have no store, or are
+//! about the console (`ex9_in_the_console`).
 
 #[path = "../../examples/ex1_welcome_email.rs"]
 mod ex1_welcome_email;

@@ -61,6 +61,20 @@ pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
         "/jobs" | "/jobs/{job}" | "/dead-letters/{topic}/replay" => {
             Need::Scopes(&[Scope::Subscribe, Scope::Publish])
         }
+        "/handlers" | "/handlers/{handler}/claims" | "/sessions" | "/schedules" | "/delayed" => {
+            Need::Scopes(&[Scope::Subscribe])
+        }
+        "/handlers/{handler}/dead-letters/replay" => Need::Scopes(&[Scope::Subscribe, Scope::Publish]),
+        "/timers" => Need::Scopes(&[Scope::Os]),
+        // Acts on what all sessions share.
+        "/handlers/{handler}"
+        | "/handlers/{handler}/dead-letters/delete"
+        | "/schedules/{schedule}/run"
+        | "/schedules/{schedule}/pause"
+        | "/schedules/{schedule}/resume"
+        | "/delayed/{entry}"
+        | "/delayed/{entry}/now"
+        | "/timers/{timer}" => Need::Scopes(&[Scope::Admin]),
         "/stats" | "/stats/history" | "/metrics" => Need::Scopes(&[Scope::Metrics]),
         _ => Need::Scopes(&[Scope::Admin]),
     }

@@ -2,7 +2,7 @@
 //! the copy can answer are answered here, everything else is `moved`.
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 
 use crate::follower::app::moved;
 use crate::follower::{SharedFollower, dead_letters, events, metrics, status, topics, ws};
@@ -34,6 +34,21 @@ pub(crate) fn router(app: SharedFollower) -> Router {
         .route("/dead-letters/{topic}/delete", post(moved))
         .route("/jobs", get(moved).post(moved))
         .route("/jobs/{job}", get(moved).delete(moved))
+        .route("/handlers", get(moved))
+        .route("/handlers/{handler}", delete(moved))
+        .route("/handlers/{handler}/claims", get(moved))
+        .route("/handlers/{handler}/dead-letters/replay", post(moved))
+        .route("/handlers/{handler}/dead-letters/delete", post(moved))
+        .route("/sessions", get(moved))
+        .route("/schedules", get(moved))
+        .route("/schedules/{schedule}/run", post(moved))
+        .route("/schedules/{schedule}/pause", post(moved))
+        .route("/schedules/{schedule}/resume", post(moved))
+        .route("/delayed", get(moved))
+        .route("/delayed/{entry}", delete(moved))
+        .route("/delayed/{entry}/now", post(moved))
+        .route("/timers", get(moved))
+        .route("/timers/{timer}", delete(moved))
         .route("/stats", get(moved))
         .route("/stats/history", get(moved))
         .route("/whoami", get(moved))

@@ -189,7 +189,7 @@ fn letter(row: DeadLetterRow) -> Option<HandlerLetter> {
 }
 
 /// Which topics of a namespace somebody may read. Each topic is looked up once.
-struct Readers<'a> {
+pub(crate) struct Readers<'a> {
     store: &'a dyn Store,
     namespace: &'a Namespace,
     by: Requester,
@@ -197,11 +197,11 @@ struct Readers<'a> {
 }
 
 impl<'a> Readers<'a> {
-    fn new(store: &'a dyn Store, namespace: &'a Namespace, by: Requester) -> Readers<'a> {
+    pub(crate) fn new(store: &'a dyn Store, namespace: &'a Namespace, by: Requester) -> Readers<'a> {
         Readers { store, namespace, by, known: BTreeMap::new() }
     }
 
-    fn may_read(&mut self, topic: &str) -> Result<bool, StoreError> {
+    pub(crate) fn may_read(&mut self, topic: &str) -> Result<bool, StoreError> {
         if let Some(known) = self.known.get(topic) {
             return Ok(*known);
         }
@@ -214,7 +214,7 @@ impl<'a> Readers<'a> {
     }
 }
 
-fn unreadable(error: AdminError) -> StoreError {
+pub(crate) fn unreadable(error: AdminError) -> StoreError {
     match error {
         AdminError::Store(error) => error,
         other => StoreError::Unreadable(FailureCause::of(other)),

@@ -1,9 +1,11 @@
 //! The endpoints of the HTTP interface, one file per subject.
 
+pub(crate) mod actions;
 pub(crate) mod chosen_letters;
 pub(crate) mod cloud_events;
 pub(crate) mod console;
 pub(crate) mod dead_letters;
+pub(crate) mod delayed;
 pub(crate) mod durable_handlers;
 pub(crate) mod event_filter;
 pub(crate) mod event_search;
@@ -13,6 +15,7 @@ pub(crate) mod group_metrics;
 pub(crate) mod find_event;
 pub(crate) mod group_page;
 pub(crate) mod groups;
+pub(crate) mod handlers;
 pub(crate) mod history;
 pub(crate) mod jobs;
 pub(crate) mod lag;
@@ -23,10 +26,13 @@ pub(crate) mod page;
 pub(crate) mod process;
 pub(crate) mod prometheus;
 pub(crate) mod schedule_metrics;
+pub(crate) mod schedules;
 pub(crate) mod schemas;
 pub(crate) mod server_stats;
+pub(crate) mod sessions;
 pub(crate) mod status;
 pub(crate) mod tail;
+pub(crate) mod timers;
 pub(crate) mod topic_access;
 pub(crate) mod topic_figures;
 pub(crate) mod topics;

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use millrace_bus::{Reply, Request};
-use millrace_model::{EventId, Offset, Partition, TopicKey, TraceId};
+use millrace_model::{EventId, Namespace, Offset, Partition, TopicKey, TraceId};
 use millrace_wire::http::AuditDoc;
 
 use crate::app::App;
-use crate::observe::AuditKind;
+use crate::observe::{AuditKind, HttpRequester};
 
 /// The party that a request was carried out for.
 pub(crate) struct RequestParty<'a> {
@@ -73,6 +73,23 @@ impl App {
     pub(crate) fn topic_written(&self, created: bool, topic: &TopicKey, by: &RequestParty<'_>) {
         let kind = if created { "topic_created" } else { "topic_changed" };
         self.record(AuditKind::Admin, kind, topic, None, by);
+    }
+
+    /// Records an act on something that the engine does not know: a durable handler, a schedule, a delayed event, a timer.
+    pub(crate) fn acted(&self, kind: &str, namespace: &Namespace, target: &str) {
+        if self.edge.audit_log.wants(AuditKind::Admin) {
+            let by = HttpRequester::current();
+            let doc = AuditDoc {
+                kind: kind.to_owned(),
+                agent: by.as_deref().and_then(HttpRequester::agent).map(str::to_owned),
+                peer: by.as_deref().and_then(|by| by.peer).map(|peer| peer.to_string()),
+                namespace: Some(namespace.to_string()),
+                target: Some(target.to_owned()),
+                trace_id: by.as_deref().and_then(|by| Some(by.trace.as_ref()?.as_str().to_owned())),
+                ..AuditDoc::default()
+            };
+            self.edge.audit_log.put(AuditKind::Admin, doc);
+        }
     }
 
     fn published(&self, done: &PublishedEvent<'_>, by: &RequestParty<'_>) {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use millrace_model::{EventId, OsId, OsMessage, Requester, Timestamp};
+use millrace_model::{EventId, Now, OsId, OsMessage, Requester, Timestamp};
 use millrace_router::{CapabilityId, ConnId, DeliveryId, Input, Router, Settled};
 use millrace_shell::SystemClock;
 use tokio::sync::{mpsc, oneshot};
@@ -118,7 +118,12 @@ impl Mint {
     }
 
     pub(crate) fn now(&self) -> Timestamp {
-        self.clock.now().wall
+        self.instant().wall
+    }
+
+    /// The time on all clocks.
+    pub(crate) fn instant(&self) -> Now {
+        self.clock.now()
     }
 
     pub(crate) fn id_at(&self, at: Timestamp) -> OsId {

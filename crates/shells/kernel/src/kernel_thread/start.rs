@@ -7,7 +7,7 @@ use std::{io, thread};
 
 use bytes::Bytes;
 use millrace_model::{CLOCK_SETTLE_MS, JsonText, Namespace, Requester};
-use millrace_router::{CapabilityId, ConnId, Counters, Gauges, Router};
+use millrace_router::{CapabilityId, ConnId, Counters, Gauges, Router, TimerPlace, TimerView};
 use millrace_shell::{RowWriter, SystemClock};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
@@ -246,6 +246,22 @@ impl KernelHandle {
         let (counters, gauges) =
             self.sender.with_router(|router| (*router.counters(), router.gauges())).await?;
         Ok(KernelView { counters, gauges, shell: self.shared.counts.view() })
+    }
+
+    /// Returns up to `max` timers that wait, behind a place, the next one first.
+    pub async fn timers(
+        &self,
+        after: Option<TimerPlace>,
+        max: usize,
+    ) -> Result<Vec<TimerView>, KernelEnded> {
+        let mint = self.sender.mint.clone();
+        self.sender.with_router(move |router| router.timer_page(mint.instant(), after, max)).await
+    }
+
+    /// Returns a timer that waits, by its name.
+    pub async fn timer(&self, name: String) -> Result<Option<TimerView>, KernelEnded> {
+        let mint = self.sender.mint.clone();
+        self.sender.with_router(move |router| router.timer_named(mint.instant(), &name)).await
     }
 
     /// Stops the loop: new messages are answered with 503, and after `grace` so is every request that still waits.

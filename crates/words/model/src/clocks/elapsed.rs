@@ -148,7 +148,7 @@ impl Elapsed {
 
 impl ElapsedRow {
     /// Returns the elapsed time when the wall clock shows `wall`, if there was no step in between.
-    fn at(&self, wall: Timestamp) -> Timestamp {
+    pub fn at(&self, wall: Timestamp) -> Timestamp {
         Timestamp(wall.0.saturating_add(self.elapsed.0).saturating_sub(self.wall.0))
     }
 }

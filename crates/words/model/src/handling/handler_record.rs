@@ -215,6 +215,12 @@ pub struct ScheduleRow {
     /// The latest time for which this schedule has fired, or the time from which it counts.
     pub last: Timestamp,
     pub fires: u64,
+    /// The planned time of the latest fire. Absent before the first one, and in rows of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fired: Option<Timestamp>,
+    /// Somebody asked at this time for one fire beside the planned ones. The session that makes the fire removes this.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run: Option<Timestamp>,
 }
 
 /// The newest state of an identity.

@@ -6,18 +6,22 @@ mod events;
 mod found;
 mod group_members;
 mod groups;
+mod handlers;
 mod jobs;
 mod letters;
 mod offsets;
 mod problem;
 mod publish;
+mod schedules;
 mod schemas;
 mod seek;
 mod server_stats;
+mod sessions;
 mod stats;
 mod system;
 mod topic;
 mod trace;
+mod waiting;
 mod whoami;
 
 pub use dead_letters::{
@@ -28,6 +32,10 @@ pub use events::{EventsPage, write_events_page};
 pub use found::{EventsFound, write_events_found, write_found};
 pub use group_members::{GroupPage, GroupPartition, GroupPaused, InflightDoc, InflightList, MemberDoc};
 pub use groups::{GroupDoc, GroupList, GroupPlace};
+pub use handlers::{
+    HandlerDoc, HandlerForgotten, HandlerLetterChoice, HandlerLettersDone, HandlerList, LetterRefused,
+    OpenClaimDoc, OpenClaims,
+};
 pub use jobs::{JobDoc, JobFilter, JobKind, JobList, JobPreview, JobRequest};
 pub use letters::{
     ChosenLetters, ChosenReplayed, EditedLetter, LETTERS_CHOSEN_MAX, LetterReason, LetterSummary,
@@ -36,9 +44,11 @@ pub use letters::{
 pub use offsets::{GroupOffsets, PartitionOffsets, TopicOffsets};
 pub use problem::{PROBLEM_CONTENT_TYPE, Problem};
 pub use publish::{PublishBody, write_publish_body};
+pub use schedules::{ScheduleDoc, ScheduleList};
 pub use schemas::{SchemaDoc, SchemaList};
 pub use seek::{Seek, Sought};
 pub use server_stats::{GroupFigures, LoopFigures, SeriesDoc, ServerFigures, ServerStatsDoc, StatsHistory};
+pub use sessions::{HangingDoc, SessionDoc, SessionList};
 pub use stats::{StatsDoc, TopicStats};
 pub use system::{AuditDoc, GroupStats, MetricsDoc};
 pub use topic::{
@@ -46,6 +56,7 @@ pub use topic::{
     parse_topic_patch,
 };
 pub use trace::{Trace, TraceNode, TracePlace, TraceWhat};
+pub use waiting::{DelayedDoc, DelayedDone, DelayedList, TimerCancelled, TimerDoc, TimerList};
 pub use whoami::{Limits, NamespaceDoc, NamespaceList, WhoAmI};
 
 use crate::error::FrameError;

@@ -55,6 +55,9 @@ pub struct AuditDoc {
     pub topic: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub group: Option<String>,
+    /// The subject of the act, if it is neither a topic nor a group: a handler, a schedule, a delayed event or a timer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partition: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]

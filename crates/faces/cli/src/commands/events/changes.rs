@@ -153,6 +153,28 @@ impl EventsCall {
         let what = if paused { "is paused: its events wait, and are kept" } else { "goes on" };
         self.out.document(&format!("Handler {handler} of namespace '{namespace}' {what}"))
     }
+
+    pub(super) fn run_schedule(mut self, name: &str) -> Result<(), Failure> {
+        let namespace = self.namespace();
+        self.admin.run_schedule(&namespace, name, self.now)?;
+        if self.json {
+            return self.finish_json(&json!({ "namespace": namespace, "schedule": name, "run_asked": true }));
+        }
+        self.out.document(&format!(
+            "Schedule {name:?} of namespace '{namespace}' fires once, as soon as a session that has it looks"
+        ))
+    }
+
+    pub(super) fn set_schedule_enabled(mut self, name: &str, enabled: bool) -> Result<(), Failure> {
+        let namespace = self.namespace();
+        self.admin.set_schedule_enabled(&namespace, name, enabled, self.now)?;
+        if self.json {
+            return self
+                .finish_json(&json!({ "namespace": namespace, "schedule": name, "enabled": enabled }));
+        }
+        let what = if enabled { "goes on" } else { "is paused: it fires no more until it is resumed" };
+        self.out.document(&format!("Schedule {name:?} of namespace '{namespace}' {what}"))
+    }
 }
 
 fn one_or_all(flag: &str, which: &str) -> Result<Option<EventId>, Failure> {

@@ -141,7 +141,11 @@ impl EventsCall {
                     "enabled": of.row.enabled,
                     "fires": of.row.fires,
                     "last_at": of.row.last.to_string(),
-                    "next_at": of.next_at.map(|at| at.to_string()),
+                    "words": of.words,
+                    "next_at": of.next_at().map(|at| at.to_string()),
+                    "next": of.next.iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "missed": of.missed,
+                    "run_asked_at": of.row.run.map(|at| at.to_string()),
                     "overdue_since": of.overdue_since.map(|at| at.to_string()),
                 })
             });
@@ -149,7 +153,7 @@ impl EventsCall {
             return self.finish_json(&json!(shown));
         }
         let rows = found.iter().map(|of| {
-            let next = match (of.row.enabled, of.next_at, of.overdue_since) {
+            let next = match (of.row.enabled, of.next_at(), of.overdue_since) {
                 (false, _, _) => "off".to_owned(),
                 (true, _, Some(due)) => format!("overdue since {}", second(due)),
                 (true, Some(next), None) => second(next),

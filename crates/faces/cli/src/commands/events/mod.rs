@@ -18,8 +18,7 @@ use crate::log;
 use crate::output::Output;
 use crate::settings::{Config, Scope, args, resolve};
 
-/// A session that was silent for longer counts as dead. This is the default of `session_ttl_ms`.
-pub(super) const SESSION_TTL_MS: u64 = 60_000;
+pub(super) use millrace_admin::SESSION_TTL_MS;
 
 pub(super) fn command() -> Command {
     Command::new("events")
@@ -121,6 +120,21 @@ pub(super) fn command() -> Command {
             namespaced("resume-handler", "Let a paused handler go on; a pause in the program's own settings stays").arg(handler()),
         )
         .subcommand(
+            namespaced("run-schedule", "Let a schedule fire once now, beside its planned fires").long_about(
+                "Let a schedule fire once now, beside its planned fires, also while it is paused. A session that has the \
+                 schedule makes the fire within its refresh_interval_ms (5 seconds); while none runs, the request waits.",
+            )
+            .arg(schedule()),
+        )
+        .subcommand(
+            namespaced("pause-schedule", "Let a schedule fire no more, in all sessions, until it is resumed")
+                .arg(schedule()),
+        )
+        .subcommand(
+            namespaced("resume-schedule", "Let a paused schedule go on; fires that it missed meanwhile stay missed")
+                .arg(schedule()),
+        )
+        .subcommand(
             namespaced("forget-handler", "Forget a handler that will not come back, so that retention need not wait for it")
                 .arg(handler())
                 .arg(yes()),
@@ -153,6 +167,10 @@ fn event_id() -> Arg {
 
 fn handler() -> Arg {
     Arg::new("handler").value_name("HANDLER").required(true).help("Its id, as `inspect` shows it")
+}
+
+fn schedule() -> Arg {
+    Arg::new("schedule").value_name("SCHEDULE").required(true).help("Its name, as `schedules` shows it")
 }
 
 fn yes() -> Arg {
@@ -198,6 +216,9 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         "inspect" => call.inspect(&wanted(matches)?),
         "pause-handler" => call.set_handler_paused(text(matches, "handler").unwrap_or_default(), true),
         "resume-handler" => call.set_handler_paused(text(matches, "handler").unwrap_or_default(), false),
+        "run-schedule" => call.run_schedule(text(matches, "schedule").unwrap_or_default()),
+        "pause-schedule" => call.set_schedule_enabled(text(matches, "schedule").unwrap_or_default(), false),
+        "resume-schedule" => call.set_schedule_enabled(text(matches, "schedule").unwrap_or_default(), true),
         "forget-handler" => {
             call.forget_handler(text(matches, "handler").unwrap_or_default(), matches.get_flag("yes"))
         }

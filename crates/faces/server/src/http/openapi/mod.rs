@@ -7,6 +7,7 @@
 mod operation;
 mod parts;
 mod table;
+mod work;
 
 use std::sync::LazyLock;
 
@@ -42,7 +43,7 @@ pub fn document() -> Value {
         })
         .into_generator();
     let mut paths = Map::new();
-    for operation in table::OPERATIONS {
+    for operation in table::OPERATIONS.iter().chain(work::OPERATIONS) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method] = operation.write(&mut generator);
     }

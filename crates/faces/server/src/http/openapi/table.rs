@@ -1,4 +1,4 @@
-//! All operations, in the order of `routes.rs`.
+//! All operations but those of `work.rs`, in the order of `routes.rs`.
 
 use millrace_wire::http::{
     ChosenLetters, ChosenReplayed, DeadLetters, EventStory, EventsFound, EventsPage, GroupList, GroupPage,
@@ -23,12 +23,13 @@ pub(super) const TAGS: &[(&str, &str)] = &[
     ("events", "Publishing and reading."),
     ("groups", "How far consumers are."),
     ("dead-letters", "Events that used up their attempts."),
+    ("handlers", "Durable handlers, their sessions and schedules; what waits for its time."),
     ("server", "How the server is doing, and what it speaks."),
 ];
 
 const JSON: &str = "application/json";
 
-const NONE: ApiOperation = ApiOperation {
+pub(super) const NONE: ApiOperation = ApiOperation {
     method: "get",
     path: "",
     id: "",
@@ -41,11 +42,11 @@ const NONE: ApiOperation = ApiOperation {
     refusals: &[],
 };
 
-const fn json<T: JsonSchema>() -> Content {
+pub(super) const fn json<T: JsonSchema>() -> Content {
     Content { kind: JSON, schema: SchemaGenerator::subschema_for::<T> }
 }
 
-const fn answer(status: u16, about: &'static str, contents: &'static [Content]) -> ApiAnswer {
+pub(super) const fn answer(status: u16, about: &'static str, contents: &'static [Content]) -> ApiAnswer {
     ApiAnswer { status, about, contents, headers: &[] }
 }
 

@@ -1,0 +1,71 @@
+//! What timers wait for, for operators: pages of those that are armed, the next one first.
+
+use millrace_model::{Mono, Now, Timestamp};
+
+use crate::router::Router;
+use crate::timing::timers::Timer;
+
+/// A timer that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TimerView {
+    pub name: String,
+    /// When it is due by the wall clock; of a delay, as things stand.
+    pub due: Timestamp,
+    /// It waits for a time of day, and not for the end of a delay.
+    pub absolute: bool,
+    pub kind: String,
+    pub ty: String,
+    pub data_bytes: usize,
+    pub durable: bool,
+    pub agent: Option<String>,
+    /// The capability that set the timer.
+    pub capability: Option<String>,
+    pub set_by: String,
+    /// It was due, and is sent again because nobody took its message.
+    pub trying_again: bool,
+    /// Its place in the list.
+    pub place: TimerPlace,
+}
+
+/// A place in the list of timers: when one is due on the monotonic clock, and its number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct TimerPlace(pub Mono, pub u64);
+
+impl Router {
+    /// Returns up to `max` timers behind a place. Timers whose row is being written, and those that are being sent, are
+    /// in no place.
+    pub fn timer_page(&self, now: Now, after: Option<TimerPlace>, max: usize) -> Vec<TimerView> {
+        let places = self.timers.queue.after(after.map(|TimerPlace(at, number)| (at, number)));
+        let views = places.filter_map(|(at, number)| {
+            Some(view(self.timers.all.get(&number)?, now, TimerPlace(at, number)))
+        });
+        views.take(max).collect()
+    }
+
+    /// Returns a timer that waits, by its name.
+    pub fn timer_named(&self, now: Now, name: &str) -> Option<TimerView> {
+        let number = self.timers.named(name)?;
+        let timer = self.timers.all.get(&number)?;
+        Some(view(timer, now, TimerPlace(timer.armed?.at, number)))
+    }
+}
+
+fn view(timer: &Timer, now: Now, place: TimerPlace) -> TimerView {
+    let row = &timer.row;
+    let day = timer.armed.and_then(|armed| armed.day);
+    let ahead_ms = place.0.0.saturating_sub(now.mono.0);
+    TimerView {
+        name: timer.name.to_string(),
+        due: day.unwrap_or(now.wall + ahead_ms),
+        absolute: row.absolute,
+        kind: row.kind.clone(),
+        ty: row.ty.clone(),
+        data_bytes: row.data.len(),
+        durable: timer.durable,
+        agent: row.by.as_ref().map(|by| by.agent().to_owned()),
+        capability: row.actor.clone(),
+        set_by: row.set_by.clone(),
+        trying_again: timer.give_up_at.is_some(),
+        place,
+    }
+}

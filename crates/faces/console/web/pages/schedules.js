@@ -1,0 +1,72 @@
+// Events that sessions send by the clock: when, the next five, run now, pause.
+
+import { part, send } from '../api.js';
+import { snippet, toast } from '../parts/dialog.js';
+import { el, fill } from '../parts/dom.js';
+import { pages, press } from '../parts/pages.js';
+import { poll } from '../parts/poll.js';
+import { table } from '../parts/table.js';
+import { count, countdown, moment, time } from '../parts/time.js';
+import { missing } from '../state.js';
+
+/** @typedef {import('../types.js').Schedule} Schedule */
+
+const TEACH = `let nightly = Schedule::cron("30 2 * * 1-5", CleanupDue {})?.named("nightly").zone("Europe/Berlin")?;
+session.run(handlers![..], vec![nightly])`;
+
+/** @returns {import('../main.js').Page} */
+export function page() {
+  return {
+    title: 'Schedules',
+    async open({ root, signal }) {
+      const why = missing('admin');
+      const path = (/** @type {Schedule} */ row, /** @type {string} */ act) => `/schedules/${part(row.name)}/${act}`;
+      const run = async (/** @type {Schedule} */ row) => {
+        await send('POST', path(row, 'run'));
+        toast(`${row.name} fires once, as soon as a session that has it looks.`);
+      };
+      const list = table({
+        caption: 'Schedules',
+        key: (/** @type {Schedule} */ row) => row.name,
+        columns: [
+          { name: 'name', label: 'Schedule', by: (row) => row.name, cell: (row) => el('span', null, row.name, ' ', stateOf(row)) },
+          { name: 'words', label: 'When', cell: (row) => el('span', { title: row.cron }, row.words) },
+          { name: 'topic', label: 'Sends', by: (row) => row.eventType, cell: (row) => el('a', { href: `#/topics/${part(row.eventType)}` }, row.eventType) },
+          { name: 'last', label: 'Last', by: (row) => row.last ?? 0, cell: (row) => time(row.last) },
+          { name: 'next', label: 'Next', by: (row) => row.next[0] ?? Infinity, cell: (row) => nextOf(row) },
+          { name: 'fires', label: 'Fires', class: 'num', by: (row) => row.fires, cell: (row) => count(row.fires) },
+          { name: 'missed', label: 'Missed', class: 'num', by: (row) => row.missed, cell: (row) => (row.missed > 0 ? el('span', { class: 'badge bad' }, row.missed >= 100 ? '100 or more' : count(row.missed)) : '0') },
+          { name: 'acts', label: '', cell: (row) => el('span', { class: 'bar' },
+            press('Run now', why, () => run(row), () => void again()),
+            row.enabled ? press('Pause', why, () => send('POST', path(row, 'pause')), () => void again()) : press('Resume', why, () => send('POST', path(row, 'resume')), () => void again(), 'small primary')) },
+        ],
+      });
+      const more = el('p', { class: 'more', hidden: true }, 'There are more schedules: GET /schedules lists all of them.');
+      const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No schedules'),
+        el('p', null, 'A schedule sends an event by the clock. A program brings it with its session; of many sessions with the same schedule one makes each fire.'),
+        snippet(TEACH), snippet('millrace events schedules'));
+      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Schedules'))), el('section', { class: 'card' }, list.box, more, none));
+      const again = poll(signal, 2000, async () => {
+        const found = /** @type {{ rows: Schedule[], more: boolean }} */ (await pages('/schedules', 'schedules', { signal }));
+        list.show(found.rows);
+        list.box.hidden = found.rows.length === 0;
+        none.hidden = found.rows.length > 0;
+        more.hidden = !found.more;
+      });
+    },
+  };
+}
+
+/** @param {Schedule} row */
+function stateOf(row) {
+  if (row.runAskedAt) return el('span', { class: 'badge accent', title: 'A session that has it makes the fire.' }, 'run asked for');
+  if (!row.enabled) return el('span', { class: 'badge warn' }, 'paused');
+  return row.overdueSince ? el('span', { class: 'badge bad', title: 'No session with this schedule runs, or it lags.' }, 'overdue') : '';
+}
+
+/** @param {Schedule} row */
+function nextOf(row) {
+  const [first, ...rest] = row.next;
+  if (first === undefined) return el('span', { class: 'muted' }, '–');
+  return el('details', null, el('summary', null, countdown(first)), el('ul', null, [first, ...rest].map((at) => el('li', { class: 'nowrap' }, moment(at)))));
+}

@@ -1,0 +1,128 @@
+//! `/delayed`: events that wait for their time. Sessions move due events as this server does, so all of this works on
+//! their rows, with the checks that every mover makes.
+
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::Response;
+use millrace_admin::{Admin, ChangeError, DelayedPage, DelayedQuery, DelayedView};
+use millrace_model::{DueBy, Timestamp, TopicName};
+use millrace_store::Store;
+use millrace_wire::ErrorCode;
+use millrace_wire::http::{DelayedDoc, DelayedDone, DelayedList};
+
+use crate::access::Caller;
+use crate::app::{App, SharedApp};
+use crate::http::document;
+use crate::http::durable_handlers::{Readers, unreadable};
+use crate::params::{AtNamed, Params, topic_key};
+use crate::refusal::Refusal;
+
+pub(crate) async fn list(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    params: Params,
+) -> Result<Response, Refusal> {
+    let (namespace, by) = (params.namespace()?, caller.by_unless_admin());
+    let limit = params.list_limit(app.edge.settings.list_max)?;
+    let topic = params.text("topic").map(|topic| topic_key(&params, topic)).transpose()?;
+    let after = params.text("after").map(key_of).transpose()?;
+    let scan_max = app.edge.settings.scan_events_max;
+    let (store, now) = (app.store.clone(), app.broker.clock().now().wall);
+    let read = app.read(move |reader| {
+        let mut readers = Readers::new(reader, &namespace, by);
+        let mut may_see = |topic: &str| Ok(readers.may_read(topic)?);
+        let query =
+            DelayedQuery { topic: topic.as_ref(), after: after.as_deref(), max: limit, scan_max };
+        Admin::new(store).delayed(&namespace, &query, now, &mut may_see).map_err(unreadable)
+    });
+    let DelayedPage { events, after } = read.await?;
+    let delayed = events.into_iter().filter_map(shown).collect();
+    Ok(document(StatusCode::OK, &DelayedList { delayed, next: after.as_deref().map(entry_of) }))
+}
+
+/// The key of a row as one segment of a path: keys consist of hexadecimal numbers with slashes between them.
+fn entry_of(key: &str) -> String {
+    key.replace('/', "-")
+}
+
+fn key_of(entry: &str) -> Result<String, Refusal> {
+    let is_entry = !entry.is_empty() && entry.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    if !is_entry {
+        let detail = format!("{entry:.80?} is no delayed event: take `entry` or `next` of GET /delayed");
+        return Err(Refusal::new(ErrorCode::BadFrame, detail));
+    }
+    Ok(entry.replace('-', "/"))
+}
+
+fn shown(view: DelayedView) -> Option<DelayedDoc> {
+    let DelayedView { event, due } = view;
+    let waits_for = match DueBy::of(&event.key) {
+        DueBy::Wall => "time",
+        DueBy::Elapsed => "delay",
+    };
+    Some(DelayedDoc {
+        entry: entry_of(&event.key),
+        id: event.row.id.as_ref().map(ToString::to_string),
+        topic: TopicName::new(event.topic.topic()).ok()?,
+        partition: millrace_model::Partition(event.row.partition),
+        key: event.row.key.clone(),
+        due: due.0,
+        waits_for: waits_for.to_owned(),
+        payload_bytes: event.row.payload.len() as u64,
+    })
+}
+
+/// Publishes a delayed event now, under its id.
+pub(crate) async fn publish(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtNamed,
+) -> Result<Response, Refusal> {
+    change(&app, &caller, at, "published", Admin::publish_delayed).await
+}
+
+pub(crate) async fn cancel(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtNamed,
+) -> Result<Response, Refusal> {
+    change(&app, &caller, at, "cancelled", Admin::cancel_delayed).await
+}
+
+async fn change(
+    app: &App,
+    caller: &Caller,
+    at: AtNamed,
+    state: &'static str,
+    change: impl FnOnce(&Admin, &millrace_model::DueEvent, Timestamp) -> Result<(), ChangeError> + Send + 'static,
+) -> Result<Response, Refusal> {
+    let AtNamed { name: entry, namespace } = at;
+    let key = key_of(&entry)?;
+    let (of, by) = (namespace.clone(), caller.by_unless_admin());
+    let named = entry.clone();
+    let changed = app.act(move |admin, store: &dyn Store, now| {
+        let unknown = || ChangeError::NotDelayed(named.clone());
+        let event = admin.delayed_event(&of, &key)?.ok_or_else(unknown)?;
+        // An event that the caller may not see does not exist for the caller.
+        if !Readers::new(store, &of, by).may_read(event.topic.topic())? {
+            return Err(unknown());
+        }
+        change(admin, &event, now)?;
+        Ok(event)
+    });
+    let event = changed.await?;
+    app.acted(audit_kind(state), &namespace, &told_id(&event, &entry));
+    let topic = TopicName::new(event.topic.topic())
+        .map_err(|error| crate::http::damaged_name(&error))?;
+    let id = event.row.id.as_ref().map(ToString::to_string);
+    Ok(document(StatusCode::OK, &DelayedDone { entry, id, topic, state: state.to_owned() }))
+}
+
+fn audit_kind(state: &str) -> &'static str {
+    if state == "published" { "delayed_published" } else { "delayed_cancelled" }
+}
+
+/// The event's id for the audit, or the name of its entry if it has none yet.
+fn told_id(event: &millrace_model::DueEvent, entry: &str) -> String {
+    event.row.id.as_ref().map_or_else(|| entry.to_owned(), ToString::to_string)
+}
