@@ -22,6 +22,10 @@ const PAGES = {
   jobs: () => import('./pages/jobs.js'),
   letters: () => import('./pages/letters.js'),
   event: () => import('./pages/find.js'),
+  server: () => import('./pages/server.js'),
+  capabilities: () => import('./pages/capabilities.js'),
+  access: () => import('./pages/access.js'),
+  settings: () => import('./pages/settings.js'),
 };
 
 /** @type {AbortController | null} */

@@ -14,6 +14,12 @@ const RAIL = [
     ['#/letters', 'Dead letters', 'letters', 'd'],
     ['#/jobs', 'Jobs', 'jobs', 'j'],
   ]],
+  ['Server', [
+    ['#/server', 'Server', 'server', 's'],
+    ['#/capabilities', 'Capabilities', 'capabilities', 'c'],
+    ['#/access', 'Access', 'key', 'a'],
+    ['#/settings', 'Settings', 'settings', 'e'],
+  ]],
 ];
 
 /** Theme and density, before anything is drawn. */
@@ -174,7 +180,7 @@ async function find(text) {
 }
 
 const HELP = [
-  ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'], ['j / k', 'next, previous row'],
+  ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'], ['g s', 'server'], ['g c', 'capabilities'], ['g a', 'access'], ['g e', 'settings'], ['j / k', 'next, previous row'],
   ['Enter', 'open the row'], ['Esc', 'close'], ['p', 'pause'], ['?', 'this list'],
 ];
 

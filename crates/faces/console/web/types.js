@@ -16,5 +16,12 @@
 /** @typedef {Schemas['LetterSummary']} LetterSummary */
 /** @typedef {Schemas['JobDoc']} Job */
 /** @typedef {Schemas['JobList']} JobList */
+/** @typedef {Schemas['CapabilityDoc']} Capability */
+/** @typedef {Schemas['CapabilityList']} CapabilityList */
+/** @typedef {Schemas['ConnectionDoc']} Connection */
+/** @typedef {Schemas['ConnectionList']} ConnectionList */
+/** @typedef {Schemas['SettingsDoc']} Settings */
+/** @typedef {Schemas['LogDoc']} Log */
+/** @typedef {Schemas['LogLineDoc']} LogLine */
 
 export {};

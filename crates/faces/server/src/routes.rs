@@ -3,14 +3,14 @@
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 use millrace_wire::ErrorCode;
 
 use crate::app::SharedApp;
 use crate::edge::SharedEdge;
 use crate::http::{
-    chosen_letters, console, dead_letters, event_story, events, group_page, groups, history, jobs, metrics,
-    openapi, schemas, server_stats, status, tail, topics, whoami,
+    capabilities, chosen_letters, connections, console, dead_letters, event_story, events, group_page, groups,
+    history, jobs, metrics, openapi, os_messages, schemas, server_stats, settings, status, tail, topics, whoami,
 };
 use crate::refusal::Refusal;
 use crate::{access, drain_body, origin, position, ws};
@@ -43,6 +43,12 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/stats/history", get(history::history))
         .route("/whoami", get(whoami::whoami))
         .route("/namespaces", get(whoami::namespaces))
+        .route("/capabilities", get(capabilities::list))
+        .route("/os/messages", post(os_messages::send))
+        .route("/connections", get(connections::list))
+        .route("/connections/{connection}", delete(connections::disconnect))
+        .route("/settings", get(settings::settings))
+        .route("/log", get(settings::log))
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(status::healthz))
         .route("/readyz", get(status::readyz))

@@ -2,7 +2,7 @@
 //! the copy can answer are answered here, everything else is `moved`.
 
 use axum::Router;
-use axum::routing::{get, post};
+use axum::routing::{delete, get, post};
 
 use crate::follower::app::moved;
 use crate::follower::{SharedFollower, dead_letters, events, metrics, status, topics, ws};
@@ -37,6 +37,12 @@ pub(crate) fn router(app: SharedFollower) -> Router {
         .route("/stats/history", get(moved))
         .route("/whoami", get(moved))
         .route("/namespaces", get(moved))
+        .route("/capabilities", get(moved))
+        .route("/os/messages", post(moved))
+        .route("/connections", get(moved))
+        .route("/connections/{connection}", delete(moved))
+        .route("/settings", get(moved))
+        .route("/log", get(moved))
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(healthz))
         .route("/readyz", get(status::readyz))

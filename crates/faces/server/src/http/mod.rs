@@ -1,7 +1,9 @@
 //! The endpoints of the HTTP interface, one file per subject.
 
+pub(crate) mod capabilities;
 pub(crate) mod chosen_letters;
 pub(crate) mod cloud_events;
+pub(crate) mod connections;
 pub(crate) mod console;
 pub(crate) mod dead_letters;
 pub(crate) mod durable_handlers;
@@ -16,16 +18,19 @@ pub(crate) mod jobs;
 pub(crate) mod lag;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod os_messages;
 pub(crate) mod page;
 pub(crate) mod prometheus;
 pub(crate) mod schemas;
 pub(crate) mod server_stats;
+pub(crate) mod settings;
 pub(crate) mod status;
 pub(crate) mod tail;
 pub(crate) mod topic_access;
 pub(crate) mod topic_figures;
 pub(crate) mod topics;
 pub(crate) mod whoami;
+pub(crate) mod withheld;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};

@@ -16,6 +16,7 @@ pub(super) const PATH_PARAMS: &[Param] = &[
     param("group", "The group's name.", group_name),
     param("id", "The event's id.", text),
     param("job", "The job's number.", whole),
+    param("connection", "The connection: ws-N, os-N or socket-N.", text),
     param("digest", "Changes with the files of the console.", text),
     param("folder", "A folder of the console.", text),
     param("file", "A file of the console.", text),
@@ -118,6 +119,7 @@ const REFUSALS: &[(u16, &str, &str, &[Param])] = &[
         "The store has failed, the server is stopping, too many are connected, or another server leads.",
         &[RETRY_AFTER, LEADER],
     ),
+    (504, "NoOutcome", "The request went on, and had no outcome in time.", &[]),
     (507, "NoSpace", "The store's disk has too little room: nothing is added until there is more.", &[]),
 ];
 
@@ -153,7 +155,7 @@ pub(super) fn topic_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 255})
 }
 
-fn group_name(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn group_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 255})
 }
 
