@@ -243,6 +243,10 @@ impl Bus {
             Request::EventStandings { topic, partition, offset } => {
                 self.event_standings(to, topic, partition, offset)
             }
+            Request::InspectConnections => {
+                self.inspect_connections(to);
+                Ok(())
+            }
             Request::Stats => {
                 let stats = Box::new(self.stats(now));
                 self.reply(to, Reply::Stats(stats));

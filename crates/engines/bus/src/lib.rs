@@ -30,7 +30,7 @@ pub use interface::input::{
 };
 pub use interface::note::{Note, NotedPlace, Redelivery};
 pub use interface::reply::{
-    BusError, ErrorCode, EventStanding, GroupDetail, GroupInspection, GroupView, GroupsView, MemberView,
+    BusError, ConnectionView, ErrorCode, EventStanding, GroupDetail, GroupInspection, GroupView, GroupsView, MemberView,
     OffsetsView, OpenEvent, OpenEventState, PartitionView, Reply, ReplyTo, SchemaView, StandingState,
     TopicView,
 };

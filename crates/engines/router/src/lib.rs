@@ -26,7 +26,7 @@ pub use capabilities::manifest_json::{
     BRANCHES_MAX, BUS_TOPICS_MAX, MANIFEST_BYTES_MAX, ManifestError, SUBSCRIBES_MAX,
 };
 pub use capabilities::schema::{Schema, SchemaError, SchemaMismatch};
-pub use capabilities::table::BootError;
+pub use capabilities::table::{BootError, CapabilityState};
 pub use counters::{Counters, Gauges};
 pub use interface::effect::{Effect, Settled};
 pub use interface::input::{

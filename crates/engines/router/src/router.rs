@@ -7,7 +7,7 @@ use bytes::Bytes;
 use millrace_model::{Boot, Mono, Namespaces, Now, OsFault, OsId, OsMessage, Requester};
 
 use crate::capabilities::manifest::Manifest;
-use crate::capabilities::table::{BootError, CapabilityTable};
+use crate::capabilities::table::{BootError, CapabilityState, CapabilityTable};
 use crate::counters::{Counters, Gauges};
 use crate::interface::effect::Effect;
 use crate::interface::input::{CapabilityId, ConnId, DeliveryId, Input, Receipt};
@@ -285,6 +285,22 @@ impl Router {
     /// The manifests of all capabilities that take requests, the loop's own included.
     pub fn directory(&self) -> impl Iterator<Item = (CapabilityId, &Arc<Manifest>)> {
         self.table.all().filter(|(_, one)| !one.retiring).map(|(id, one)| (id, &one.manifest))
+    }
+
+    /// All capabilities and what waits for them, the loop's own included, and those that leave.
+    pub fn capabilities(&self) -> impl Iterator<Item = (CapabilityId, CapabilityState)> {
+        self.table.all().map(|(id, one)| {
+            let state = CapabilityState {
+                manifest: one.manifest.clone(),
+                unhealthy: one.unhealthy.clone(),
+                is_leaving: one.retiring,
+                in_mailbox: one.waiting,
+                events_waiting: one.events.len(),
+                asked: one.asked,
+                owes: one.owes,
+            };
+            (id, state)
+        })
     }
 
     /// Returns the trace of an undertaking, oldest first: at most `max` records with numbers above `after`, and only

@@ -27,6 +27,10 @@ const PAGES = {
   sessions: () => import('./pages/sessions.js'),
   schedules: () => import('./pages/schedules.js'),
   waiting: () => import('./pages/waiting.js'),
+  server: () => import('./pages/server.js'),
+  capabilities: () => import('./pages/capabilities.js'),
+  access: () => import('./pages/access.js'),
+  settings: () => import('./pages/settings.js'),
 };
 
 /** @type {AbortController | null} */

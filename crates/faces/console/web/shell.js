@@ -21,6 +21,12 @@ const RAIL = [
     ['#/schedules', 'Schedules', 'schedules', 'c'],
     ['#/waiting', 'Waiting', 'waiting', 'w'],
   ]],
+  ['Server', [
+    ['#/server', 'Server', 'server', 'v'],
+    ['#/capabilities', 'Capabilities', 'capabilities', 'b'],
+    ['#/access', 'Access', 'key', 'a'],
+    ['#/settings', 'Settings', 'settings', 'e'],
+  ]],
 ];
 
 /** Theme and density, before anything is drawn. */
@@ -182,7 +188,8 @@ async function find(text) {
 
 const HELP = [
   ['/', 'search'], ['g o', 'overview'], ['g t', 'topics'], ['g d', 'dead letters'], ['g j', 'jobs'], ['g r', 'trace'],
-  ['g h', 'handlers'], ['g s', 'sessions'], ['g c', 'schedules'], ['g w', 'what waits'], ['j / k', 'next, previous row'],
+  ['g h', 'handlers'], ['g s', 'sessions'], ['g c', 'schedules'], ['g w', 'what waits'], ['g v', 'server'],
+  ['g b', 'capabilities'], ['g a', 'access'], ['g e', 'settings'], ['j / k', 'next, previous row'],
   ['Enter', 'open the row'], ['Esc', 'close'], ['p', 'pause'], ['?', 'this list'],
 ];
 

@@ -32,5 +32,12 @@
 /** @typedef {Schemas['DelayedDoc']} Delayed */
 /** @typedef {Schemas['TimerList']} TimerList */
 /** @typedef {Schemas['TimerDoc']} Timer */
+/** @typedef {Schemas['CapabilityDoc']} Capability */
+/** @typedef {Schemas['CapabilityList']} CapabilityList */
+/** @typedef {Schemas['ConnectionDoc']} Connection */
+/** @typedef {Schemas['ConnectionList']} ConnectionList */
+/** @typedef {Schemas['SettingsDoc']} Settings */
+/** @typedef {Schemas['LogDoc']} Log */
+/** @typedef {Schemas['LogLineDoc']} LogLine */
 
 export {};

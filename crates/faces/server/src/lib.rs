@@ -56,7 +56,8 @@ pub use millrace_kernel::{
     Capability, FeedLimits, KernelHandle, KernelSettings, MemoryLimits, NotReloaded, SocketFile,
     SocketPathError, default_path,
 };
-pub use observe::{AuditKind, AuditKinds};
+pub use millrace_wire::http::SettingDoc;
+pub use observe::{AuditKind, AuditKinds, LogLevel, LogLine, LogRing};
 pub use reload::{Reload, ReloadError, Reloaded, Reloader};
 pub use server::{Deposer, ServeError, Server};
 pub use settings::{ClientAuthority, ServerSettings, TlsFiles};

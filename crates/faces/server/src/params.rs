@@ -9,6 +9,8 @@ use axum::http::request::Parts;
 use millrace_model::{EventId, Group, HandlerId, NameError, Namespace, TopicKey, TopicName};
 use millrace_wire::ErrorCode;
 
+use crate::connections::ConnectionId;
+use crate::http::connections::connection_id;
 use crate::refusal::Refusal;
 
 /// The query parameters of a request. If a name is given twice, the last value counts.
@@ -190,6 +192,19 @@ impl<S: Send + Sync> FromRequestParts<S> for AtNamed {
         // The routes with this extractor have one name in their path.
         let name = names(parts, state).await?.into_values().next().unwrap_or_default();
         Ok(AtNamed { name, namespace: params.namespace()? })
+    }
+}
+
+/// The connection named in the path.
+#[derive(Debug)]
+pub(crate) struct AtConnection(pub(crate) ConnectionId);
+
+impl<S: Send + Sync> FromRequestParts<S> for AtConnection {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<AtConnection, Refusal> {
+        let names = names(parts, state).await?;
+        connection_id(names.get("connection").map_or("", String::as_str)).map(AtConnection)
     }
 }
 

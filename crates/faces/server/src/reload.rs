@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use millrace_child::{Changed, ChildSettings, Children};
+use millrace_wire::http::SettingDoc;
 use tokio::sync::Mutex;
 
 use crate::access::{TokenSettings, warn_of_expired};
@@ -32,6 +33,16 @@ pub struct Reload {
     pub tokens: Vec<TokenSettings>,
     pub tls: Option<TlsFiles>,
     pub capabilities: Vec<ChildSettings>,
+    /// The settings that a reload can change, as `GET /settings` shows them.
+    pub described: Vec<SettingDoc>,
+}
+
+impl Reload {
+    /// The settings after this reload, as `GET /settings` shows them.
+    pub fn described_after(&self, known: &[SettingDoc]) -> Arc<[SettingDoc]> {
+        let newest = |one: &SettingDoc| self.described.iter().find(|new| new.name == one.name).unwrap_or(one).clone();
+        known.iter().map(newest).collect()
+    }
 }
 
 /// The outcome of a reload.

@@ -9,9 +9,7 @@ use millrace_wire::ErrorCode;
 use crate::app::SharedApp;
 use crate::edge::SharedEdge;
 use crate::http::{
-    chosen_letters, console, dead_letters, delayed, event_story, events, group_page, groups, handlers,
-    history, jobs, metrics, openapi, schedules, schemas, server_stats, sessions, status, tail, timers,
-    topics, trace, whoami,
+    capabilities, chosen_letters, connections, console, dead_letters, delayed, event_story, events, group_page, groups, handlers, history, jobs, metrics, openapi, os_messages, schedules, schemas, server_stats, sessions, settings, status, tail, timers, topics, trace, whoami,
 };
 use crate::refusal::Refusal;
 use crate::{access, drain_body, origin, position, ws};
@@ -60,6 +58,12 @@ pub(crate) fn router(app: SharedApp) -> Router {
         .route("/stats/history", get(history::history))
         .route("/whoami", get(whoami::whoami))
         .route("/namespaces", get(whoami::namespaces))
+        .route("/capabilities", get(capabilities::list))
+        .route("/os/messages", post(os_messages::send))
+        .route("/connections", get(connections::list))
+        .route("/connections/{connection}", delete(connections::disconnect))
+        .route("/settings", get(settings::settings))
+        .route("/log", get(settings::log))
         .route("/metrics", get(metrics::metrics))
         .route("/healthz", get(status::healthz))
         .route("/readyz", get(status::readyz))

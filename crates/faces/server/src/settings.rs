@@ -1,15 +1,17 @@
 //! Every bound of the edges, with its default and what happens when it is reached.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use millrace_broker::BrokerSettings;
 use millrace_child::{ChildLimits, ChildSettings};
 use millrace_kernel::{FeedLimits, KernelSettings, MemoryLimits};
+use millrace_wire::http::SettingDoc;
 
 use crate::accept::http_sockets_max;
 use crate::access::{Rate, TokenSettings};
 use crate::http::console::ConsoleFiles;
-use crate::observe::AuditKinds;
+use crate::observe::{AuditKinds, LogRing};
 
 /// PEM files: the certificate with its chain, and its key.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,6 +143,10 @@ pub struct ServerSettings {
     pub child: ChildLimits,
     /// Topics of the bus that are fed to capabilities.
     pub feeds: FeedLimits,
+    /// Every setting of the program as `GET /settings` shows it, without secrets.
+    pub described: Arc<[SettingDoc]>,
+    /// The last lines of the log, for `GET /log`; the program writes them.
+    pub log: Arc<LogRing>,
 }
 
 impl ServerSettings {
@@ -208,6 +214,8 @@ impl Default for ServerSettings {
             capabilities: Vec::new(),
             child: ChildLimits::default(),
             feeds: FeedLimits::default(),
+            described: Arc::default(),
+            log: Arc::default(),
         }
     }
 }

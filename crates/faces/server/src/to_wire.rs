@@ -279,6 +279,7 @@ pub(crate) fn groups(view: bus::GroupsView) -> Result<GroupList, NameError> {
     let place =
         |(partition, view): (Partition, bus::GroupView)| GroupPlace { partition, at: group_offsets(view) };
     let group = |detail: bus::GroupDetail| GroupDoc {
+        withheld: false,
         group: detail.group,
         members: detail.members as u64,
         paused: detail.paused,

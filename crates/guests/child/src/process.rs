@@ -76,6 +76,11 @@ impl Process {
         Ok((Process { child, group, stderr_log, mark, swept: false }, stdin, stdout))
     }
 
+    /// The process's number; `None` once it has ended.
+    pub(crate) fn id(&self) -> Option<u32> {
+        self.child.id()
+    }
+
     /// Waits for the end and returns the status as text.
     pub(crate) async fn wait(&mut self) -> String {
         let status = self.child.wait().await;

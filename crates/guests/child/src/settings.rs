@@ -1,9 +1,10 @@
 //! How a child is started, and every bound on it.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::guard::Guard;
+use millrace_kernel::CapabilityOrigin;
 use millrace_wire::os::LINE_BYTES_MAX;
 
 /// A `[[capability]]` of the configuration.
@@ -25,6 +26,16 @@ impl ChildSettings {
     /// The rule for names of capabilities.
     pub fn name_is_legal(name: &str) -> bool {
         millrace_router::Manifest::name_is_legal(name)
+    }
+
+    /// Whether the child is a process of its own making or one of `millrace guest`, which runs WebAssembly.
+    pub(crate) fn origin(&self) -> CapabilityOrigin {
+        let program = self.command.first().and_then(|program| Path::new(program).file_name());
+        let is_guest = self.command.get(1).is_some_and(|word| word == "guest");
+        match program.is_some_and(|program| program == "millrace") && is_guest {
+            true => CapabilityOrigin::Wasm,
+            false => CapabilityOrigin::Child,
+        }
     }
 }
 

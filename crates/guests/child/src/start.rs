@@ -66,10 +66,11 @@ impl Child {
     /// Turns the child into a capability that can be installed in a loop.
     pub fn into_capability(self) -> Capability {
         let Child { settings, limits, manifest, process, pipes } = self;
-        let known = manifest.clone();
-        Capability::of_manifest(manifest, move |port| {
+        let (known, origin) = (manifest.clone(), settings.origin());
+        let capability = Capability::of_manifest(manifest, move |port| {
             Box::pin(supervise::run(port, settings, limits, known, process, pipes))
-        })
+        });
+        capability.of_origin(origin)
     }
 }
 

@@ -48,6 +48,7 @@ pub(crate) async fn run(
     }
     let mut living = Some((process, pipes));
     while let Some((process, pipes)) = living.take() {
+        supervisor.port.set_process(process.id());
         let Supervisor { port, limits, settings, caution, .. } = &supervisor;
         let next = match ChildRun::run(port, limits, settings.restart, *caution, process, pipes).await {
             ChildExit::Retired => return,
@@ -63,6 +64,7 @@ pub(crate) async fn run(
                     },
                 );
                 tracing::warn!(capability = %name, "it ended: {why}");
+                supervisor.port.set_process(None);
                 supervisor.port.crashed(begun, over, fault);
                 // A hung child that is to be removed is not started again: its successor runs already, and the next
                 // run would hang as well.

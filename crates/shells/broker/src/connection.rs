@@ -141,6 +141,27 @@ impl BusConnection {
     pub fn congested(&self) -> bool {
         self.outbox.congested()
     }
+
+    /// Returns a handle that tells how much waits to be written, also for other tasks than the connection's own.
+    pub fn backlog(&self) -> OutboundBacklog {
+        OutboundBacklog(self.outbox.clone())
+    }
+}
+
+/// How much waits to be written to a connection.
+#[derive(Clone, Debug)]
+pub struct OutboundBacklog(Arc<Outbox>);
+
+impl OutboundBacklog {
+    /// Bytes that the client has not read, by an upper estimate.
+    pub fn unread_bytes(&self) -> usize {
+        self.0.unread_bytes()
+    }
+
+    /// Whether so much waits that deliveries are held back.
+    pub fn is_congested(&self) -> bool {
+        self.0.congested()
+    }
 }
 
 impl Drop for BusConnection {

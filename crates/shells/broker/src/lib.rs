@@ -48,7 +48,7 @@ mod workers;
 mod writer;
 
 pub use broker::{Broker, StartError, StopOutcome};
-pub use connection::BusConnection;
+pub use connection::{BusConnection, OutboundBacklog};
 pub use handle::{BrokerCall, BrokerHandle};
 pub use health::{Health, Stall};
 pub use inbox::Ended;

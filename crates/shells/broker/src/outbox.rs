@@ -175,6 +175,10 @@ impl Outbox {
         self.lock().congested
     }
 
+    pub(crate) fn unread_bytes(&self) -> usize {
+        self.lock().bytes
+    }
+
     /// Drops the queued items and tells the connection's task that nothing more will come.
     pub(crate) fn close(&self) {
         let mut state = self.lock();

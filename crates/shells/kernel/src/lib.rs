@@ -25,19 +25,22 @@ mod settings;
 mod syscalls;
 
 pub use builtin::{FeedLimits, Feeds, MemoryLimits, ValueCache, bus, memory};
-pub use capabilities::capability::{ActorFuture, Capability, CapabilityError, HandlerPlace};
-pub use capabilities::change::{BusFeed, ChangeError};
+pub use capabilities::capability::{
+    ActorFuture, Capability, CapabilityError, CapabilityOrigin, HandlerPlace,
+};
+pub use capabilities::change::{BusFeed, CapabilityView, ChangeError};
 pub use capabilities::context::Context;
 pub use capabilities::port::{Delivery, Port};
 pub use clients::audit_hook::{AuditEvent, AuditHook};
+pub use clients::conns::SocketConnection;
 pub use clients::credentials::{CheckSender, CheckToken, Credentials, Rights, TokenError, shown_token};
-pub use clients::remote::{OsReceiver, OsSender};
+pub use clients::remote::{OsBacklog, OsReceiver, OsSender};
 pub use kernel_thread::counts::ShellCounts;
 pub use kernel_thread::inbox::{KernelEnded, KernelSender, Mint};
 pub use kernel_thread::start::{
     HostRequest, KernelError, KernelHandle, KernelParts, KernelView, NotReloaded,
 };
 pub use millrace_model::{JsonText, OsFault, OsMessage};
-pub use millrace_router::BusTopic;
+pub use millrace_router::{BusTopic, CapabilityState};
 pub use ndjson::{SocketFile, SocketPathError, default_path};
 pub use settings::KernelSettings;

@@ -11,7 +11,7 @@ use crate::groups::group::{GroupId, GroupState};
 use crate::groups::group_admin::detail;
 use crate::interface::input::ConnId;
 use crate::interface::reply::{
-    BusError, EventStanding, GroupInspection, MemberView, OpenEvent, OpenEventState, Reply, ReplyTo,
+    BusError, ConnectionView, EventStanding, GroupInspection, MemberView, OpenEvent, OpenEventState, Reply, ReplyTo,
     StandingState,
 };
 use crate::lifecycle::pending::PendingEffect;
@@ -91,6 +91,19 @@ impl Bus {
             oldest_ms: first_ends.get(&conn).map(|left| ack_timeout_ms.saturating_sub(*left)),
         };
         state.members.iter().map(view).collect()
+    }
+
+    pub(crate) fn inspect_connections(&mut self, to: ReplyTo) {
+        let views = self.conns.iter().map(|(conn, connection)| {
+            let members = connection.groups().filter_map(|id| self.groups.get(id)?.members.get(conn));
+            ConnectionView {
+                conn,
+                subscriptions: connection.subscriptions(),
+                inflight: members.map(|member| u64::from(member.inflight())).sum(),
+            }
+        });
+        let views = views.collect();
+        self.reply(to, Reply::ConnectionsInspected(views));
     }
 
     pub(crate) fn event_standings(

@@ -205,6 +205,8 @@ pub enum Request {
         group: Group,
         open_max: usize,
     },
+    /// What every open connection is subscribed to and holds, in numbers.
+    InspectConnections,
     /// The standing of one event with every group of its topic.
     EventStandings {
         topic: TopicKey,
@@ -224,6 +226,7 @@ impl Request {
                 | Request::Offsets { .. }
                 | Request::ListGroups { .. }
                 | Request::InspectGroup { .. }
+                | Request::InspectConnections
                 | Request::EventStandings { .. }
                 | Request::Stats
                 | Request::Flow { .. }

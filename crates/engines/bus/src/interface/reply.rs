@@ -87,6 +87,8 @@ pub enum Reply {
         partition: Partition,
     },
     GroupInspected(Box<GroupInspection>),
+    /// In the order of connections.
+    ConnectionsInspected(Vec<ConnectionView>),
     EventStandings(Vec<EventStanding>),
     Stats(Box<Stats>),
     Refused(BusError),
@@ -179,6 +181,15 @@ pub struct MemberView {
     pub congested: bool,
     /// How long the member has held the event that it has held longest.
     pub oldest_ms: Option<u64>,
+}
+
+/// An open connection, in numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionView {
+    pub conn: ConnId,
+    pub subscriptions: usize,
+    /// Events that the connection was sent and that are not done, over all its subscriptions.
+    pub inflight: u64,
 }
 
 /// An event that a group was sent, or that waits to be sent again.

@@ -57,6 +57,24 @@ pub(crate) struct CapabilityEntry {
     pub(crate) retiring: bool,
 }
 
+/// A capability as it is now, for listings.
+#[derive(Clone, Debug)]
+pub struct CapabilityState {
+    pub manifest: Arc<Manifest>,
+    /// Why it takes no messages, if it is unhealthy.
+    pub unhealthy: Option<String>,
+    /// It finishes the messages it has, and takes no others.
+    pub is_leaving: bool,
+    /// Messages in its mailbox, including the one in progress.
+    pub in_mailbox: usize,
+    /// Events that wait for a slot in its mailbox.
+    pub events_waiting: usize,
+    /// Requests of this capability that wait for their outcome.
+    pub asked: usize,
+    /// Requests that wait for an outcome from this capability.
+    pub owes: usize,
+}
+
 impl CapabilityEntry {
     pub(crate) fn branch(&self, kind: OsKind, ty: &OsType) -> Option<&Branch> {
         self.manifest.inbound.iter().find(|branch| branch.kind == kind && branch.ty == *ty)

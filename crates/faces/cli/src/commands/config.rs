@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 use clap::{ArgMatches, Command};
-use serde_json::{Value as Json, json};
+use serde_json::json;
 
 use millrace_server::{Proof, TokenSettings};
 
@@ -13,8 +13,7 @@ use crate::exposed;
 use crate::failure::Failure;
 use crate::output::{Output, columns};
 use crate::settings::{
-    Effective, Scope, SettingDef, SettingKind, SettingSource, SettingValue, args, capability_line, resolve,
-    token_line,
+    Effective, Scope, SettingSource, args, capability_line, resolve, shown, token_line,
 };
 
 pub(super) fn command() -> Command {
@@ -42,7 +41,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         let settings: BTreeMap<_, _> = effective
             .settings()
             .map(|(setting, value, source)| {
-                (setting.name, json!({ "value": to_json(setting, value), "from": source.to_string() }))
+                (setting.name, json!({ "value": shown(setting, value), "from": source.to_string() }))
             })
             .chain(
                 tables
@@ -87,14 +86,4 @@ fn tables(effective: &Effective) -> Vec<(String, String, String)> {
         (format!("capability[{at}]"), capability_line(child), from(&effective.capabilities_from))
     });
     tokens.chain(capabilities).collect()
-}
-
-fn to_json(setting: &SettingDef, value: SettingValue) -> Json {
-    match (setting.kind, value) {
-        (SettingKind::Secret | SettingKind::Address { .. }, value) => json!(setting.kind.shown(&value)),
-        (_, SettingValue::Text(text)) => json!(text),
-        (_, SettingValue::Number(number)) => json!(number),
-        (_, SettingValue::Flag(flag)) => json!(flag),
-        (_, SettingValue::List(items)) => json!(items),
-    }
 }

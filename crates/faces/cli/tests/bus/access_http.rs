@@ -56,6 +56,12 @@ const WAYS: &[(&str, &str, &str)] = &[
     ("GET", "/stats", "alice-secret"),
     ("GET", "/stats/history", "alice-secret"),
     ("GET", "/metrics", "alice-secret"),
+    ("GET", "/capabilities", "alice-secret"),
+    ("POST", "/os/messages", "alice-secret"),
+    ("GET", "/connections", "alice-secret"),
+    ("DELETE", "/connections/ws-1", "alice-secret"),
+    ("GET", "/settings", "alice-secret"),
+    ("GET", "/log", "alice-secret"),
 ];
 
 #[test]

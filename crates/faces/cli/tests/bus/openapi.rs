@@ -38,6 +38,7 @@ impl Described {
             .replace("{schedule}", "s")
             .replace("{entry}", "0-0-0")
             .replace("{timer}", "x")
+            .replace("{connection}", "ws-99")
             + query;
         let headers: Vec<(&str, String)> =
             headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
@@ -181,7 +182,18 @@ fn the_answers_of_a_running_server_are_as_described() {
         d.check(("POST", path, ""), &[], "{}", 200);
         d.check(("POST", path, ""), &[], r#"{"limit":0}"#, 400);
     }
-    for path in ["/whoami", "/namespaces", "/console/"] {
+    let connected = d.check(("GET", "/connections", ""), &[], "", 200);
+    assert_eq!(connected["connections"][0]["inflight"], 1, "{connected}");
+    d.check(("GET", "/connections", "?after=ws-0&limit=1"), &[], "", 200);
+    d.check(("GET", "/connections", "?after=x"), &[], "", 400);
+    d.check(("DELETE", "/connections/{connection}", ""), &[], "", 404);
+    let ping = r#"{"kind":"query","type":"Syscall.Ping","data":1,"metadata":{"id":"p","timestamp":1}}"#;
+    d.check(("POST", "/os/messages", ""), &[], ping, 200);
+    let event = ping.replace("query", "event").replace("Syscall.Ping", "User.Created");
+    d.check(("POST", "/os/messages", ""), &[], &event, 202);
+    d.check(("POST", "/os/messages", ""), &[], "{}", 400);
+    d.check(("GET", "/log", "?level=all"), &[], "", 400);
+    for path in ["/whoami", "/namespaces", "/console/", "/capabilities", "/settings", "/log"] {
         d.check(("GET", path, ""), &[], "", 200);
     }
     d.check(("GET", "/topics", "?contains=T&sort=lag"), &[], "", 200);

@@ -5,6 +5,7 @@ import { recent, spark } from '../parts/chart.js';
 import { snippet } from '../parts/dialog.js';
 import { el, fill } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
+import { meter } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, rate, size, span } from '../parts/time.js';
@@ -168,13 +169,6 @@ function attention(stats, samples, letters, rows) {
 function boundsOf(stats) {
   const server = stats.server;
   if (!server) return [];
-  const meter = (/** @type {string} */ name, /** @type {number} */ value, /** @type {number} */ max, /** @type {(value: number) => string} */ show) => {
-    const share = max > 0 ? Math.min(1, value / max) : 0;
-    const fillBar = el('i');
-    fillBar.style.width = `${Math.max(share * 100, value > 0 ? 1 : 0)}%`;
-    return el('div', { class: 'field' }, el('div', { class: 'bar' }, el('span', { class: 'grow' }, name), el('span', { class: 'muted' }, `${show(value)} of ${show(max)}`)),
-      el('div', { class: `meter ${share > 0.9 ? 'bad' : share > 0.7 ? 'warn' : ''}`, role: 'meter', 'aria-label': name, 'aria-valuenow': value, 'aria-valuemin': 0, 'aria-valuemax': max }, fillBar));
-  };
   const row = (/** @type {string} */ name, /** @type {string} */ value) => [el('dt', null, name), el('dd', { class: 'num' }, value)];
   const commits = server.commits ?? 0;
   return [

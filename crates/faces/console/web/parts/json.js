@@ -103,11 +103,11 @@ function kind(raw) {
   return c === '"' ? 's' : c === '{' || c === '[' ? 'p' : c === 't' || c === 'f' || c === 'n' ? 'w' : 'n';
 }
 
-/** A tree that is made as it is opened. @param {string} raw @param {number} [open] levels that are open at first */
-export function tree(raw, open = raw.length < 2000 ? 6 : 2) {
+/** A tree that is made as it is opened. @param {string} raw @param {number} [open] levels that are open at first @param {string} [label] */
+export function tree(raw, open = raw.length < 2000 ? 6 : 2, label = 'Payload') {
   const value = raw.trim();
   if (value.length > PREVIEW) return large(value);
-  return el('div', { class: 'json', tabindex: '0', role: 'region', 'aria-label': 'Payload' }, node(null, value, open, true));
+  return el('div', { class: 'json', tabindex: '0', role: 'region', 'aria-label': label }, node(null, value, open, true));
 }
 
 /** @param {string} value */

@@ -70,6 +70,11 @@ impl Caller {
         }
     }
 
+    /// Whether the caller may look, but not at payloads, keys and header values.
+    pub(crate) fn is_withheld(&self) -> bool {
+        self.grant.as_deref().is_some_and(|grant| !grant.has(Scope::Subscribe))
+    }
+
     pub(crate) fn charge_connection(&self, cost: u64) -> Result<(), TooSoon> {
         self.peer.meter.spend(cost)
     }

@@ -106,13 +106,20 @@ fn pass(edge: &Edge, request: &Request, caller: &mut Caller) -> Result<bool, Ref
     {
         return Err(forbidden(format!("has no scope {missing}")));
     }
+    if let Need::AnyOf(scopes) = need
+        && !scopes.iter().any(|scope| grant.has(*scope))
+    {
+        let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        return Err(forbidden(format!("has no scope {}", names.join(" or "))));
+    }
     let params = Params::of_uri(request.uri())?;
     if need == Need::Token {
         return Ok(needs_place);
     }
-    // Figures about the server belong to no namespace; `http/metrics.rs` leaves out the namespaces that the token is
-    // not for.
-    if need == Need::Scopes(&[Scope::Metrics]) && params.text("namespace").is_none() {
+    // What is about the server belongs to no namespace; `http/metrics.rs` and `http/connections.rs` leave out the
+    // namespaces that the token is not for.
+    let is_of_server = need == Need::Scopes(&[Scope::Metrics]) || route.is_some_and(needs::is_of_server);
+    if is_of_server && params.text("namespace").is_none() {
         return Ok(needs_place);
     }
     let namespace = params.namespace()?;

@@ -15,6 +15,25 @@ pub(crate) enum Need {
     Token,
     /// Any token, and all of these scopes.
     Scopes(&'static [Scope]),
+    /// Any token with at least one of these scopes.
+    AnyOf(&'static [Scope]),
+}
+
+/// Reads that `subscribe` allows. Whoever has only `inspect` gets them without content (`http/withheld.rs`), so a route
+/// may name this need only if its handler withholds; `faces/cli/tests/bus/inspect.rs` walks all of them.
+pub(crate) const READS: Need = Need::AnyOf(&[Scope::Subscribe, Scope::Inspect]);
+
+/// Whether a route is about the server as a whole: it belongs to no namespace.
+pub(crate) fn is_of_server(route: &str) -> bool {
+    matches!(
+        route,
+        "/capabilities"
+            | "/os/messages"
+            | "/connections"
+            | "/connections/{connection}"
+            | "/settings"
+            | "/log"
+    )
 }
 
 /// Probes need no place among the connections: monitoring must get an answer while all places are taken.
@@ -50,13 +69,17 @@ pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
         | "/topics/{topic}/groups"
         | "/topics/{topic}/groups/{group}"
         | "/topics/{topic}/groups/{group}/inflight"
-        | "/topics/{topic}/groups/{group}/pause"
-        | "/topics/{topic}/groups/{group}/resume"
-        | "/topics/{topic}/groups/{group}/seek"
         | "/dead-letters"
-        | "/dead-letters/{topic}/summary" => Need::Scopes(&[Scope::Subscribe]),
+        | "/dead-letters/{topic}/summary"
+            if reads =>
+        {
+            READS
+        }
+        "/topics/{topic}/groups/{group}/pause"
+        | "/topics/{topic}/groups/{group}/resume"
+        | "/topics/{topic}/groups/{group}/seek" => Need::Scopes(&[Scope::Subscribe]),
         "/dead-letters/{topic}/delete" => Need::Scopes(&[Scope::Admin]),
-        "/jobs" | "/jobs/{job}" if reads => Need::Scopes(&[Scope::Subscribe]),
+        "/jobs" | "/jobs/{job}" if reads => READS,
         // Jobs that delete ask for `admin` besides (`http/jobs.rs`).
         "/jobs" | "/jobs/{job}" | "/dead-letters/{topic}/replay" => {
             Need::Scopes(&[Scope::Subscribe, Scope::Publish])
@@ -76,6 +99,9 @@ pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
         | "/delayed/{entry}/now"
         | "/timers/{timer}" => Need::Scopes(&[Scope::Admin]),
         "/stats" | "/stats/history" | "/metrics" => Need::Scopes(&[Scope::Metrics]),
+        "/capabilities" => Need::AnyOf(&[Scope::Os, Scope::Inspect]),
+        "/os/messages" => Need::Scopes(&[Scope::Os]),
+        "/connections" | "/connections/{connection}" | "/settings" | "/log" => Need::Scopes(&[Scope::Admin]),
         _ => Need::Scopes(&[Scope::Admin]),
     }
 }

@@ -12,6 +12,9 @@ pub enum Scope {
     Subscribe,
     /// Look at the server: `/stats`, `/metrics`.
     Metrics,
+    /// Look at everything that `subscribe` and `metrics` show, without payloads, keys and header values, and change
+    /// nothing.
+    Inspect,
     /// Send messages to the CQRS loop.
     Os,
     /// Create, change and delete topics, which includes saying who may use them.
@@ -19,13 +22,15 @@ pub enum Scope {
 }
 
 impl Scope {
-    pub const ALL: &[Scope] = &[Scope::Publish, Scope::Subscribe, Scope::Metrics, Scope::Os, Scope::Admin];
+    pub const ALL: &[Scope] =
+        &[Scope::Publish, Scope::Subscribe, Scope::Metrics, Scope::Inspect, Scope::Os, Scope::Admin];
 
     pub fn as_str(self) -> &'static str {
         match self {
             Scope::Publish => "publish",
             Scope::Subscribe => "subscribe",
             Scope::Metrics => "metrics",
+            Scope::Inspect => "inspect",
             Scope::Os => "os",
             Scope::Admin => "admin",
         }
@@ -33,7 +38,7 @@ impl Scope {
 
     /// Whether a token with this scope may do something that needs the scope `needed`.
     pub(crate) fn covers(self, needed: Scope) -> bool {
-        self == needed || self == Scope::Admin
+        self == needed || self == Scope::Admin || (self == Scope::Inspect && needed == Scope::Metrics)
     }
 }
 

@@ -217,6 +217,11 @@ impl Tokens {
         self.open
     }
 
+    /// Whom the tokens stand for, in the order of the configuration.
+    pub(crate) fn settings(&self) -> Vec<TokenSettings> {
+        self.list().iter().map(|entry| entry.settings.clone()).collect()
+    }
+
     pub(crate) fn find(&self, token: &str) -> Result<Arc<Grant>, NotAccepted> {
         self.find_at(token, self.clock.now().wall)
     }

@@ -9,6 +9,7 @@ use crate::follower::SharedFollower;
 use crate::follower::app::Via;
 use crate::http::events::is_search;
 use crate::http::page::{self, PageQuery};
+use crate::http::withheld;
 use crate::params::AtTopic;
 use crate::refusal::Refusal;
 
@@ -22,8 +23,9 @@ pub(crate) async fn read(
     if is_search(&at.params) {
         return Err(app.moved(Via::Http).refusal());
     }
+    withheld::check_params(&caller, &at.params)?;
     let query = PageQuery::of(&app.edge, &at.params)?;
     let fetched = page::fetch(&app.edge, &app.store()?, caller.by(), at.topic.clone(), query).await?;
     app.count_damaged(fetched.page.damaged.len());
-    Ok(fetched.answer(&at.topic, &query, page::form(&headers)))
+    Ok(fetched.for_caller(&app.edge, &caller, &at.topic).answer(&at.topic, &query, page::form(&headers)))
 }

@@ -27,7 +27,7 @@ use crate::http::dead_letters::{has_payload, original, pair};
 use crate::http::event_filter::EventFilter;
 use crate::http::event_search::{Order, Search, SearchStart};
 use crate::http::topic_access::check_topic;
-use crate::http::{damaged_name, document};
+use crate::http::{damaged_name, document, withheld};
 use crate::params::AtTopic;
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -85,6 +85,7 @@ pub(crate) async fn summary(
     let scan_max = app.edge.settings.scan_events_max as u64;
     let scan = at.params.number("scan", 1..=scan_max)?.unwrap_or(scan_max);
     let (by, store, source) = (caller.by(), app.store.clone(), topic.clone());
+    let is_withheld = caller.is_withheld();
     let read = app.read(move |reader| {
         if let Err(error) = check_letters(reader, &by, &source, &dlq)? {
             return Ok(Err(Refusal::of(&error)));
@@ -97,12 +98,15 @@ pub(crate) async fn summary(
         complete &= handlers(&Admin::new(store), &source, &mut reasons).map_err(unreadable)?;
         complete &= !reasons.left_out;
         let mut reasons: Vec<LetterReason> = reasons.by_key.into_values().collect();
+        if is_withheld {
+            reasons = withheld::reasons(reasons);
+        }
         reasons.sort_by_key(|reason| Reverse((reason.count, reason.last_ts)));
         Ok(Ok((scanned, complete, reasons)))
     });
     let (scanned, complete, reasons) = read.await??;
     let topic = to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?;
-    Ok(document(StatusCode::OK, &LetterSummary { topic, scanned, complete, reasons }))
+    Ok(document(StatusCode::OK, &LetterSummary { topic, scanned, complete, reasons, withheld: is_withheld }))
 }
 
 /// Counts letters of groups, the newest first. Returns how many were looked at and whether that was all.

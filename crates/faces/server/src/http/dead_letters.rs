@@ -19,7 +19,7 @@ use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::edge::Edge;
 use crate::http::page::{self, PageQuery, PageStart};
-use crate::http::{chosen_letters, damaged_name, document, durable_handlers, topics};
+use crate::http::{chosen_letters, damaged_name, document, durable_handlers, topics, withheld};
 use crate::params::{AtTopic, Params, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -67,9 +67,11 @@ pub(crate) async fn of_one(
 ) -> Result<Option<LettersPage>, Refusal> {
     if let Some(topic) = params.text("topic") {
         let (_, dlq) = pair(&topic_key(params, topic)?)?;
+        withheld::check_params(caller, params)?;
         let query = PageQuery::of(edge, params)?;
         let fetched = page::fetch_letters(edge, store, caller.by(), dlq.clone(), query).await?;
         let damaged = fetched.page.damaged.len();
+        let fetched = fetched.for_caller(edge, caller, &dlq);
         let response = fetched.answer(&dlq, &query, page::form(headers));
         return Ok(Some(LettersPage { response, damaged }));
     }

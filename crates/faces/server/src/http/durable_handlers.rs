@@ -17,9 +17,10 @@ use parking_lot::Mutex;
 use crate::access::Caller;
 use crate::app::App;
 use crate::edge::Edge;
-use crate::http::json;
 use crate::http::page::{self, HeldText};
+use crate::http::{json, withheld};
 use crate::http::topic_access::may_read;
+use crate::observe::ContentRead;
 use crate::params::Params;
 use crate::refusal::Refusal;
 
@@ -167,7 +168,13 @@ pub(crate) async fn letters_of(
         let letters = found.letters.into_iter().filter_map(letter).collect();
         Ok(HandlerLettersPage { handler, letters, next: found.after })
     });
-    let page = read.await?;
+    let mut page = read.await?;
+    if caller.is_withheld() {
+        page.letters.iter_mut().for_each(withheld::handler_letter);
+    } else {
+        let read = ContentRead { what: "letters", events: Some(page.letters.len() as u64), ..ContentRead::default() };
+        edge.content_read(caller, &read);
+    }
     let text = serde_json::to_string(&page).map_err(|error| {
         Refusal::new(ErrorCode::StorageFailed, format!("the answer has no JSON form: {error}"))
     })?;
@@ -185,6 +192,7 @@ fn letter(row: DeadLetterRow) -> Option<HandlerLetter> {
         failed_ts: row.failed_at,
         key: row.key,
         payload: row.payload.and_then(|text| serde_json::value::RawValue::from_string(text).ok()),
+        withheld: false,
     })
 }
 

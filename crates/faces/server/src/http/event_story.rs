@@ -9,7 +9,7 @@ use millrace_model::{Event, EventId, Requester, Timestamp, TraceId};
 use millrace_store::{FailureCause, Store, StoreError};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{
-    ClaimDoc, EventPlace, EventStory, GroupStanding, LetterPlace, LineageDoc, write_found,
+    ClaimDoc, EventPlace, EventStory, GroupStanding, LetterPlace, LineageDoc, mark_withheld, write_found,
 };
 use serde_json::value::RawValue;
 
@@ -17,7 +17,8 @@ use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::http::dead_letters::{DLQ_ID_HEADER, REPLAYED_LETTER};
 use crate::http::find_event::{Lookup, header, scan};
-use crate::http::{damaged_name, document};
+use crate::http::{damaged_name, document, withheld};
+use crate::observe::ContentRead;
 use crate::params::{AtEvent, topic_key};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -45,7 +46,12 @@ pub(crate) async fn show(
         Ok(Ok((found, claims, consequences)))
     });
     let (event, claims, consequences) = read.await?.map_err(|(id, scanned)| not_found(&id, scanned))?;
-    let story = story(&app, &event, &claims, consequences).await?;
+    let mut story = story(&app, &caller, &event, &claims, consequences).await?;
+    if caller.is_withheld() {
+        withheld::story(&mut story);
+    } else {
+        app.edge.content_read(&caller, &ContentRead::one(&event));
+    }
     Ok(document(StatusCode::OK, &story))
 }
 
@@ -108,6 +114,7 @@ impl Consequences {
 
 async fn story(
     app: &App,
+    caller: &Caller,
     event: &Event,
     claims: &[ClaimView],
     consequences: Consequences,
@@ -123,7 +130,11 @@ async fn story(
         other => return Err(Refusal::unexpected(&other)),
     };
     let mut text = String::new();
-    write_found(&mut text, event, false);
+    let shown = if caller.is_withheld() { &withheld::event(event) } else { event };
+    write_found(&mut text, shown, false);
+    if caller.is_withheld() {
+        mark_withheld(&mut text);
+    }
     let envelope = RawValue::from_string(text).map_err(|error| {
         app.refusal(&BusError::Unreadable(format!("the event has no JSON form: {error}")))
     })?;
@@ -139,12 +150,13 @@ async fn story(
             causation: text_of(&lineage.causation),
             correlation: text_of(&lineage.correlation),
         },
-        trace_id: TraceId::of(event.body.headers.as_ref()).map(|trace| trace.as_str().to_owned()),
+        trace_id: TraceId::of(shown.body.headers.as_ref()).map(|trace| trace.as_str().to_owned()),
         claims: claims.iter().map(claim_of).collect(),
         groups,
         letters: letters.iter().map(letter_of).collect::<Result<_, _>>()?,
         replays: replays.iter().map(place_of).collect::<Result<_, _>>()?,
         complete,
+        withheld: false,
     })
 }
 
@@ -158,7 +170,7 @@ pub(crate) fn group_of(app: &App, standing: EventStanding, letters: &[Event]) ->
         StandingState::Done if gave_up() => ("deadLettered", None),
         StandingState::Done => ("done", None),
     };
-    let agent = connection.and_then(|conn| app.edge.connections.get(conn)).and_then(|facts| facts.agent);
+    let agent = connection.and_then(|conn| app.edge.connections.of_bus(conn)).and_then(|facts| facts.agent);
     GroupStanding { state: state.to_owned(), group, attempts, connection, agent, reason }
 }
 

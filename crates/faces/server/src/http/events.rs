@@ -9,7 +9,7 @@ use axum::response::{IntoResponse, Response};
 use millrace_bus::{Publish, PublishBatch, Reply, Request};
 use millrace_model::{Offset, Partition, Timestamp, TopicKey};
 use millrace_store::ReadLimit;
-use millrace_wire::http::{PublishBody, write_events_found, write_found};
+use millrace_wire::http::{PublishBody, mark_withheld, write_events_found, write_found};
 use millrace_wire::{ErrorCode, FrameError};
 
 use crate::access::Caller;
@@ -21,8 +21,8 @@ use crate::http::event_filter::EventFilter;
 use crate::http::event_search::{Cursor, Found, Order, Search, SearchStart};
 use crate::http::page::{self, Form, HeldText, PageQuery};
 use crate::http::topic_access::check_topic;
-use crate::http::{cloud_events, json, tail};
-use crate::observe::HttpRequester;
+use crate::http::{cloud_events, json, tail, withheld};
+use crate::observe::{ContentRead, HttpRequester};
 use crate::params::{AtTopic, Params};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -81,10 +81,11 @@ pub(crate) async fn read(
     if is_search(&at.params) {
         return search(&app, &caller, at, page::form(&headers)).await;
     }
+    withheld::check_params(&caller, &at.params)?;
     let query = PageQuery::of(&app.edge, &at.params)?;
     let fetched = page::fetch(&app.edge, &app.store, caller.by(), at.topic.clone(), query).await?;
     app.broker.count_damaged(fetched.page.damaged.len());
-    Ok(fetched.answer(&at.topic, &query, page::form(&headers)))
+    Ok(fetched.for_caller(&app.edge, &caller, &at.topic).answer(&at.topic, &query, page::form(&headers)))
 }
 
 /// The parameters of a search: a request with none of them is a plain page.
@@ -139,6 +140,7 @@ fn start_of(params: &Params, partition: Option<Partition>) -> Result<SearchStart
 
 async fn search(app: &SharedApp, caller: &Caller, at: AtTopic, form: Form) -> Result<Response, Refusal> {
     let AtTopic { topic, params } = at;
+    withheld::check_params(caller, &params)?;
     let settings = &app.edge.settings;
     let partition = partition_of(&params, Some(Partition(0)))?;
     let limit = params.number("limit", 1..=settings.page_events_max as u64)?.unwrap_or(LIMIT_DEFAULT);
@@ -164,7 +166,7 @@ async fn search(app: &SharedApp, caller: &Caller, at: AtTopic, form: Form) -> Re
     let _seat = if wait_ms > 0 { Some(tail::seat(&app.edge)?) } else { None };
     let until = Instant::now() + Duration::from_millis(wait_ms);
     let mut scanned = 0;
-    let found = loop {
+    let mut found = loop {
         let found = run(app, caller, &search, start).await?;
         scanned += found.scanned;
         let over = Instant::now() >= until || app.broker.health().stopping();
@@ -175,12 +177,21 @@ async fn search(app: &SharedApp, caller: &Caller, at: AtTopic, form: Form) -> Re
         HttpRequester::wait_for(tokio::time::sleep(Duration::from_millis(LOOK_MS))).await?;
     };
     app.broker.count_damaged(found.damaged);
+    let is_withheld = caller.is_withheld();
+    if is_withheld {
+        withheld::events(&mut found.events);
+    } else {
+        app.edge.content_read(caller, &ContentRead::page(&topic, &found.events));
+    }
     let mut out = String::new();
     let cursor = found.cursor.text();
     let kind = match form {
         Form::Lines => {
             for event in &found.events {
                 write_found(&mut out, event, with_lineage);
+                if is_withheld {
+                    mark_withheld(&mut out);
+                }
                 out.push('\n');
             }
             "application/x-ndjson"
@@ -188,6 +199,9 @@ async fn search(app: &SharedApp, caller: &Caller, at: AtTopic, form: Form) -> Re
         Form::Document | Form::CloudEvents => {
             let rest = (cursor.as_str(), scanned, found.more);
             write_events_found(&mut out, topic.topic(), partition, &found.events, with_lineage, rest);
+            if is_withheld {
+                mark_withheld(&mut out);
+            }
             "application/json"
         }
     };

@@ -11,7 +11,7 @@ use millrace_wire::http::{GroupPage, GroupPartition, InflightDoc, InflightList, 
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
-use crate::http::{damaged_name, document, lag};
+use crate::http::{damaged_name, document, lag, withheld};
 use crate::params::{AtGroup, Params};
 use crate::refusal::Refusal;
 use crate::to_wire;
@@ -56,7 +56,8 @@ pub(crate) async fn show(
         })
         .collect();
     let filter = seen.detail.filter.clone();
-    let doc = GroupPage {
+    let mut doc = GroupPage {
+        withheld: false,
         topic: to_wire::topic_name(&seen.topic).map_err(|error| damaged_name(&error))?,
         group: seen.detail.group.clone(),
         paused: seen.detail.paused,
@@ -69,6 +70,9 @@ pub(crate) async fn show(
         members: members(&app, &seen),
         partitions,
     };
+    if caller.is_withheld() {
+        withheld::group_page(&mut doc);
+    }
     Ok(document(StatusCode::OK, &doc))
 }
 
@@ -82,7 +86,11 @@ pub(crate) async fn inflight(
     let seen = inspect(&app, &caller, at, max as usize).await?;
     let now = app.broker.clock().now().wall;
     let inflight = seen.open.iter().map(|open| shown(open, now, seen.ack_timeout_ms)).collect();
-    Ok(document(StatusCode::OK, &InflightList { inflight, more: seen.more }))
+    let mut list = InflightList { inflight, more: seen.more, withheld: false };
+    if caller.is_withheld() {
+        withheld::inflight(&mut list);
+    }
+    Ok(document(StatusCode::OK, &list))
 }
 
 async fn inspect(
@@ -100,7 +108,7 @@ async fn inspect(
 
 fn members(app: &App, seen: &GroupInspection) -> Vec<MemberDoc> {
     let member = |view: &millrace_bus::MemberView| {
-        let facts = app.edge.connections.get(view.conn.0);
+        let facts = app.edge.connections.of_bus(view.conn.0);
         MemberDoc {
             connection: view.conn.0,
             agent: facts.as_ref().and_then(|facts| facts.agent.clone()),

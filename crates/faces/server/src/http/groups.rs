@@ -11,7 +11,7 @@ use millrace_wire::http::{GroupPaused, Seek, Sought};
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
-use crate::http::{damaged_name, document};
+use crate::http::{damaged_name, document, withheld};
 use crate::params::{AtGroup, AtTopic};
 use crate::refusal::Refusal;
 use crate::{from_wire, to_wire};
@@ -23,7 +23,11 @@ pub(crate) async fn list(
 ) -> Result<Response, Refusal> {
     match app.request(caller.by_unless_admin(), Request::ListGroups { topic: at.topic }).await? {
         Reply::Groups(view) => {
-            Ok(document(StatusCode::OK, &to_wire::groups(view).map_err(|error| damaged_name(&error))?))
+            let mut list = to_wire::groups(view).map_err(|error| damaged_name(&error))?;
+            if caller.is_withheld() {
+                withheld::group_list(&mut list);
+            }
+            Ok(document(StatusCode::OK, &list))
         }
         other => Err(Refusal::unexpected(&other)),
     }

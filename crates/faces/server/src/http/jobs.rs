@@ -12,7 +12,7 @@ use crate::access::{Caller, Scope};
 use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::http::dead_letters::pair;
-use crate::http::document;
+use crate::http::{document, withheld};
 use crate::http::topic_access::check_topic;
 use crate::jobs;
 use crate::params::{AtJob, Params, topic_key};
@@ -55,6 +55,7 @@ pub(crate) async fn create(
         started_at: app.broker.clock().now().wall.0,
         ended_at: None,
         error: None,
+        withheld: false,
     };
     let doc = jobs::begin(&app, &caller.by(), (&topic, &dlq), doc).await?;
     Ok(document(StatusCode::ACCEPTED, &doc))
@@ -72,15 +73,27 @@ fn deleter(caller: &Caller, kind: JobKind) -> Result<(), Refusal> {
 
 pub(crate) async fn list(
     State(app): State<SharedApp>,
-    _: Caller,
+    caller: Caller,
     params: Params,
 ) -> Result<Response, Refusal> {
     let namespace = params.namespace()?;
-    Ok(document(StatusCode::OK, &JobList { jobs: app.jobs.list(namespace.as_str()) }))
+    let mut jobs = app.jobs.list(namespace.as_str());
+    if caller.is_withheld() {
+        jobs.iter_mut().for_each(withheld::job);
+    }
+    Ok(document(StatusCode::OK, &JobList { jobs }))
 }
 
-pub(crate) async fn show(State(app): State<SharedApp>, _: Caller, at: AtJob) -> Result<Response, Refusal> {
-    Ok(document(StatusCode::OK, &found(&app, &at)?))
+pub(crate) async fn show(
+    State(app): State<SharedApp>,
+    caller: Caller,
+    at: AtJob,
+) -> Result<Response, Refusal> {
+    let mut job = found(&app, &at)?;
+    if caller.is_withheld() {
+        withheld::job(&mut job);
+    }
+    Ok(document(StatusCode::OK, &job))
 }
 
 /// Cancels a job, which undoes nothing. A job that has ended stays as it is.

@@ -1,8 +1,10 @@
 //! The endpoints of the HTTP interface, one file per subject.
 
 pub(crate) mod actions;
+pub(crate) mod capabilities;
 pub(crate) mod chosen_letters;
 pub(crate) mod cloud_events;
+pub(crate) mod connections;
 pub(crate) mod console;
 pub(crate) mod dead_letters;
 pub(crate) mod delayed;
@@ -22,6 +24,7 @@ pub(crate) mod lag;
 pub(crate) mod loop_metrics;
 pub(crate) mod metrics;
 pub(crate) mod openapi;
+pub(crate) mod os_messages;
 pub(crate) mod page;
 pub(crate) mod process;
 pub(crate) mod prometheus;
@@ -30,6 +33,7 @@ pub(crate) mod schedules;
 pub(crate) mod schemas;
 pub(crate) mod server_stats;
 pub(crate) mod sessions;
+pub(crate) mod settings;
 pub(crate) mod status;
 pub(crate) mod tail;
 pub(crate) mod timers;
@@ -38,6 +42,7 @@ pub(crate) mod topic_figures;
 pub(crate) mod topics;
 pub(crate) mod trace;
 pub(crate) mod whoami;
+pub(crate) mod withheld;
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};

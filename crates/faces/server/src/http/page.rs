@@ -12,13 +12,15 @@ use bytes::Bytes;
 use millrace_bus::BusError;
 use millrace_model::{Event, Offset, Partition, Requester, Stream, Timestamp, TopicKey};
 use millrace_store::{Page, ReadLimit, Store, StoreError};
-use millrace_wire::http::write_events_page;
+use millrace_wire::http::{mark_withheld, write_events_page};
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, ErrorCode, Shown, write_cloud_event, write_envelope};
 
+use crate::access::Caller;
 use crate::edge::Edge;
 use crate::fairness::RoomShare;
 use crate::http::topic_access::check_topic;
-use crate::observe::HttpRequester;
+use crate::http::withheld;
+use crate::observe::{ContentRead, HttpRequester};
 use crate::params::Params;
 use crate::refusal::{Refusal, overloaded};
 
@@ -83,6 +85,7 @@ pub(crate) struct Fetched {
     pub(crate) page: Page,
     pub(crate) next: Offset,
     share: RoomShare,
+    withheld: bool,
 }
 
 /// Reads a page of a topic that exists and that `by` may read. Waits for its share of the memory.
@@ -147,7 +150,7 @@ async fn fetch_checked(
         Ok(Ok((page, next)))
     });
     let (page, next) = read.await?.map_err(|error| Refusal::of(&error))?;
-    Ok(Fetched { page, next, share })
+    Ok(Fetched { page, next, share, withheld: false })
 }
 
 /// Reads a page of that many events, however many empty offsets compaction left between them. The store counts offsets,
@@ -237,19 +240,38 @@ impl HeldText {
 }
 
 impl Fetched {
+    /// Takes away what is withheld from the caller, or records that the caller looked at it.
+    pub(crate) fn for_caller(mut self, edge: &Edge, caller: &Caller, topic: &TopicKey) -> Fetched {
+        if caller.is_withheld() {
+            withheld::events(&mut self.page.events);
+            self.withheld = true;
+        } else {
+            edge.content_read(caller, &ContentRead::page(topic, &self.page.events));
+        }
+        self
+    }
+
     pub(crate) fn answer(self, topic: &TopicKey, query: &PageQuery, form: Form) -> Response {
         let PageQuery { partition, payload_sha256, .. } = *query;
-        let Fetched { page, next, share } = self;
+        let Fetched { page, next, share, withheld } = self;
+        // The attributes of a CloudEvent are header values.
+        let form = if withheld && form == Form::CloudEvents { Form::Document } else { form };
         let bytes: usize = page.events.iter().map(|event| event.body.bytes() + ENVELOPE_BYTES).sum();
         let mut out = String::with_capacity(bytes + ENVELOPE_BYTES);
         let damaged = damaged(&page);
         match form {
             Form::Document => {
                 write_events_page(&mut out, topic.topic(), partition, &page.events, next, payload_sha256);
+                if withheld {
+                    mark_withheld(&mut out);
+                }
             }
             Form::Lines => {
                 for event in &page.events {
                     write_envelope(&mut out, event, Shown { attempts: 1, payload_sha256 });
+                    if withheld {
+                        mark_withheld(&mut out);
+                    }
                     out.push('\n');
                 }
             }

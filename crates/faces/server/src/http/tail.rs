@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use millrace_model::{Offset, Partition, Timestamp};
 use millrace_wire::ErrorCode;
-use millrace_wire::http::write_found;
+use millrace_wire::http::{mark_withheld, write_found};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::Instant;
 
@@ -25,6 +25,8 @@ use crate::edge::Edge;
 use crate::http::event_filter::EventFilter;
 use crate::http::event_search::{Cursor, Order, Search, SearchStart};
 use crate::http::events::{partition_of, run};
+use crate::http::withheld;
+use crate::observe::ContentRead;
 use crate::params::{AtTopic, Params};
 use crate::refusal::{Refusal, overloaded};
 
@@ -57,6 +59,7 @@ pub(crate) async fn tail(
     let AtTopic { topic, params } = at;
     let partition = partition_of(&params, None)?;
     let rate = params.number("rate", 1..=RATE_MAX)?.unwrap_or(RATE_DEFAULT);
+    withheld::check_params(&caller, &params)?;
     let filter = EventFilter::of(&params)?;
     let with_lineage = params.flag("lineage")?;
     let start = start_of(&params, partition)?;
@@ -72,6 +75,9 @@ pub(crate) async fn tail(
     };
     // Finds the places to begin at, and whether the caller may read the topic: refusals need a status.
     let found = run(&app, &caller, &search, start).await?;
+    if !caller.is_withheld() {
+        app.edge.content_read(&caller, &ContentRead::tail(&search.topic));
+    }
     let now = Instant::now();
     let state = TailState {
         app,
@@ -172,8 +178,14 @@ impl TailState {
         }
         let search = Search { events_max: self.allowed as usize, ..self.search.clone() };
         let found = run(&self.app, &self.caller, &search, SearchStart::Cursor(self.cursor.clone())).await?;
+        let is_withheld = self.caller.is_withheld();
         for event in &found.events {
-            write_found(out, event, self.with_lineage);
+            if is_withheld {
+                write_found(out, &withheld::event(event), self.with_lineage);
+                mark_withheld(out);
+            } else {
+                write_found(out, event, self.with_lineage);
+            }
             out.push('\n');
         }
         self.allowed = self.allowed.saturating_sub(found.events.len() as u64);

@@ -12,6 +12,8 @@ pub enum AuditKind {
     Publish,
     /// Joining and leaving groups.
     Subscribe,
+    /// Contents of events that were looked at over HTTP.
+    Read,
     /// ACK and NACK.
     Ack,
     /// The fate of deliveries that failed.
@@ -24,6 +26,7 @@ impl AuditKind {
         AuditKind::Admin,
         AuditKind::Publish,
         AuditKind::Subscribe,
+        AuditKind::Read,
         AuditKind::Ack,
         AuditKind::Redelivery,
     ];
@@ -34,6 +37,7 @@ impl AuditKind {
             AuditKind::Admin => "admin",
             AuditKind::Publish => "publish",
             AuditKind::Subscribe => "subscribe",
+            AuditKind::Read => "read",
             AuditKind::Ack => "ack",
             AuditKind::Redelivery => "redelivery",
         }

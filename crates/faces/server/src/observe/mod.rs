@@ -11,14 +11,19 @@
 mod audit_log;
 mod http_requester;
 mod kinds;
+mod log_ring;
 mod notes;
 mod publisher;
+mod reads;
 mod refusals;
 mod replies;
 
 pub(crate) use audit_log::AuditLog;
 pub(crate) use http_requester::HttpRequester;
 pub use kinds::{AuditKind, AuditKinds};
+pub(crate) use log_ring::KeptLine;
+pub use log_ring::{LogLevel, LogLine, LogRing};
 pub(crate) use publisher::{make_topics, start};
+pub(crate) use reads::ContentRead;
 pub(crate) use refusals::Refusals;
 pub(crate) use replies::{RequestParty, publish_trace};

@@ -58,6 +58,8 @@ pub(crate) enum WsEnd {
     Unauthenticated,
     /// Others need the connection's place. Holds the reason for the closing frame.
     Crowded(&'static str),
+    /// An administrator closed the connection.
+    Disconnected,
     /// The peer's first message did not authenticate it. An answer said why; this is the reason for the closing frame.
     SentAway(&'static str),
     /// The token or certificate of the connection is no longer accepted.
@@ -90,7 +92,10 @@ impl WsEnd {
 
     /// Whether the server closed the connection for reasons of its own, so that the peer has not failed.
     pub(crate) fn is_eviction(&self) -> bool {
-        matches!(self, WsEnd::Crowded(_) | WsEnd::Ended(_) | WsEnd::Stopping | WsEnd::Moved(_))
+        matches!(
+            self,
+            WsEnd::Crowded(_) | WsEnd::Disconnected | WsEnd::Ended(_) | WsEnd::Stopping | WsEnd::Moved(_)
+        )
     }
 
     /// The error frame of the bus that is sent before the closing frame.
@@ -117,6 +122,7 @@ impl WsEnd {
             WsEnd::BrokenProtocol => (1002, "protocol error"),
             WsEnd::Unauthenticated => (1008, "no token was sent in time"),
             WsEnd::Crowded(why) => (1013, *why),
+            WsEnd::Disconnected => (1013, "an administrator closed this connection"),
             WsEnd::SentAway(why) => (1008, *why),
             WsEnd::Ended(end) => (1008, end.as_str()),
             WsEnd::Stopping => (1001, "the server is shutting down"),

@@ -11,7 +11,7 @@ use tokio::sync::mpsc;
 
 use crate::access::{Caller, Grant, Refused};
 use crate::app::App;
-use crate::connections::{ConnectionFacts, ListedConnection};
+use crate::connections::{Backlog, ConnectionFacts, ConnectionId, Door, ListedConnection};
 use crate::fairness::{FrameMeter, Seat};
 use crate::latencies::LeftAt;
 use crate::moved::Moved;
@@ -120,8 +120,11 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
         agent: caller.agent().map(str::to_owned),
         peer: caller.peer.addr.to_string(),
         since: app.edge.clock.now().wall,
+        namespace: Some(namespace.clone()),
+        backlog: Backlog::Bus(bus.backlog()),
     };
-    let listed = app.edge.connections.list(bus.conn().0, facts);
+    let id = ConnectionId { door: Door::Bus, number: bus.conn().0 };
+    let listed = app.edge.connections.list(id, facts);
     let connection = Connection {
         app,
         bus,
@@ -148,6 +151,7 @@ pub(crate) async fn run(app: &App, socket: Socket, asked: UpgradeParams, caller:
             end = connection.grant.ended(&app.edge) => end,
             () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
             () = connection.frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
+            () = connection.listed.sent_away() => WsEnd::Disconnected,
         }
     };
     let end = connection.bus.drive(task).await;

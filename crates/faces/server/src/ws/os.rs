@@ -20,6 +20,7 @@ use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::access::{Caller, Refused};
 use crate::app::{App, SharedApp};
+use crate::connections::{Backlog, ConnectionFacts, ConnectionId, Door, ListedConnection};
 use crate::edge::Edge;
 use crate::fairness::{FrameMeter, Seat};
 use crate::moved::Moved;
@@ -79,8 +80,17 @@ async fn talk(
     let Ok((sender, receiver)) = app.kernel.open(caller.by()).await else { return app.stopping_end() };
     let keepalive = Keepalive::default();
     let grant = CurrentGrant::new(caller.grant.clone());
+    let facts = ConnectionFacts {
+        agent: caller.agent().map(str::to_owned),
+        peer: caller.peer.addr.to_string(),
+        since: app.edge.clock.now().wall,
+        namespace: None,
+        backlog: Backlog::Loop(sender.backlog()),
+    };
+    let id = ConnectionId { door: Door::Loop, number: sender.number() };
+    let listed = app.edge.connections.list(id, facts);
     let mut writing = pin!(write(app, sink, receiver, &keepalive));
-    let reader = OsReader { app, caller, sender, grant: &grant, keepalive: &keepalive, frames };
+    let reader = OsReader { app, caller, sender, grant: &grant, listed: &listed, keepalive: &keepalive, frames };
     let end = tokio::select! {
         end = reader.run(stream, first) => end,
         end = &mut writing => return end,
@@ -89,6 +99,7 @@ async fn talk(
         () = app.edge.doubt.begun() => WsEnd::Moved(Moved::to(None)),
         () = seat.sent_away() => WsEnd::Crowded(ABOVE_SHARE),
         () = frames.sent_away() => WsEnd::Crowded(INCOMPLETE_FRAME),
+        () = listed.sent_away() => WsEnd::Disconnected,
     };
     // The reader has ended, which the loop sees as a hang-up, so the queue of answers ends. Its answers are written
     // first.
@@ -147,6 +158,7 @@ struct OsReader<'a> {
     sender: OsSender,
     /// Watched for tokens that are removed or expire.
     grant: &'a CurrentGrant,
+    listed: &'a ListedConnection,
     keepalive: &'a Keepalive,
     frames: &'a FrameMeter,
 }
@@ -218,6 +230,7 @@ impl OsReader<'_> {
         let grant = self.app.edge.os_grant(&token)?;
         TokenError::check_change(self.caller.by().principal(), &grant.principal)?;
         self.grant.set(grant.clone());
+        self.listed.set_agent(grant.principal.agent.as_str());
         self.caller.grant = Some(grant);
         // If the loop has ended, sending the next message fails as well.
         let _ = self.sender.identify(self.caller.by()).await;
@@ -230,7 +243,7 @@ impl OsReader<'_> {
     }
 }
 
-pub(super) fn read(edge: &Edge, text: &str, stamp: Stamp<'_>) -> Result<OsMessage, OsRefusal> {
+pub(crate) fn read(edge: &Edge, text: &str, stamp: Stamp<'_>) -> Result<OsMessage, OsRefusal> {
     let kernel = &edge.settings.kernel;
     if text.len() > kernel.line_bytes_max {
         return Err(too_long(edge));

@@ -104,7 +104,7 @@ async fn tokens_are_replaced_while_a_server_follows() {
         http_with(follower.addr(), "GET", "/topics", &headers, b"").await.status
     };
     assert_eq!((status("old").await, status("new").await), (200, 401));
-    let reload = |tokens| Reload { tokens, tls: None, capabilities: Vec::new() };
+    let reload = |tokens| Reload { tokens, tls: None, capabilities: Vec::new(), described: Vec::new() };
     let reloader = follower.reloader();
     assert_eq!(reloader.reloaded(), None);
     let reloaded = reloader.reload(reload(vec![token("new", Scope::ALL)])).await.unwrap();

@@ -118,6 +118,7 @@ fn fits(request: &Request, reply: &Reply) -> Result<(), String> {
             | (Request::RemoveLetters { .. }, Reply::LettersRemoved { .. })
             | (Request::PauseGroup { .. }, Reply::GroupPaused { .. })
             | (Request::InspectGroup { .. }, Reply::GroupInspected(_))
+            | (Request::InspectConnections, Reply::ConnectionsInspected(_))
             | (Request::EventStandings { .. }, Reply::EventStandings(_))
             | (Request::Stats, Reply::Stats(_))
     );

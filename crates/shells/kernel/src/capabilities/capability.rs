@@ -42,6 +42,30 @@ pub enum HandlerPlace {
     Kernel,
 }
 
+/// Where a capability comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CapabilityOrigin {
+    /// Every loop has it.
+    BuiltIn,
+    /// Added by the program around the loop.
+    Rust,
+    /// A child process.
+    Child,
+    /// A child process that runs a WebAssembly guest.
+    Wasm,
+}
+
+impl CapabilityOrigin {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CapabilityOrigin::BuiltIn => "built-in",
+            CapabilityOrigin::Rust => "rust",
+            CapabilityOrigin::Child => "child",
+            CapabilityOrigin::Wasm => "wasm",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CapabilityError {
     #[error("{0}")]
@@ -85,6 +109,7 @@ pub struct Capability {
     pub(crate) subscribes: Vec<String>,
     pub(crate) bus: Vec<BusTopic>,
     pub(crate) work: CapabilityWork,
+    pub(crate) origin: CapabilityOrigin,
     pub(crate) mistakes: Vec<CapabilityError>,
 }
 
@@ -116,6 +141,7 @@ impl Capability {
             subscribes: Vec::new(),
             bus: Vec::new(),
             work,
+            origin: CapabilityOrigin::Rust,
             mistakes: Vec::new(),
         }
     }
@@ -125,6 +151,12 @@ impl Capability {
         if let CapabilityWork::Handlers { place, .. } = &mut self.work {
             *place = at;
         }
+        self
+    }
+
+    /// Says where the capability comes from, for listings; the default is [`CapabilityOrigin::Rust`].
+    pub fn of_origin(mut self, origin: CapabilityOrigin) -> Capability {
+        self.origin = origin;
         self
     }
 

@@ -6,12 +6,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_model::Now;
-use millrace_router::{BootError, CapabilityId, Input, Manifest, Router};
+use millrace_model::{Now, Timestamp};
+use millrace_router::{BootError, CapabilityId, CapabilityState, Input, Manifest, Router};
 use tokio::runtime::Handle;
 use tokio::task::{JoinHandle, spawn_local};
 
-use crate::capabilities::capability::{Capability, CapabilityError};
+use crate::capabilities::capability::{Capability, CapabilityError, CapabilityOrigin};
 use crate::capabilities::handlers::MessageHandlers;
 use crate::capabilities::manifest::ReadyWork;
 use crate::capabilities::port::{Mailbox, Port};
@@ -33,6 +33,19 @@ pub enum ChangeError {
 /// dropped when the capability is to be removed: from then on no more events may be handed to it.
 pub type BusFeed = Box<dyn Fn(CapabilityId, &Manifest, KernelSender) -> Box<dyn Any> + Send>;
 
+/// A capability as the loop sees it, for listings.
+#[derive(Clone, Debug)]
+pub struct CapabilityView {
+    pub origin: CapabilityOrigin,
+    /// When it was installed; `None` for what the engine itself handles.
+    pub since: Option<Timestamp>,
+    /// How often its actor has begun again after it failed.
+    pub restarts: u64,
+    /// The process that works for it.
+    pub process: Option<u32>,
+    pub state: CapabilityState,
+}
+
 /// The actors of all capabilities, each with its mailbox.
 pub(crate) struct Actors {
     running: BTreeMap<CapabilityId, RunningActor>,
@@ -48,6 +61,9 @@ pub(crate) struct Actors {
 
 struct RunningActor {
     name: Arc<str>,
+    origin: CapabilityOrigin,
+    /// When it was installed.
+    since: Timestamp,
     mailbox: Rc<Mailbox>,
     task: JoinHandle<()>,
     /// The actor is written by hand, such as a child process, and is waited for at its end.
@@ -78,6 +94,7 @@ impl Actors {
         come: Vec<Capability>,
     ) -> Result<Vec<CapabilityId>, ChangeError> {
         let (mut manifests, mut works) = (Vec::new(), Vec::new());
+        let origins: Vec<CapabilityOrigin> = come.iter().map(|capability| capability.origin).collect();
         for capability in come {
             let name = capability.name.clone();
             let (manifest, work) =
@@ -92,10 +109,25 @@ impl Actors {
                 actor.mailbox.leave(self.handover_ms);
             }
         }
-        for ((id, manifest), work) in ids.iter().zip(&manifests).zip(works) {
-            self.start(*id, manifest, work, gone);
+        for (((id, manifest), work), origin) in ids.iter().zip(&manifests).zip(works).zip(origins) {
+            self.start(*id, manifest, work, gone, (origin, now.wall));
         }
         Ok(ids)
+    }
+
+    /// All capabilities, those included that leave and have not finished.
+    pub(crate) fn views(&self, router: &Router) -> Vec<CapabilityView> {
+        let view = |(id, state): (CapabilityId, CapabilityState)| {
+            let actor = self.running.get(&id);
+            CapabilityView {
+                origin: actor.map_or(CapabilityOrigin::BuiltIn, |actor| actor.origin),
+                since: actor.map(|actor| actor.since),
+                restarts: actor.map_or(0, |actor| actor.mailbox.restarts.get()),
+                process: actor.and_then(|actor| actor.mailbox.process.get()),
+                state,
+            }
+        };
+        router.capabilities().map(view).collect()
     }
 
     /// If one of the removed actors has the same name, the new actor begins only when that one has finished: its
@@ -122,7 +154,14 @@ impl Actors {
         });
     }
 
-    fn start(&mut self, id: CapabilityId, manifest: &Manifest, work: ReadyWork, gone: &[CapabilityId]) {
+    fn start(
+        &mut self,
+        id: CapabilityId,
+        manifest: &Manifest,
+        work: ReadyWork,
+        gone: &[CapabilityId],
+        (origin, since): (CapabilityOrigin, Timestamp),
+    ) {
         let mailbox = Rc::new(Mailbox::default());
         self.follow(gone, &manifest.name, &mailbox);
         let port = Port::new(
@@ -144,7 +183,7 @@ impl Actors {
             _ => None,
         };
         let name = manifest.name.clone();
-        self.running.insert(id, RunningActor { name, mailbox, task, tidies_up, feed });
+        self.running.insert(id, RunningActor { name, origin, since, mailbox, task, tidies_up, feed });
     }
 
     pub(crate) fn mailbox(&self, id: CapabilityId) -> Option<&Rc<Mailbox>> {

@@ -53,6 +53,10 @@ pub(crate) struct Mailbox {
     /// that the actor has not begun.
     outcomes: RefCell<VecDeque<Arc<OsMessage>>>,
     closed: Cell<bool>,
+    /// The process that works for the actor, if there is one.
+    pub(crate) process: Cell<Option<u32>>,
+    /// How often the actor has begun again after it failed.
+    pub(crate) restarts: Cell<u64>,
     /// The previous actor of this capability has not finished yet: see [`Mailbox::hold`].
     held: Cell<bool>,
     opened: Notify,
@@ -319,7 +323,13 @@ impl Port {
         self.local_queue.push(Input::Unhealthy { capability: self.capability, reason });
     }
 
+    /// Names the process that works for the actor now, for listings.
+    pub fn set_process(&self, process: Option<u32>) {
+        self.mailbox.process.set(process);
+    }
+
     pub fn healthy(&self) {
+        self.mailbox.restarts.set(self.mailbox.restarts.get() + 1);
         self.local_queue.push(Input::Healthy { capability: self.capability });
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
+use millrace_model::{Actor, Timestamp};
 use millrace_router::ConnId;
 use tokio::sync::{Notify, mpsc};
 
@@ -36,6 +37,20 @@ pub(crate) struct Account {
     pub(crate) permits: AtomicUsize,
     pub(crate) unsent_bytes: AtomicUsize,
     pub(crate) changed: Notify,
+}
+
+/// An open connection of the Unix socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketConnection {
+    pub number: u64,
+    /// Whom the client has proved to be; `None` for the owner of the socket, who needs no token.
+    pub agent: Option<Actor>,
+    pub since: Timestamp,
+    /// Messages of the client that are not answered yet.
+    pub unanswered: usize,
+    pub unread_bytes: usize,
+    /// So much waits to be read that no more messages of the client are taken.
+    pub is_congested: bool,
 }
 
 impl Remote {
@@ -95,6 +110,39 @@ impl Conns {
 
     pub(crate) fn len(&self) -> usize {
         self.0.open.borrow().len()
+    }
+
+    /// The connections of the socket, by number.
+    pub(crate) fn of_socket(&self, unsent_bytes_max: usize) -> Vec<SocketConnection> {
+        let open = self.0.open.borrow();
+        let mut found: Vec<SocketConnection> = open
+            .iter()
+            .filter_map(|(conn, out)| {
+                let Out::LineWriter(writer) = out else { return None };
+                let unread_bytes = writer.unsent();
+                Some(SocketConnection {
+                    number: conn.0,
+                    agent: writer.agent(),
+                    since: writer.since,
+                    unanswered: writer.unanswered(),
+                    unread_bytes,
+                    is_congested: unread_bytes > unsent_bytes_max,
+                })
+            })
+            .collect();
+        found.sort_unstable_by_key(|connection| connection.number);
+        found
+    }
+
+    /// Closes a connection of the socket. Returns false if there is no such connection.
+    pub(crate) fn cut(&self, conn: ConnId) -> bool {
+        match self.0.open.borrow().get(&conn) {
+            Some(Out::LineWriter(writer)) => {
+                writer.cut();
+                true
+            }
+            _ => false,
+        }
     }
 
     pub(crate) fn release(&self, conn: ConnId, count: u32) {

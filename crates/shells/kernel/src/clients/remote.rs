@@ -20,6 +20,7 @@ pub struct OsSender {
     /// Weak, because the loop closes a connection by dropping the last sender of this channel.
     pub(crate) lines: mpsc::WeakUnboundedSender<Line>,
     pub(crate) unsent_bytes_max: usize,
+    pub(crate) permits_max: usize,
     pub(crate) goodbyes: mpsc::UnboundedSender<ConnId>,
 }
 
@@ -69,6 +70,45 @@ impl OsSender {
 
     pub fn stamp(&self) -> (OsId, Timestamp) {
         self.kernel.stamp()
+    }
+
+    /// The number of the connection, unique among those of the loop.
+    pub fn number(&self) -> u64 {
+        self.conn.0
+    }
+
+    /// Returns a handle that tells how much is unanswered and unread.
+    pub fn backlog(&self) -> OsBacklog {
+        OsBacklog {
+            account: self.account.clone(),
+            permits_max: self.permits_max,
+            unsent_bytes_max: self.unsent_bytes_max,
+        }
+    }
+}
+
+/// How much of a connection is unanswered and unread.
+#[derive(Clone, Debug)]
+pub struct OsBacklog {
+    account: Arc<Account>,
+    permits_max: usize,
+    unsent_bytes_max: usize,
+}
+
+impl OsBacklog {
+    /// Messages of the client that are not answered yet.
+    pub fn unanswered(&self) -> usize {
+        self.permits_max.saturating_sub(self.account.permits.load(Ordering::Relaxed))
+    }
+
+    /// Bytes of answers that the client has not read.
+    pub fn unread_bytes(&self) -> usize {
+        self.account.unsent_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether so much is unread that no more messages of the client are taken.
+    pub fn is_congested(&self) -> bool {
+        self.unread_bytes() > self.unsent_bytes_max
     }
 }
 

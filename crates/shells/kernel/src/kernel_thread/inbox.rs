@@ -11,8 +11,8 @@ use millrace_shell::SystemClock;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::capabilities::capability::Capability;
-use crate::capabilities::change::ChangeError;
-use crate::clients::conns::{Account, Line};
+use crate::capabilities::change::{CapabilityView, ChangeError};
+use crate::clients::conns::{Account, Line, SocketConnection};
 
 /// The loop has ended: nothing will be answered any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -53,6 +53,19 @@ pub(crate) enum KernelCommand {
     /// All capabilities of the start are installed: see [`crate::KernelHandle::begin`].
     Begin,
     WithRouter(Box<dyn FnOnce(&Router) + Send>),
+    /// Lists the capabilities.
+    Capabilities {
+        found: oneshot::Sender<Vec<CapabilityView>>,
+    },
+    /// Lists the connections of the socket.
+    SocketConnections {
+        found: oneshot::Sender<Vec<SocketConnection>>,
+    },
+    /// Closes a connection of the socket; `done` is told whether there was one.
+    Disconnect {
+        conn: ConnId,
+        done: oneshot::Sender<bool>,
+    },
     Stop {
         grace: Duration,
     },

@@ -99,6 +99,16 @@ impl Shell {
                 let _ = done.send(changed);
             }
             KernelCommand::WithRouter(read) => read(&self.router),
+            KernelCommand::Capabilities { found } => {
+                // An error means that the caller no longer waits: fine, here and below.
+                let _ = found.send(self.actors.views(&self.router));
+            }
+            KernelCommand::SocketConnections { found } => {
+                let _ = found.send(self.conns.of_socket(self.settings.unsent_bytes_max));
+            }
+            KernelCommand::Disconnect { conn, done } => {
+                let _ = done.send(self.conns.cut(conn));
+            }
             // The loop's task (`run.rs`) handles these before it calls this.
             KernelCommand::Listen { .. } | KernelCommand::Begin | KernelCommand::Stop { .. } => {}
         }

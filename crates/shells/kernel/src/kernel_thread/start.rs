@@ -13,10 +13,10 @@ use tokio::runtime::Handle;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task::{LocalSet, spawn_local};
 
-use crate::capabilities::capability::Capability;
-use crate::capabilities::change::{Actors, BusFeed, ChangeError};
+use crate::capabilities::capability::{Capability, CapabilityOrigin};
+use crate::capabilities::change::{Actors, BusFeed, CapabilityView, ChangeError};
 use crate::clients::audit_hook::AuditHook;
-use crate::clients::conns::{Account, Conns};
+use crate::clients::conns::{Account, Conns, SocketConnection};
 use crate::clients::credentials::{CheckSender, CheckToken};
 use crate::clients::remote::{OsReceiver, OsSender};
 use crate::clients::sender_check::SenderCheck;
@@ -211,6 +211,7 @@ impl KernelHandle {
             account: account.clone(),
             lines: own_lines,
             unsent_bytes_max: self.shared.settings.unsent_bytes_max,
+            permits_max: self.shared.settings.router.conn_messages_max,
             goodbyes: self.shared.goodbyes.clone(),
         };
         Ok((sender, OsReceiver { lines, account }))
@@ -262,6 +263,28 @@ impl KernelHandle {
     pub async fn timer(&self, name: String) -> Result<Option<TimerView>, KernelEnded> {
         let mint = self.sender.mint.clone();
         self.sender.with_router(move |router| router.timer_named(mint.instant(), &name)).await
+    }
+
+    /// All capabilities, in the order in which they were installed.
+    pub async fn capabilities(&self) -> Result<Vec<CapabilityView>, KernelEnded> {
+        let (found, is_found) = oneshot::channel();
+        self.sender.send(KernelCommand::Capabilities { found }).await?;
+        is_found.await.map_err(|_| KernelEnded)
+    }
+
+    /// The open connections of the socket.
+    pub async fn socket_connections(&self) -> Result<Vec<SocketConnection>, KernelEnded> {
+        let (found, is_found) = oneshot::channel();
+        self.sender.send(KernelCommand::SocketConnections { found }).await?;
+        is_found.await.map_err(|_| KernelEnded)
+    }
+
+    /// Closes a connection of the socket at once. Its requests are carried out, but nobody gets the answers. Returns
+    /// false if there is no such connection.
+    pub async fn disconnect(&self, number: u64) -> Result<bool, KernelEnded> {
+        let (done, is_done) = oneshot::channel();
+        self.sender.send(KernelCommand::Disconnect { conn: ConnId(number), done }).await?;
+        is_done.await.map_err(|_| KernelEnded)
     }
 
     /// Stops the loop: new messages are answered with 503, and after `grace` so is every request that still waits.
@@ -323,6 +346,7 @@ impl Boot {
         );
         let mut all = syscalls::all(&settings, parts.check_token.clone(), &asked);
         all.extend(capabilities);
+        let all = all.into_iter().map(|one| one.of_origin(CapabilityOrigin::BuiltIn)).collect();
         let now = clock.now();
         if let Err(error) = actors.change(&mut router, now, &[], all) {
             notes::boot_failed(&error);

@@ -41,7 +41,12 @@ async fn serve(edge: &Edge, stream: UnixStream) {
     let conn = edge.conns.number();
     let (read, write) = stream.into_split();
     let limits = &edge.settings.router;
-    let writer = Rc::new(LineWriter::new(write, limits.conn_messages_max, edge.settings.unsent_bytes_max));
+    let writer = Rc::new(LineWriter::new(
+        write,
+        limits.conn_messages_max,
+        edge.settings.unsent_bytes_max,
+        edge.mint.now(),
+    ));
     edge.conns.add(conn, Out::LineWriter(writer.clone()));
     if edge.conns.is_closing() {
         writer.finish();

@@ -157,6 +157,7 @@ impl LineReader {
 
     fn set_identity(&mut self, admitted: Admitted) {
         let (conn, by) = (self.conn, admitted.by.clone());
+        self.writer.set_agent(by.principal().map(|who| who.agent.clone()));
         self.edge.local_queue.push(match self.admitted {
             None => Input::Open { conn, by },
             Some(_) => Input::Identify { conn, by },

@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::io;
 use std::time::Duration;
 
+use millrace_model::{Actor, Timestamp};
 use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::Notify;
 use tokio::time::timeout;
@@ -25,6 +26,10 @@ pub(super) enum ConnectionEnd {
 }
 
 pub(crate) struct LineWriter {
+    /// When the connection was opened.
+    pub(crate) since: Timestamp,
+    /// Whom the client has proved to be.
+    agent: RefCell<Option<Actor>>,
     half: OwnedWriteHalf,
     out: RefCell<Out>,
     /// In the list of connections to be flushed.
@@ -51,8 +56,15 @@ struct Out {
 }
 
 impl LineWriter {
-    pub(super) fn new(half: OwnedWriteHalf, permits_max: usize, unsent_bytes_max: usize) -> LineWriter {
+    pub(super) fn new(
+        half: OwnedWriteHalf,
+        permits_max: usize,
+        unsent_bytes_max: usize,
+        since: Timestamp,
+    ) -> LineWriter {
         LineWriter {
+            since,
+            agent: RefCell::default(),
             half,
             out: RefCell::default(),
             marked: Cell::new(false),
@@ -74,7 +86,20 @@ impl LineWriter {
         write(&mut self.out.borrow_mut().bytes);
     }
 
-    fn unsent(&self) -> usize {
+    pub(crate) fn agent(&self) -> Option<Actor> {
+        self.agent.borrow().clone()
+    }
+
+    pub(super) fn set_agent(&self, agent: Option<Actor>) {
+        *self.agent.borrow_mut() = agent;
+    }
+
+    /// Messages of the client that are not answered yet.
+    pub(crate) fn unanswered(&self) -> usize {
+        self.permits_max.saturating_sub(self.permits.get())
+    }
+
+    pub(crate) fn unsent(&self) -> usize {
         let out = self.out.borrow();
         out.bytes.len() - out.sent
     }
@@ -122,6 +147,12 @@ impl LineWriter {
 
     pub(crate) fn finish(&self) {
         self.finishing.set(true);
+        self.writer.notify_one();
+    }
+
+    /// Closes at once: an operator must be able to disconnect a client that reads nothing.
+    pub(crate) fn cut(&self) {
+        self.failed.set(true);
         self.writer.notify_one();
     }
 

@@ -77,6 +77,9 @@ pub struct HandlerLetter {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(with = "serde_json::Value")]
     pub payload: Option<Box<RawValue>>,
+    /// Payload, key and error are withheld from the caller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -27,6 +27,9 @@ pub struct EventStory {
     pub replays: Vec<EventPlace>,
     /// False if there may be letters or replays behind those that the server looked at.
     pub complete: bool,
+    /// Payload, key, header values, reasons and errors are withheld from the caller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -29,6 +29,9 @@ pub struct EventsFound {
     pub scanned: u64,
     /// Whether there are events that were not looked at.
     pub more: bool,
+    /// Payloads, keys and header values are withheld from the caller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 /// Appends an envelope, with its lineage if that was asked for.
@@ -61,6 +64,14 @@ pub fn write_events_found(
     }
     // A cursor is made of digits, colons and commas.
     push_display(out, format_args!("],\"cursor\":\"{cursor}\",\"scanned\":{scanned},\"more\":{more}}}"));
+}
+
+/// Says in the object that `out` ends with that content was taken away from it.
+pub fn mark_withheld(out: &mut String) {
+    if out.ends_with('}') {
+        out.pop();
+        out.push_str(if out.ends_with('{') { "\"withheld\":true}" } else { ",\"withheld\":true}" });
+    }
 }
 
 /// Adds a member to the object that `out` ends with.

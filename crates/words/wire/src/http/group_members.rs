@@ -21,6 +21,9 @@ pub struct GroupPage {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::filter")]
     pub filter: Option<Filter>,
+    /// The filter is withheld from the caller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
     pub lag: u64,
     /// How long the oldest event that is not done has been stored; 0 without a lag, absent if it could not be found.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -77,6 +80,9 @@ pub struct InflightList {
     pub inflight: Vec<InflightDoc>,
     /// There are more than the server lists.
     pub more: bool,
+    /// Reasons are withheld from the caller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -28,6 +28,9 @@ pub struct GroupDoc {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::filter")]
     pub filter: Option<Filter>,
+    /// The filter is withheld from the caller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
     pub partitions: Vec<GroupPlace>,
 }
 

@@ -24,6 +24,9 @@ pub struct LetterSummary {
     pub complete: bool,
     /// The most frequent first.
     pub reasons: Vec<LetterReason>,
+    /// The texts of reasons are withheld from the caller; those of a group are one.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -1,5 +1,7 @@
 //! Bodies of the HTTP interface. Bodies of requests are read by the same rules as frames.
 
+mod capabilities;
+mod connections;
 mod dead_letters;
 mod event_story;
 mod events;
@@ -10,11 +12,13 @@ mod handlers;
 mod jobs;
 mod letters;
 mod offsets;
+mod os_messages;
 mod problem;
 mod publish;
 mod schedules;
 mod schemas;
 mod seek;
+mod server_settings;
 mod server_stats;
 mod sessions;
 mod stats;
@@ -24,12 +28,14 @@ mod trace;
 mod waiting;
 mod whoami;
 
+pub use capabilities::{CapabilityDoc, CapabilityList, FedTopicDoc, HandledDoc};
+pub use connections::{ConnectionDoc, ConnectionList};
 pub use dead_letters::{
     DeadLetterTopic, DeadLetters, HandlerLetter, HandlerLetters, HandlerLettersPage, Replay, Replayed,
 };
 pub use event_story::{ClaimDoc, EventPlace, EventStory, GroupStanding, LetterPlace, LineageDoc};
 pub use events::{EventsPage, write_events_page};
-pub use found::{EventsFound, write_events_found, write_found};
+pub use found::{EventsFound, mark_withheld, write_events_found, write_found};
 pub use group_members::{GroupPage, GroupPartition, GroupPaused, InflightDoc, InflightList, MemberDoc};
 pub use groups::{GroupDoc, GroupList, GroupPlace};
 pub use handlers::{
@@ -42,11 +48,15 @@ pub use letters::{
     LettersDeleted,
 };
 pub use offsets::{GroupOffsets, PartitionOffsets, TopicOffsets};
+pub use os_messages::{OsAccepted, OsMessageDoc, OsMetadataDoc};
 pub use problem::{PROBLEM_CONTENT_TYPE, Problem};
 pub use publish::{PublishBody, write_publish_body};
 pub use schedules::{ScheduleDoc, ScheduleList};
 pub use schemas::{SchemaDoc, SchemaList};
 pub use seek::{Seek, Sought};
+pub use server_settings::{
+    CapabilitySettingDoc, LogDoc, LogLineDoc, SettingDoc, SettingsDoc, TokenDoc,
+};
 pub use server_stats::{GroupFigures, LoopFigures, SeriesDoc, ServerFigures, ServerStatsDoc, StatsHistory};
 pub use sessions::{HangingDoc, SessionDoc, SessionList};
 pub use stats::{StatsDoc, TopicStats};

@@ -160,6 +160,8 @@ fn topic_settings() -> Value {
 fn events_page() -> Value {
     let mut page = object(&[Field::Topic, Field::Partition, Field::Events, Field::Next], &[]);
     page["properties"]["events"] = json!({"type": "array", "items": envelope()});
+    let about = "Payloads, keys and header values are withheld from the caller.";
+    page["properties"]["withheld"] = json!({"type": "boolean", "description": about});
     page
 }
 

@@ -30,7 +30,10 @@ use crate::exposed;
 use crate::failure::Failure;
 use crate::log;
 use crate::output::Output;
-use crate::settings::{Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, SettingSource, args, resolve};
+use crate::settings::{
+    Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, SettingSource, args, described, described_again,
+    resolve,
+};
 
 pub(in crate::commands) fn command() -> Command {
     Command::new("serve")
@@ -51,9 +54,10 @@ const LET_GO_MAX: Duration = Duration::from_secs(5);
 
 pub(in crate::commands) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     let effective = resolve(matches)?;
-    log::start(&effective.config, "info");
+    let log = log::start_keeping(&effective.config, "info");
     warn_of_exposed(&effective);
-    let plan = ServePlan::of(&effective, matches)?;
+    let mut plan = ServePlan::of(&effective, matches)?;
+    plan.config.server.log = log;
     descriptors::raise_limit(&plan.config);
     if let Some(warning) = exposed::store(&plan.store) {
         tracing::warn!("{warning}");
@@ -127,6 +131,7 @@ impl ServePlan {
         }
         config.cluster.check().map_err(Failure::Usage)?;
         config.server.tls = tls_files(&config)?;
+        config.server.described = described(effective).into();
         config.server.child.guard = Guard::this_program([guard::NAME]);
         if others_reach && config.server.tls.is_none() && !config.server.tokens.is_empty() {
             tracing::warn!(
@@ -266,9 +271,11 @@ async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, NotR
         let said = |failure: Failure| NotReloaded::from(failure.message().unwrap_or_default());
         let effective = resolve(&matches).map_err(said)?;
         warn_of_exposed(&effective);
+        let described = described_again(&effective);
         let config = effective.config;
         let tls = tls_files(&config).map_err(said)?;
-        Ok(Reload { tokens: config.server.tokens, tls, capabilities: config.server.capabilities })
+        let (tokens, capabilities) = (config.server.tokens, config.server.capabilities);
+        Ok(Reload { tokens, tls, capabilities, described })
     };
     let read =
         tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(NotReloaded(error.to_string())));

@@ -195,8 +195,9 @@ impl SharedServer {
     /// whichever part this server plays next.
     fn keep_reloaded(&mut self) -> Option<Reload> {
         let reloaded = self.reloader.lock().as_ref().and_then(Reloader::reloaded)?;
-        let Reload { tokens, tls, capabilities } = reloaded.clone();
         let server = &mut self.plan.config.server;
+        server.described = reloaded.described_after(&server.described);
+        let Reload { tokens, tls, capabilities, .. } = reloaded.clone();
         (server.tokens, server.tls, server.capabilities) = (tokens, tls, capabilities);
         Some(reloaded)
     }

@@ -103,7 +103,7 @@ impl ApiOperation {
             Need::Nothing => &[403],
             Need::Socket => &[400, 401, 403, 429],
             Need::Token => &[401, 403, 429, 503],
-            Need::Scopes(_) => &[400, 401, 403, 429, 503],
+            Need::Scopes(_) | Need::AnyOf(_) => &[400, 401, 403, 429, 503],
         };
         for status in gate.iter().chain(self.refusals) {
             let reference = format!("#/components/responses/{}", parts::refusal_name(*status));
@@ -138,5 +138,6 @@ fn security(need: Need) -> Value {
             let scopes: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
             json!([{"token": scopes}])
         }
+        Need::AnyOf(scopes) => scopes.iter().map(|scope| json!({"token": [scope.as_str()]})).collect(),
     }
 }

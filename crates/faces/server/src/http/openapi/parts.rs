@@ -20,6 +20,7 @@ pub(super) const PATH_PARAMS: &[Param] = &[
     param("schedule", "The schedule's name.", text),
     param("entry", "`entry` of GET /delayed.", text),
     param("timer", "The timer's id.", text),
+    param("connection", "The connection: ws-N, os-N or socket-N.", text),
     param("digest", "Changes with the files of the console.", text),
     param("folder", "A folder of the console.", text),
     param("file", "A file of the console.", text),
@@ -122,6 +123,7 @@ const REFUSALS: &[(u16, &str, &str, &[Param])] = &[
         "The store has failed, the server is stopping, too many are connected, or another server leads.",
         &[RETRY_AFTER, LEADER],
     ),
+    (504, "NoOutcome", "The request went on, and had no outcome in time.", &[]),
     (507, "NoSpace", "The store's disk has too little room: nothing is added until there is more.", &[]),
 ];
 
@@ -157,7 +159,7 @@ pub(super) fn topic_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 255})
 }
 
-fn group_name(_: &mut SchemaGenerator) -> Schema {
+pub(super) fn group_name(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "minLength": 1, "maxLength": 255})
 }
 

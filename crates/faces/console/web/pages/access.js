@@ -1,0 +1,119 @@
+// Who is connected, what was refused, and what administrators did.
+
+import { NDJSON, Problem, get, lines, part, send } from '../api.js';
+import { ask, toast } from '../parts/dialog.js';
+import { el, fill } from '../parts/dom.js';
+import { icon } from '../parts/icons.js';
+import { poll } from '../parts/poll.js';
+import { table } from '../parts/table.js';
+import { count, size, time } from '../parts/time.js';
+import { missing, state } from '../state.js';
+
+/** @typedef {import('../types.js').Connection} Connection */
+/** @typedef {{ kind: string, ts: number, agent?: string, peer?: string, namespace?: string, topic?: string, group?: string, code?: string, what?: string, why?: string, events?: number }} Record */
+
+/** @type {{ [door: string]: string }} */
+const DOORS = { ws: 'the bus', os: 'the loop', socket: 'the Unix socket' };
+const AUDIT = '/topics/system.bus.audit/events';
+
+/** @returns {import('../main.js').Page} */
+export function page() {
+  return {
+    title: 'Access',
+    async open({ root, signal }) {
+      const why = missing('admin');
+      const head = el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Access')));
+      if (why !== null) {
+        fill(root, head, el('p', { class: 'banner' }, icon('key'), `Who is connected, and the audit: ${why}.`));
+        return;
+      }
+      const here = el('input', { type: 'checkbox' });
+      const list = connections((row) => void disconnect(row, () => void again()));
+      const nobody = el('p', { class: 'more', hidden: true }, 'Nobody is connected. Requests over HTTP are no connections.');
+      const more = el('p', { class: 'more', hidden: true }, 'There are more connections than are listed here.');
+      const audit = records();
+      const teach = el('div', { class: 'teach', hidden: true }, el('p', null, 'Refusals and administrative acts are written to the topic system.bus.audit if the server is started with ', el('code', null, '--audit refusals,admin'), '.'));
+      fill(root, head,
+        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Connections'), el('label', { class: 'check' }, here, `Only ${state.namespace}`)), list.box, nobody, more),
+        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Refusals and administrative acts')), audit.box, teach));
+      const again = poll(signal, 2000, async () => {
+        const found = /** @type {import('../types.js').ConnectionList} */ (await get('/connections', { signal, bare: true, query: here.checked ? { namespace: state.namespace } : {} }));
+        list.show(found.connections);
+        list.box.hidden = found.connections.length === 0;
+        nobody.hidden = found.connections.length > 0;
+        more.hidden = !found.next;
+      });
+      here.addEventListener('change', () => void again());
+      poll(signal, 5000, async () => {
+        const found = await recorded(signal);
+        audit.show(found);
+        audit.box.hidden = found.length === 0;
+        teach.hidden = found.length > 0;
+      });
+    },
+  };
+}
+
+/** The newest records of the audit. It is a topic of the namespace `default`. @param {AbortSignal} signal @returns {Promise<Record[]>} */
+async function recorded(signal) {
+  try {
+    const { lines: found } = await lines(AUDIT, { signal, bare: true, accept: NDJSON, query: { namespace: 'default', order: 'desc', limit: 100 } });
+    return found.map((line) => JSON.parse(line).payload).filter((payload) => typeof payload?.kind === 'string');
+  } catch (error) {
+    // A token that is not for that namespace.
+    if (error instanceof Problem && [403, 404].includes(error.status)) return [];
+    throw error;
+  }
+}
+
+/** @param {(row: Connection) => void} close */
+function connections(close) {
+  return table({
+    caption: 'Connections',
+    sort: 'since',
+    key: (/** @type {Connection} */ row) => row.id,
+    columns: [
+      { name: 'id', label: 'Connection', class: 'mono', by: (row) => row.id, cell: (row) => row.id },
+      { name: 'agent', label: 'Agent', by: (row) => row.agent ?? '', cell: (row) => row.agent ?? '–' },
+      { name: 'peer', label: 'From', class: 'mono', by: (row) => row.peer ?? '', cell: (row) => row.peer ?? 'this machine' },
+      { name: 'door', label: 'Talks to', by: (row) => row.door, cell: (row) => `${DOORS[row.door] ?? row.door}${row.namespace ? `, ${row.namespace}` : ''}` },
+      { name: 'since', label: 'Since', by: (row) => row.since, cell: (row) => time(row.since) },
+      { name: 'subscriptions', label: 'Subscriptions', class: 'num', by: (row) => row.subscriptions, cell: (row) => count(row.subscriptions) },
+      { name: 'inflight', label: 'In flight', class: 'num', by: (row) => row.inflight, cell: (row) => count(row.inflight) },
+      { name: 'unread', label: 'Unread', class: 'num', by: (row) => row.unreadBytes, cell: (row) => (row.congested ? el('span', { class: 'badge bad', title: 'It does not read: nothing more is sent to it' }, size(row.unreadBytes)) : size(row.unreadBytes)) },
+      { name: 'act', label: '', cell: (row) => el('button', { type: 'button', class: 'btn small danger', 'aria-label': `Disconnect ${row.id}`, onclick: () => close(row) }, 'Disconnect…') },
+    ],
+  });
+}
+
+function records() {
+  return table({
+    caption: 'Refusals and administrative acts, the newest first',
+    columns: [
+      { name: 'ts', label: 'Time', cell: (/** @type {Record} */ row) => time(row.ts) },
+      { name: 'kind', label: 'What', cell: (row) => el('span', { class: `badge ${row.kind === 'refused' ? 'bad' : ''}` }, row.code ?? row.kind.replaceAll('_', ' ')) },
+      { name: 'agent', label: 'Agent', cell: (row) => row.agent ?? '–' },
+      { name: 'peer', label: 'From', class: 'mono', cell: (row) => row.peer ?? '–' },
+      { name: 'about', label: 'About', cell: (row) => [row.what, row.topic, row.group].filter(Boolean).join(' · ') || '–' },
+      { name: 'why', label: 'Why', cell: (row) => row.why ?? '' },
+    ],
+  });
+}
+
+/** @param {Connection} row @param {() => void} again */
+async function disconnect(row, again) {
+  await ask({
+    title: `Disconnect ${row.id}?`,
+    act: 'Disconnect',
+    danger: true,
+    body: [
+      el('p', null, `${row.agent ?? row.peer ?? 'The client'} has ${count(row.subscriptions)} subscriptions and holds ${count(row.inflight)} ${row.door === 'ws' ? 'events, which go to others without counting an attempt' : 'messages, which are carried out without an answer'}.`),
+      el('p', { class: 'muted' }, 'Its client may connect again at once. To keep it out, take its token out of the configuration and reload.'),
+    ],
+    done: async () => {
+      await send('DELETE', `/connections/${part(row.id)}`, undefined, { bare: true });
+      toast(`${row.id} is disconnected.`);
+    },
+  });
+  again();
+}
