@@ -9,7 +9,9 @@ use millrace_wire::ErrorCode;
 use crate::app::SharedApp;
 use crate::edge::SharedEdge;
 use crate::http::{
-    capabilities, chosen_letters, connections, console, dead_letters, delayed, event_story, events, group_page, groups, handlers, history, jobs, metrics, openapi, os_messages, schedules, schemas, server_stats, sessions, settings, status, tail, timers, topics, trace, whoami,
+    capabilities, chosen_letters, connections, console, dead_letters, delayed, event_story, events,
+    group_page, groups, handlers, history, jobs, metrics, openapi, os_messages, schedules, schemas,
+    server_stats, sessions, settings, status, tail, timers, topics, trace, whoami,
 };
 use crate::refusal::Refusal;
 use crate::{access, drain_body, origin, position, ws};

@@ -49,7 +49,11 @@ fn server() -> Server {
     root("POST", "/topics/t/events", later);
     let subscribe = |socket: &mut Socket, topic: &str| {
         let filter = json!({"key": CANARY, "header": ["x-what", CANARY]});
-        socket.subscribe(topic, "g", &json!({"from": {"kind": "earliest"}, "filter": filter, "ack_mode": "individual"}));
+        socket.subscribe(
+            topic,
+            "g",
+            &json!({"from": {"kind": "earliest"}, "filter": filter, "ack_mode": "individual"}),
+        );
     };
     let mut socket = Socket::open_as(&server.ws_url(), "root-secret").expect("a socket");
     subscribe(&mut socket, "t");
@@ -81,7 +85,8 @@ fn give_up(server: &Server) {
     let config = Config { event_max_attempts: 1, ..Config::default() };
     let session = Session::builder(&server.store_url()).config(config).open().expect("a session");
     session.publish(OrderPlaced { note: CANARY.to_owned() }).expect("a publish");
-    let bill = Handler::from_fn::<OrderPlaced>("shop:bill", |ctx| Err(format!("no: {}", ctx.event.note).into()));
+    let bill =
+        Handler::from_fn::<OrderPlaced>("shop:bill", |ctx| Err(format!("no: {}", ctx.event.note).into()));
     session.run_until_idle(vec![bill], vec![]).expect("a run");
 }
 
@@ -154,11 +159,17 @@ fn no_endpoint_shows_content_to_a_token_that_only_inspects() {
                 assert!([200, 400, 403, 404].contains(&status), "{path}: {told}");
                 let (whole_status, whole) = answer(&server, "root-secret", &path, accept);
                 if whole.contains(CANARY) && status == 200 {
-                    assert!(told.contains("\"withheld\":true"), "{path} does not say what it leaves out: {told}");
+                    assert!(
+                        told.contains("\"withheld\":true"),
+                        "{path} does not say what it leaves out: {told}"
+                    );
                     hidden.push(template.as_str());
                 }
                 let inspects = item["get"]["security"].to_string().contains("inspect");
-                assert!(!inspects || status == whole_status, "{path}: {status}, and {whole_status} with all scopes");
+                assert!(
+                    !inspects || status == whole_status,
+                    "{path}: {status}, and {whole_status} with all scopes"
+                );
                 seen += usize::from(status == 200);
             }
         }
@@ -191,7 +202,12 @@ fn a_search_does_not_tell_whether_withheld_content_is_there() {
         ("path", format!("$.text:{CANARY}")),
         ("payload_sha256", "true".to_owned()),
     ] {
-        for place in ["/topics/t/events?partition=all&", "/topics/t/tail?", "/dead-letters?topic=t&", "/topics/t/events?"] {
+        for place in [
+            "/topics/t/events?partition=all&",
+            "/topics/t/tail?",
+            "/dead-letters?topic=t&",
+            "/topics/t/events?",
+        ] {
             for asked in [value.as_str(), "true", "x:y", "$.a:b"] {
                 let path = format!("{place}{name}={asked}");
                 let (status, problem) = server.request_as("inspector-secret", "GET", &path, &Value::Null);

@@ -41,10 +41,10 @@ fn doc(view: CapabilityView, started: Timestamp) -> CapabilityDoc {
         input: branch.data.document().clone(),
         output: branch.output.document().clone(),
     });
-    let topics = manifest.bus.iter().map(|fed| FedTopicDoc {
-        topic: fed.topic.to_string(),
-        group: fed.group.to_string(),
-    });
+    let topics = manifest
+        .bus
+        .iter()
+        .map(|fed| FedTopicDoc { topic: fed.topic.to_string(), group: fed.group.to_string() });
     CapabilityDoc {
         name: manifest.name.to_string(),
         description: manifest.description.clone(),

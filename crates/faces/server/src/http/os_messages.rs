@@ -47,7 +47,8 @@ pub(crate) async fn send(
     }
     let (kind, is_request) = (message.kind, message.kind.is_request());
     if !is_request && kind != millrace_model::OsKind::Event {
-        let detail = format!("kind is {kind}: a caller sends commands, queries and events, and gets outcomes");
+        let detail =
+            format!("kind is {kind}: a caller sends commands, queries and events, and gets outcomes");
         return Err(bad(detail));
     }
     sender.send(message).await.map_err(|_| stopping())?;

@@ -54,9 +54,7 @@ pub use publish::{PublishBody, write_publish_body};
 pub use schedules::{ScheduleDoc, ScheduleList};
 pub use schemas::{SchemaDoc, SchemaList};
 pub use seek::{Seek, Sought};
-pub use server_settings::{
-    CapabilitySettingDoc, LogDoc, LogLineDoc, SettingDoc, SettingsDoc, TokenDoc,
-};
+pub use server_settings::{CapabilitySettingDoc, LogDoc, LogLineDoc, SettingDoc, SettingsDoc, TokenDoc};
 pub use server_stats::{GroupFigures, LoopFigures, SeriesDoc, ServerFigures, ServerStatsDoc, StatsHistory};
 pub use sessions::{HangingDoc, SessionDoc, SessionList};
 pub use stats::{StatsDoc, TopicStats};
