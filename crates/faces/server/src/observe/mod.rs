@@ -15,6 +15,7 @@ mod notes;
 mod publisher;
 mod refusals;
 mod replies;
+mod traces;
 
 pub(crate) use audit_log::AuditLog;
 pub(crate) use http_requester::HttpRequester;
@@ -22,3 +23,4 @@ pub use kinds::{AuditKind, AuditKinds};
 pub(crate) use publisher::{make_topics, start};
 pub(crate) use refusals::Refusals;
 pub(crate) use replies::{RequestParty, publish_trace};
+pub(crate) use traces::TracedPublish;
