@@ -9,6 +9,7 @@ mod engine;
 mod install;
 mod mongo;
 mod moto;
+mod otlp;
 mod postgres;
 mod prometheus;
 mod run_folder;
@@ -110,6 +111,7 @@ fn install_all(folder: &Path) -> Result<()> {
         };
         let mut threads: Vec<_> = wanted().map(|engine| scope.spawn(move || install(engine))).collect();
         threads.push(scope.spawn(|| {
+            otlp::install(folder).context("cannot install OpenTelemetry's definitions")?;
             let is_new = prometheus::install(folder).context("cannot install Prometheus")?;
             if is_new {
                 println!("engines: Prometheus installed");
@@ -158,7 +160,7 @@ impl Engines {
                 *started = engine.spawn(installed, &folder.of_engine(engine)?)?;
             }
         }
-        let mut variables = vec![prometheus::variable(installed)?];
+        let mut variables = vec![prometheus::variable(installed)?, otlp::variable(installed)];
         for (engine, started) in wanted().zip(&started) {
             variables.push((engine.variable().to_owned(), started.url.clone()));
             variables.extend(started.more_variables.iter().cloned());

@@ -19,6 +19,7 @@ import type {
 import { Link, type LinkState } from './link.js';
 import { Membership, type OnError, type OnMessage, type SubscribeRequest } from './membership.js';
 import { ObservedPublishes } from './observed.js';
+import { extracting, injected } from './open-telemetry.js';
 import { type BusClientOptions, DEFAULTS } from './options.js';
 import { outside } from './outside.js';
 import { batchReceiptOf, type Published, type PublishedBatch, receiptOf, type Scheduled } from './receipts.js';
@@ -142,13 +143,13 @@ export class BusClient {
     // Plain JavaScript can bring headers behind options too: they are not dropped.
     const given: PublishOptions = { ...(headers ? { headers } : {}), ...options };
     const id = given.id ?? uuidv7();
-    const frame: PublishFrame<T> = { type: 'PUBLISH', topic, ...given, id, payload };
+    const frame: PublishFrame<T> = { type: 'PUBLISH', topic, ...this.#traced(given), id, payload };
     return this.#publish(frame, [id], (answer) => ('offsets' in answer ? undefined : receiptOf(answer)));
   }
 
   /** All of them or none. Each gets an id of its own if it has none. */
   publishBatch<T>(topic: string, events: NewEvent<T>[]): Promise<PublishedBatch> {
-    const named = events.map((event) => ({ ...event, id: event.id ?? uuidv7() }));
+    const named = events.map((event) => ({ ...this.#traced(event), id: event.id ?? uuidv7() }));
     const ids = named.map(({ id }) => id);
     const frame: PublishBatchFrame<T> = { type: 'PUBLISH_BATCH', topic, events: named };
     return this.#publish(frame, ids, (answer) => ('offsets' in answer ? batchReceiptOf(answer, ids) : undefined));
@@ -180,7 +181,8 @@ export class BusClient {
     if (this.#ended) throw this.#ended;
     const report = onError ?? this.#onError;
     // The server knows no types: that payloads are `T` is the caller's word, or the schema's.
-    const member = new Membership(req, onMessage as OnMessage, (error, message) =>
+    const handler = extracting(this.#options.openTelemetry, onMessage as OnMessage);
+    const member = new Membership(req, handler, (error, message) =>
       outside(() => report(error, message)),
     );
     this.#subscriptions.add(member);
@@ -239,6 +241,11 @@ export class BusClient {
     const error = this.#refuseMore(new Closed());
     await this.#link.close();
     this.#end(error);
+  }
+
+  #traced<E extends { headers?: Headers }>(event: E): E {
+    const headers = injected(this.#options.openTelemetry, event.headers);
+    return headers === event.headers ? event : { ...event, headers };
   }
 
   #publish<R>(

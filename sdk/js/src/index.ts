@@ -8,6 +8,7 @@ export * from './errors.js';
 export * from './frames.js';
 export type { LinkState } from './link.js';
 export type { OnError, OnMessage, SubscribeRequest } from './membership.js';
+export type { OpenTelemetryApi } from './open-telemetry.js';
 export type { BusClientOptions } from './options.js';
 export { OsClient } from './os-client.js';
 export { OsError, type OsFault, type OsKind, type OsMessage, type OsMetadata } from './os-message.js';

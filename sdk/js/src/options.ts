@@ -3,6 +3,7 @@
 import type { BackoffOptions } from './backoff.js';
 import type { LinkState } from './link.js';
 import type { OnError } from './membership.js';
+import type { OpenTelemetryApi } from './open-telemetry.js';
 import type { PayloadSchema } from './schema.js';
 import type { FollowLeader } from './servers.js';
 import type { OpenTransport, TlsOptions } from './transport.js';
@@ -39,6 +40,9 @@ export interface BusClientOptions {
   onError?: OnError;
   /** `reason` is why there is no connection. */
   onState?: (state: LinkState, reason?: string) => void;
+  /** The package `@opentelemetry/api`, if the program traces: publishes carry the caller's context, and handlers run in
+   * that of their message. */
+  openTelemetry?: OpenTelemetryApi;
   /** Another way to connect, for tests and for runtimes with sockets of their own. */
   openTransport?: OpenTransport;
 }

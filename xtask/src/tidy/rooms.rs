@@ -65,6 +65,7 @@ pub(crate) const ROOMS: &[Room] = &[
     room(Floor::Shells, "shell", Kind::Plain),
     room(Floor::Shells, "broker", Kind::Plain),
     room(Floor::Shells, "kernel", Kind::Plain),
+    room(Floor::Shells, "telemetry", Kind::Plain),
     room(Floor::Shells, "state", Kind::Plain),
     room(Floor::Shells, "admin", Kind::Plain),
     room(Floor::Shells, "session", Kind::Plain),

@@ -216,7 +216,7 @@ impl Bus {
             Request::Unsubscribe { topic, group } => self.unsubscribe(now, to, topic, group),
             Request::Ack(ack) => self.ack(now, to, ack),
             Request::Nack(nack) => self.nack(now, to, nack),
-            Request::GiveBack(given) => self.give_back(to, given),
+            Request::GiveBack(given) => self.give_back(now, to, given),
             Request::Flow { credits } => self.flow(to, credits),
             Request::CreateTopic { topic, settings, only_new } => {
                 self.create_topic(now, to, &topic, *settings, only_new)

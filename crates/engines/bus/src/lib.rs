@@ -28,7 +28,7 @@ pub use interface::input::{
     Ack, ConnId, From, GiveBack, Input, Nack, Publish, PublishBatch, ReadOutcome, ReadPage, Request,
     Subscribe, Token,
 };
-pub use interface::note::{Note, NotedPlace, Redelivery};
+pub use interface::note::{DeliveryEnd, Note, NotedPlace, Redelivery};
 pub use interface::reply::{
     BusError, ConnectionView, ErrorCode, EventStanding, GroupDetail, GroupInspection, GroupView, GroupsView,
     MemberView, OffsetsView, OpenEvent, OpenEventState, PartitionView, Reply, ReplyTo, SchemaView,

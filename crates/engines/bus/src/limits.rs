@@ -106,6 +106,8 @@ pub struct BusLimits {
     /// Emit a note for each ACK and NACK, and for what becomes of failed deliveries: see [`crate::Note`].
     pub note_acks: bool,
     pub note_redeliveries: bool,
+    /// Emit a note when a delivery of an event ends that may carry a trace.
+    pub note_traced_deliveries: bool,
 }
 
 impl Default for BusLimits {
@@ -162,6 +164,7 @@ impl Default for BusLimits {
             system_retention_bytes: 64 << 20,
             note_acks: false,
             note_redeliveries: false,
+            note_traced_deliveries: false,
         }
     }
 }

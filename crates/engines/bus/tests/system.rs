@@ -259,7 +259,7 @@ fn acks_and_failed_deliveries_are_told_if_asked_for() {
             format!("{} after {attempts}: {}", at.offset, decision.as_str())
         }
         Note::DeadLettered { letter } => format!("dead letter {}", letter.offset),
-        Note::ClockAhead { .. } | Note::Removed { .. } => format!("{note:?}"),
+        Note::ClockAhead { .. } | Note::Removed { .. } | Note::DeliveryEnded { .. } => format!("{note:?}"),
     });
     let told: Vec<_> = told.collect();
     assert_eq!(

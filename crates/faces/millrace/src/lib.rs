@@ -192,6 +192,12 @@ pub use millrace_state::{
     SchemaField, State, StateError, Stateful, Stored, TextField, TypeHistory, TypePlan, TypeVersion, Version,
 };
 
+/// Traces for OpenTelemetry: a session with a [`Tracer`](telemetry::Tracer) reports the runs of its handlers
+/// (`SessionBuilder::tracer`, docs/operations.md).
+pub mod telemetry {
+    pub use millrace_telemetry::{Exporter, SendBatch, SendError, Tracer, TracerView};
+}
+
 /// The CQRS loop and its capabilities (`docs/capabilities.md`, `examples/ex8_capability.rs`). Requires the feature
 /// `os`, which is on by default.
 #[cfg(feature = "os")]

@@ -17,7 +17,7 @@ use crate::http::durable_handlers::Figures;
 use crate::jobs::Jobs;
 use crate::latencies::LeftAt;
 use crate::moved::Moved;
-use crate::observe::{HttpRequester, RequestParty, publish_trace};
+use crate::observe::{HttpRequester, RequestParty, TracedPublish, publish_trace};
 use crate::refusal::Refusal;
 use crate::ws::close::WsEnd;
 
@@ -47,16 +47,19 @@ impl App {
         }
         let trace = publish_trace(&request);
         let writes_topic = matches!(request, Request::CreateTopic { .. } | Request::PatchTopic { .. });
+        let traced = TracedPublish::of(self.edge.settings.tracer.as_ref(), &request);
         let arrived = Instant::now();
         let called = tokio::select! {
             biased;
             called = self.broker.call(by, request) => called,
             () = self.edge.doubt.begun(), if !only_reads => return Err(self.outcome_unknown()),
         };
+        if let Ok(reply) = &called {
+            self.answered(reply, traced.as_deref(), arrived, LeftAt::now(&self.edge.clock));
+        }
         match called {
             Ok(Reply::Refused(error)) => Err(self.refusal(&error)),
             Ok(reply) => {
-                self.edge.latencies.answered(&reply, arrived, LeftAt::now(&self.edge.clock));
                 let http_requester = HttpRequester::current();
                 let http_requester = http_requester.as_deref();
                 let by = RequestParty {
@@ -73,6 +76,22 @@ impl App {
                 Ok(reply)
             }
             Err(_) => Err(self.refusal(&BusError::ShuttingDown)),
+        }
+    }
+
+    /// Counts how long the answer to a request took, and reports it to the collector of traces.
+    pub(crate) fn answered(
+        &self,
+        reply: &Reply,
+        traced: Option<&TracedPublish>,
+        arrived: Instant,
+        left: LeftAt,
+    ) {
+        self.edge.latencies.answered(reply, arrived, left);
+        if let Some(tracer) = &self.edge.settings.tracer
+            && let Some(traced) = traced
+        {
+            tracer.offer(traced.span(reply, arrived, left));
         }
     }
 

@@ -1,6 +1,6 @@
 //! How long publishes and deliveries take, as the edges see it: the histograms of `/metrics`.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_broker::{Histogram, HistogramView, SystemClock};
 use millrace_bus::Reply;
@@ -41,6 +41,10 @@ impl LeftAt {
     pub(crate) fn now(clock: &SystemClock) -> LeftAt {
         LeftAt { at: Instant::now(), wall: clock.now().wall }
     }
+
+    pub(crate) fn since(self, arrived: Instant) -> Duration {
+        self.at.saturating_duration_since(arrived)
+    }
 }
 
 impl Latencies {
@@ -51,8 +55,7 @@ impl Latencies {
         };
         let place = Durability::ALL.iter().position(|level| level == durability);
         if let Some(histogram) = place.and_then(|place| self.publish.get(place)) {
-            let took = left.at.saturating_duration_since(arrived);
-            histogram.add(u64::try_from(took.as_micros()).unwrap_or(u64::MAX));
+            histogram.add(u64::try_from(left.since(arrived).as_micros()).unwrap_or(u64::MAX));
         }
     }
 

@@ -126,6 +126,7 @@ impl Server {
         let tls = settings.tls.as_ref().map(Certificate::read).transpose()?.map(Arc::new);
         limits.note_acks = settings.audit.has(AuditKind::Ack);
         limits.note_redeliveries = settings.audit.has(AuditKind::Redelivery);
+        limits.note_traced_deliveries = settings.tracer.is_some();
         let topic_defaults = to_wire::topic_defaults(&limits);
         let (broker_settings, boot_store) = (settings.broker.clone(), store.clone());
         let boot = tokio::task::spawn_blocking(move || Broker::start(broker_settings, &boot_store, limits));

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_broker::BrokerSettings;
 use millrace_child::{ChildLimits, ChildSettings};
 use millrace_kernel::{FeedLimits, KernelSettings, MemoryLimits};
+use millrace_telemetry::Tracer;
 use millrace_wire::http::SettingDoc;
 
 use crate::accept::http_sockets_max;
@@ -124,6 +125,8 @@ pub struct ServerSettings {
     pub group_labels_max: usize,
     /// How often an event is published to `system.metrics`; 0 = never.
     pub metrics_interval_ms: u64,
+    /// Where spans of traces go. Without it nothing is traced.
+    pub tracer: Option<Tracer>,
     /// The kinds of records published to `system.bus.audit`; none by default.
     pub audit: AuditKinds,
     /// Audit records that wait to be published: more are dropped and counted.
@@ -203,6 +206,7 @@ impl Default for ServerSettings {
             topic_labels_max: 100,
             group_labels_max: 100,
             metrics_interval_ms: 10_000,
+            tracer: None,
             audit: AuditKinds::default(),
             audit_records_max: 1024,
             trace_store: false,

@@ -17,6 +17,7 @@ use millrace_wire::{
 };
 
 use crate::moved::Moved;
+use crate::observe::TracedPublish;
 
 /// A request of a connection that waits for its answer.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct UnansweredRequest {
     pub(crate) arrived: Instant,
     pub(crate) rid: Option<Rid>,
     pub(crate) op: &'static str,
+    /// What is to be reported to the collector of traces, if anything.
+    pub(crate) traced: Option<Box<TracedPublish>>,
     /// The trace of the event that it publishes.
     pub(crate) trace: Option<TraceId>,
     /// The topic and group that a refusal is about, used where the engine's error does not name them.

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use millrace_model::{CLOCK_SETTLE_MS, Namespace};
 use millrace_shell::SystemClock;
 use millrace_stores::{SharedSettings, StoreOptions, StoreUrl, open_shared};
+use millrace_telemetry::Tracer;
 use rand::Rng;
 
 use crate::Config;
@@ -42,6 +43,7 @@ pub(crate) struct SessionSettings {
     pub(crate) config: Config,
     pub(crate) metadata: BTreeMap<String, String>,
     pub(crate) data: SessionData,
+    pub(crate) tracer: Option<Tracer>,
 }
 
 impl SessionBuilder {
@@ -85,6 +87,13 @@ impl SessionBuilder {
     /// value per type.
     pub fn with<T: Any + Send + Sync>(mut self, value: T) -> SessionBuilder {
         self.settings.data = self.settings.data.with(value);
+        self
+    }
+
+    /// Reports the runs of handlers whose event carries a sampled trace, and continues that trace in the events that
+    /// they emit.
+    pub fn tracer(mut self, tracer: Tracer) -> SessionBuilder {
+        self.settings.tracer = Some(tracer);
         self
     }
 

@@ -20,6 +20,7 @@ use crate::imperative::out_event;
 use crate::session::Session;
 use crate::shell::simulated::{SimulatedWorkerId, SimulatedWorld};
 use crate::shell::{Mail, Mailbox};
+use crate::traces::TraceHeaders;
 use crate::typed::{Event, Handler, IntoOutgoing, Outgoing};
 
 /// Everything about an event besides its fields.
@@ -95,6 +96,8 @@ pub struct Core {
     pending: Pending,
     commit_meta: BTreeMap<String, String>,
     emitted: Vec<Outgoing>,
+    /// Given to emitted events, if the event that is handled is traced.
+    trace: Option<TraceHeaders>,
     /// Set when a commit failed in a way that ends this attempt, whatever the handler returns.
     failed: Option<String>,
     /// Set when that was a conflict: the run has read state that has changed since, so it may write nothing more.
@@ -109,6 +112,7 @@ impl Core {
         handler: &Handler,
         run: &HandlerRun,
         commit_path: CommitPath,
+        trace: Option<TraceHeaders>,
     ) -> Core {
         Core {
             state: session.state().tracked(),
@@ -120,6 +124,7 @@ impl Core {
             pending: Pending::default(),
             commit_meta: BTreeMap::new(),
             emitted: Vec::new(),
+            trace,
             failed: None,
             conflict: None,
             acked: false,
@@ -167,12 +172,19 @@ impl Core {
         Ok(self.pending.update(identity, change)?)
     }
 
-    fn emit(&mut self, event: Outgoing) -> Result<()> {
+    fn continue_trace(&self, event: &mut Outgoing) {
+        if let Some(trace) = &self.trace {
+            trace.add_to(&mut event.headers);
+        }
+    }
+
+    fn emit(&mut self, mut event: Outgoing) -> Result<()> {
         self.allow_more()?;
         self.session.know_event(event.name)?;
         if let Err(error) = self.allow_event() {
             return Err(self.fail(error));
         }
+        self.continue_trace(&mut event);
         self.emitted.push(event);
         Ok(())
     }
@@ -357,12 +369,13 @@ impl<E: Event> HandlerContext<E> {
 
     /// Commits the same together with an event: both are stored, or neither. A retry does not store the event again.
     pub fn commit_with(&mut self, event: impl IntoOutgoing) -> Result<Option<u64>> {
-        let event = event.into_outgoing()?.without_own_id()?;
+        let mut event = event.into_outgoing()?.without_own_id()?;
         self.core.allow_more()?;
         self.core.session.know_event(event.name)?;
         if let Err(error) = self.core.allow_event() {
             return Err(self.core.fail(error));
         }
+        self.core.continue_trace(&mut event);
         self.core.commit(Some(&event), false)
     }
 

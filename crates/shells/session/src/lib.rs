@@ -22,6 +22,7 @@ mod lists;
 mod schedule;
 mod session;
 mod shell;
+mod traces;
 mod transaction;
 mod typed;
 

@@ -11,6 +11,7 @@ use millrace_model::{
 };
 use millrace_state::{Pending, SchemaBook, State};
 use millrace_store::{KeyRange, Store, StoreError};
+use millrace_telemetry::Tracer;
 use parking_lot::{Mutex, MutexGuard};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
@@ -139,6 +140,10 @@ impl Session {
 
     pub fn settings(&self) -> &Config {
         &self.inner.settings.config
+    }
+
+    pub(crate) fn tracer(&self) -> Option<&Tracer> {
+        self.inner.settings.tracer.as_ref()
     }
 
     /// Returns the state of this namespace, for reading.

@@ -35,7 +35,7 @@ pub use log::json::{JSON_DEPTH_MAX, JsonError, JsonText, last_members};
 pub use log::partition::{PARTITIONS_MAX, key_hash, partition_of};
 pub use log::reading::{KeyRange, Page, ReadLimit, Row};
 pub use log::stream::{Offset, Partition, Stream, TopicKey};
-pub use log::trace::{TRACEPARENT, TraceId};
+pub use log::trace::{TRACEPARENT, TraceId, may_be_traced};
 pub use never::Broken;
 pub use os::{
     OS_ID_BYTES_MAX, OS_TYPE_BYTES_MAX, OsFault, OsId, OsKind, OsMessage, OsMetadata, OsNameError, OsType,

@@ -8,8 +8,9 @@ use crate::groups::cursor::{Open, OpenState};
 use crate::groups::group::CursorRef;
 use crate::groups::members::Member;
 use crate::groups::table::Located;
+use crate::interface::effect::Effect;
 use crate::interface::input::{Ack, ConnId, GiveBack, Nack};
-use crate::interface::note::Note;
+use crate::interface::note::{DeliveryEnd, Note};
 use crate::interface::reply::{BusError, Reply, ReplyTo};
 
 impl Bus {
@@ -38,7 +39,7 @@ impl Bus {
 
     pub(crate) fn ack(&mut self, now: Now, to: ReplyTo, ack: Ack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &ack.topic, &ack.group, ack.partition)?;
-        let Some(Located { topic, members, cursor, .. }) =
+        let Some(Located { topic, name, members, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
             return Ok(());
@@ -78,9 +79,14 @@ impl Bus {
         }
         let events = ended.len() as u64;
         self.counters.acked += events;
-        for lease in ended.into_iter().flatten() {
-            members.released(lease.conn);
-            self.ack_times.add(now.mono.0.saturating_sub(lease.since.0));
+        for ended in ended.into_iter().flatten() {
+            members.released(ended.lease.conn);
+            self.ack_times.add(now.mono.0.saturating_sub(ended.lease.since.0));
+            if self.limits.note_traced_deliveries
+                && let Some(note) = ended.note(now, name, DeliveryEnd::Acked)
+            {
+                self.effects.push(Effect::Note(note));
+            }
         }
         if self.limits.note_acks
             && events > 0
@@ -139,7 +145,7 @@ impl Bus {
 
     /// Takes back a delivery that its member did not look at, as if it had not been delivered. The next delivery
     /// prefers another member.
-    pub(crate) fn give_back(&mut self, to: ReplyTo, given: GiveBack) -> Result<(), BusError> {
+    pub(crate) fn give_back(&mut self, now: Now, to: ReplyTo, given: GiveBack) -> Result<(), BusError> {
         let (conn, at) = self.member_cursor(to, &given.topic, &given.group, given.partition)?;
         let offset = given.offset.0;
         let Some(Located { members, cursor, .. }) =
@@ -152,8 +158,11 @@ impl Bus {
             let why = "this connection does not hold it";
             return Err(BusError::UnknownOffset { topic, group, partition, offset, why });
         }
-        cursor.give_back(offset);
         members.released(conn);
+        self.note_given_back(now, at, offset);
+        if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
+            cursor.give_back(offset);
+        }
         self.agenda.deliver(at.group);
         Ok(())
     }

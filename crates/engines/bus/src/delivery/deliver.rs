@@ -10,7 +10,7 @@ use crate::groups::sticky::KeyHash;
 use crate::groups::table::Located;
 use crate::interface::effect::Effect;
 use crate::interface::input::ConnId;
-use crate::interface::note::{Note, Redelivery};
+use crate::interface::note::{DeliveryEnd, Note, Redelivery};
 
 /// Events of one partition sent before the group's next partition gets its turn.
 const TURN_EVENTS: usize = 64;
@@ -152,7 +152,7 @@ impl Bus {
         delay_ms: Option<u64>,
     ) {
         let elapsed = self.elapsed.at(now);
-        let Some(Located { topic, members, cursor, .. }) =
+        let Some(Located { topic, name, members, cursor, .. }) =
             self.groups.must_locate(&mut self.topics, at, &self.broken)
         else {
             return;
@@ -162,6 +162,7 @@ impl Bus {
             return;
         };
         let (attempts, holder) = (open.attempts(), open.holder());
+        let ended = reason.filter(|_| self.limits.note_traced_deliveries).and_then(|_| open.ended());
         // An event whose body is not in memory cannot be copied: it is read again first, and then comes back here.
         let gives_up = attempts >= topic.max_attempts(&self.limits)
             && topic.has_dead_letters()
@@ -183,6 +184,10 @@ impl Bus {
         cursor.requeue(offset, reason, next);
         if let Some(conn) = holder {
             members.released(conn);
+        }
+        let end = reason.map(DeliveryEnd::of);
+        if let Some(note) = ended.zip(end).and_then(|(ended, end)| ended.note(now, name, end)) {
+            self.effects.push(Effect::Note(note));
         }
         let notes = self.limits.note_redeliveries && (reason.is_some() || gives_up);
         let told = cursor.window.get(offset).and_then(Open::reason).filter(|_| notes);

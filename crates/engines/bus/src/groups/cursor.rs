@@ -22,6 +22,7 @@ pub(crate) use open::{Lease, Open, OpenState};
 pub(crate) use read_ahead::{Fetched, ReadAhead};
 pub(crate) use window::{Leased, Window};
 
+use crate::delivery::ended::EndedDelivery;
 use crate::groups::group::CursorRef;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;
@@ -167,17 +168,17 @@ impl Cursor {
     }
 
     /// Marks an event as done. Returns the delivery that this ends.
-    pub(crate) fn complete(&mut self, offset: u64) -> Option<Lease> {
+    pub(crate) fn complete(&mut self, offset: u64) -> Option<EndedDelivery> {
         let open = self.window.remove(offset)?;
         self.attempts_changed(offset);
-        open.current_lease()
+        open.into_ended()
     }
 
     /// Marks an event as done because its holder acked a higher offset. Returns the delivery that this ends.
-    pub(crate) fn complete_implicitly(&mut self, offset: u64, conn: ConnId) -> Option<Lease> {
+    pub(crate) fn complete_implicitly(&mut self, offset: u64, conn: ConnId) -> Option<EndedDelivery> {
         let open = self.window.remove_implicitly(offset, conn)?;
         self.attempts_changed(offset);
-        open.current_lease()
+        open.into_ended()
     }
 
     pub(crate) fn reopen(&mut self, offset: u64, conn: ConnId) -> bool {

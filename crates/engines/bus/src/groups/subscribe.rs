@@ -319,9 +319,12 @@ impl Bus {
                 self.requeue(now, at, *offset, Some(TIMED_OUT), None);
             } else if !blamed {
                 self.requeue(now, at, *offset, Some(DISCONNECTED), None);
-            } else if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
-                cursor.give_back(*offset);
-                self.counters.given_back += 1;
+            } else {
+                self.note_given_back(now, at, *offset);
+                if let Some(cursor) = self.groups.must_cursor_mut(at, &self.broken) {
+                    cursor.give_back(*offset);
+                    self.counters.given_back += 1;
+                }
             }
             blamed = true;
         }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_model::{Actor, Event, Group, Offset, Partition, TopicKey};
+use millrace_model::{Actor, Event, Group, Offset, Partition, Timestamp, TopicKey};
 
 use crate::bus::Bus;
 use crate::groups::group::CursorRef;
@@ -24,6 +24,15 @@ pub enum Note {
     Acked { at: NotedPlace, agent: Option<Actor>, events: u64 },
     /// A member refused an event.
     Nacked { at: NotedPlace, agent: Option<Actor>, reason: String },
+    /// A delivery of an event that may carry a trace is over.
+    DeliveryEnded {
+        event: Arc<Event>,
+        group: Group,
+        attempts: u32,
+        lasted_ms: u64,
+        ended: Timestamp,
+        end: DeliveryEnd,
+    },
     /// The decision about an event whose delivery failed.
     Redelivery { at: NotedPlace, attempts: u32, reason: String, decision: Redelivery },
 }
@@ -35,6 +44,29 @@ pub struct NotedPlace {
     pub group: Group,
     pub partition: Partition,
     pub offset: Offset,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeliveryEnd {
+    Acked,
+    Refused,
+    TimedOut,
+    /// The connection was lost while it worked on this event.
+    Disconnected,
+    /// The delivery ended without having been an attempt.
+    GivenBack,
+}
+
+impl DeliveryEnd {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            DeliveryEnd::Acked => "acked",
+            DeliveryEnd::Refused => "refused",
+            DeliveryEnd::TimedOut => "timeout",
+            DeliveryEnd::Disconnected => "disconnect",
+            DeliveryEnd::GivenBack => "given_back",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -24,6 +24,7 @@ pub(crate) struct Config {
     pub(crate) limits: BusLimits,
     pub(crate) server: ServerSettings,
     pub(crate) store_options: StoreOptions,
+    pub(crate) otlp: OtlpSettings,
     pub(crate) log_format: String,
     pub(crate) url: String,
     pub(crate) follow_leader: FollowLeader,
@@ -35,6 +36,21 @@ pub(crate) struct Config {
     pub(crate) reconnect_ms: u64,
     pub(crate) run: RunSettings,
     pub(crate) guest: GuestSettings,
+}
+
+/// The settings of the collector of traces.
+#[derive(Clone, Debug)]
+pub(crate) struct OtlpSettings {
+    /// Empty = nothing is traced.
+    pub(crate) endpoint: String,
+    pub(crate) headers: String,
+    pub(crate) service_name: String,
+}
+
+impl Default for OtlpSettings {
+    fn default() -> Self {
+        OtlpSettings { endpoint: String::new(), headers: String::new(), service_name: "millrace".into() }
+    }
 }
 
 /// The settings of a store that several servers share.
@@ -136,6 +152,7 @@ impl Default for Config {
             limits: BusLimits::default(),
             server: ServerSettings::default(),
             store_options: StoreOptions::default(),
+            otlp: OtlpSettings::default(),
             log_format: "text".into(),
             url: "ws://127.0.0.1:7070/".into(),
             follow_leader: FollowLeader::default(),

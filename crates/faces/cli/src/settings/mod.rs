@@ -18,6 +18,7 @@ mod mongo_env;
 mod os;
 mod runs;
 mod sources;
+mod telemetry;
 
 pub(crate) use auth::token_line;
 pub(crate) use capability::capability_line;
@@ -84,6 +85,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static SettingDef> {
         .chain(os::SETTINGS)
         .chain(runs::SETTINGS)
         .chain(guests::SETTINGS)
+        .chain(telemetry::SETTINGS)
         .chain(bounds::settings())
 }
 

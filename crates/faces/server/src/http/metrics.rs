@@ -12,6 +12,7 @@ use millrace_admin::HandlerView;
 use millrace_broker::{Health, HistogramView, ShellView};
 use millrace_bus::{AckTimes, Reply, Request, Stats, TopicCounters};
 use millrace_model::Requester;
+use millrace_telemetry::Tracer;
 
 use crate::access::{Caller, NamespaceRule};
 use crate::app::SharedApp;
@@ -323,6 +324,10 @@ pub(crate) fn write_edge(page: &mut Page, edge: &Edge) {
     ] {
         page.single("gauge", name, help, value);
     }
+    let spans = edge.settings.tracer.as_ref().map(Tracer::view).unwrap_or_default();
+    page.single("counter", "otlp_spans_total", "Spans that the collector of traces took.", spans.exported);
+    let help = "Spans that were lost: too many at once, or the collector did not take them.";
+    page.single("counter", "otlp_dropped_total", help, spans.dropped);
     write_latencies(page, &edge.latencies);
     process::write(page);
     page.head("gauge", "build_info", "Always 1; the version is in the label.");

@@ -17,6 +17,7 @@ mod publisher;
 mod reads;
 mod refusals;
 mod replies;
+mod traces;
 
 pub(crate) use audit_log::AuditLog;
 pub(crate) use http_requester::HttpRequester;
@@ -27,3 +28,4 @@ pub(crate) use publisher::{make_topics, start};
 pub(crate) use reads::ContentRead;
 pub(crate) use refusals::Refusals;
 pub(crate) use replies::{RequestParty, publish_trace};
+pub(crate) use traces::TracedPublish;

@@ -9,6 +9,7 @@ use tokio::sync::mpsc;
 
 use crate::access::{Meter, Rate};
 use crate::app::SharedApp;
+use crate::observe::traces::TracedDelivery;
 use crate::observe::{AuditKind, audit_log};
 
 /// Log lines about dead letters per second, and at once. Lines above this rate are left out; the next line says how
@@ -48,6 +49,15 @@ pub(super) async fn run(app: SharedApp, mut notes: mpsc::Receiver<Note>) {
                 let agent = agent.map(String::from);
                 let doc = AuditDoc { agent, why: Some(reason), ..audit_log::about("nacked", &at) };
                 app.edge.audit_log.put(AuditKind::Ack, doc);
+            }
+            Note::DeliveryEnded { event, group, attempts, lasted_ms, ended, end } => {
+                let delivery =
+                    TracedDelivery { event: &event, group: &group, attempts, lasted_ms, ended, end };
+                if let Some(tracer) = &app.edge.settings.tracer
+                    && let Some(span) = delivery.span()
+                {
+                    tracer.offer(span);
+                }
             }
             Note::Redelivery { at, attempts, reason, decision } => {
                 let doc = AuditDoc {

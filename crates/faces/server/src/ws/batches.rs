@@ -148,6 +148,7 @@ mod tests {
             arrived: std::time::Instant::now(),
             rid: None,
             op: "SUBSCRIBE",
+            traced: None,
             trace: None,
             topic: None,
             group: None,

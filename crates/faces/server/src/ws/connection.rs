@@ -62,6 +62,11 @@ impl Connection<'_> {
     /// Reports what leaves the engine to log, audit and metrics.
     pub(super) fn note(&self, item: &Item, request: Option<&UnansweredRequest>, left: LeftAt) {
         let trace = request.and_then(|request| request.trace.as_ref());
+        if let Item::Reply { reply, .. } = item
+            && let Some(request) = request
+        {
+            self.app.answered(reply, request.traced.as_deref(), request.arrived, left);
+        }
         match item {
             Item::Reply { reply: Reply::Refused(error), .. } | Item::Notice { error, .. } => {
                 let what = request.map_or("MESSAGE", |request| request.op);
@@ -70,9 +75,6 @@ impl Connection<'_> {
                 self.refused(code, what, &error.to_string(), about(error), trace);
             }
             Item::Reply { reply, .. } => {
-                if let Some(request) = request {
-                    self.app.edge.latencies.answered(reply, request.arrived, left);
-                }
                 let peer = Some(self.caller.peer.addr);
                 self.app.done(reply, &RequestParty { agent: self.agent(), peer, trace });
             }

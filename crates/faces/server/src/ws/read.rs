@@ -10,6 +10,7 @@ use tokio::sync::mpsc;
 use tokio_tungstenite::tungstenite::{Error as SocketError, Message};
 
 use crate::from_wire::{self, TopicKeys};
+use crate::observe::TracedPublish;
 use crate::to_wire::UnansweredRequest;
 use crate::ws::close::WsEnd;
 use crate::ws::connection::Connection;
@@ -137,8 +138,10 @@ impl FrameReader<'_> {
         let Some(request) = from_wire::request(&mut self.topics, request, answered) else {
             return FrameOutcome::Answer(own);
         };
-        let unanswered =
-            UnansweredRequest { arrived: Instant::now(), rid, op, trace, topic, group, batch_max };
+        let tracer = self.connection.app.edge.settings.tracer.as_ref();
+        let traced = TracedPublish::of(tracer, &request);
+        let arrived = Instant::now();
+        let unanswered = UnansweredRequest { arrived, rid, op, traced, trace, topic, group, batch_max };
         let number = if answered { self.connection.unanswered.add(unanswered) } else { NO_ANSWER };
         FrameOutcome::Request(number, request)
     }

@@ -15,6 +15,7 @@ use super::call::{Driver, call};
 use super::mailbox::{Mail, Mailbox};
 use crate::context::{CommitPath, Core};
 use crate::session::Session;
+use crate::traces::RunTrace;
 use crate::typed::Handler;
 
 /// How long the end waits for async handlers that were cut off: they end as soon as their thread gets a core.
@@ -217,8 +218,13 @@ impl PoolShared {
                 jobs.returned(run.run);
                 continue;
             };
-            let core = Core::new(session.clone(), handler, &run, CommitPath::Loop(mailbox.clone()));
+            let trace = RunTrace::begin(session.tracer(), &run);
+            let headers = trace.as_ref().map(|trace| trace.headers(&run));
+            let core = Core::new(session.clone(), handler, &run, CommitPath::Loop(mailbox.clone()), headers);
             let result = call(handler, core, &run, &mut driver, cut);
+            if let Some(trace) = trace {
+                trace.end(&handler.id, session.id(), &run, &result);
+            }
             jobs.returned(run.run);
             mailbox.push(Mail::Input(Input::Finished { run: run.run, result }));
         }

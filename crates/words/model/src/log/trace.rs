@@ -41,16 +41,18 @@ impl TraceId {
 
     /// Returns the trace id in an event's headers. Most events have none, so the text is searched before it is parsed.
     pub fn of(headers: Option<&Headers>) -> Option<TraceId> {
-        let headers = headers?;
-        if !headers.json().as_str().contains(TRACEPARENT) {
-            return None;
-        }
+        let headers = headers.filter(|_| may_be_traced(headers))?;
         TraceId::parse(&headers.get(TRACEPARENT)?)
     }
 
     pub fn as_str(&self) -> &str {
         &self.0
     }
+}
+
+/// Whether headers may hold a trace. Cheap, and wrong only for headers that mention the name elsewhere.
+pub fn may_be_traced(headers: Option<&Headers>) -> bool {
+    headers.is_some_and(|headers| headers.json().as_str().contains(TRACEPARENT))
 }
 
 fn is_lower_hex(byte: u8) -> bool {

@@ -6,6 +6,7 @@ use millrace_model::{AttemptRow, Event, Mono, Timestamp};
 
 use super::read_ahead::Fetched;
 use crate::delivery::dead_letter::kept;
+use crate::delivery::ended::EndedDelivery;
 use crate::groups::sticky::KeyHash;
 use crate::interface::input::ConnId;
 
@@ -138,6 +139,17 @@ impl Open {
             OpenState::Leased(lease) => Some(lease),
             _ => None,
         }
+    }
+
+    /// The delivery under way, as it is told of when it ends.
+    pub(crate) fn ended(&self) -> Option<EndedDelivery> {
+        let lease = self.current_lease()?;
+        Some(EndedDelivery { lease, attempts: self.attempts, event: self.event.clone() })
+    }
+
+    pub(super) fn into_ended(self) -> Option<EndedDelivery> {
+        let lease = self.current_lease()?;
+        Some(EndedDelivery { lease, attempts: self.attempts, event: self.event })
     }
 
     /// The connection that holds the event.

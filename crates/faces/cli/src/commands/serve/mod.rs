@@ -3,6 +3,7 @@
 mod engine_thread;
 mod followed_leader;
 mod lead_watch;
+mod otlp;
 mod outbox_relay;
 mod shared;
 mod shared_progress;
@@ -21,6 +22,7 @@ use millrace_server::{
 };
 use millrace_store::StoreError;
 use millrace_stores::{OpenError, StoreUrl};
+use millrace_telemetry::Exporter;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -58,6 +60,8 @@ pub(in crate::commands) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     warn_of_exposed(&effective);
     let mut plan = ServePlan::of(&effective, matches)?;
     plan.config.server.log = log;
+    let exporter = otlp::exporter(&plan.config)?;
+    plan.config.server.tracer = exporter.as_ref().and_then(Exporter::tracer);
     descriptors::raise_limit(&plan.config);
     if let Some(warning) = exposed::store(&plan.store) {
         tracing::warn!("{warning}");
@@ -75,6 +79,8 @@ pub(in crate::commands) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     });
     match &result {
         Err(Failure::Interrupted(_)) | Ok(ServeEnd::WhileOpening | ServeEnd::Unwritten(_)) => {
+            // Nothing may be waited for: neither threads nor a collector.
+            std::mem::forget(exporter);
             runtime.shutdown_background();
         }
         _ => runtime.shutdown_timeout(LET_GO_MAX),

@@ -91,7 +91,7 @@ impl SimulatedWorld {
         let mut driver = Driver::default();
         while let Some((id, session, handlers, run)) = self.next_job()? {
             let Some(handler) = handlers.get(run.handler) else { continue };
-            let core = Core::new(session, handler, &run, CommitPath::SimulatedWorld(self.clone(), id));
+            let core = Core::new(session, handler, &run, CommitPath::SimulatedWorld(self.clone(), id), None);
             // Nothing is locked here: the handler may commit, or use its session.
             let (began, cut) = (self.simulated.clock.at().mono, Cell::new(false));
             let result = call(handler, core, &run, &mut driver, real_timeout(run.timeout_ms, &cut));
