@@ -36,9 +36,7 @@ mod schedules;
 mod upkeep;
 mod worker;
 
-pub use admin::manage::{
-    Forget, ForgetStep, request_schedule_run, set_handler_paused, set_schedule_enabled,
-};
+pub use admin::manage::{Forget, ForgetStep, request_schedule_run, set_handler_paused, set_schedule_enabled};
 pub use admin::replay::{DeadLetter, REPLAYED_FROM, ReplayError, publish_again};
 pub use commits::action::DEAD_LETTER_TOPIC;
 pub use commits::batch_builder::{OwnEvent, Topics, imperative, imperative_events};

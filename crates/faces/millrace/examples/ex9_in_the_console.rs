@@ -40,13 +40,15 @@ fn pack(_ctx: &mut HandlerContext<OrderPlaced>) -> Result<()> {
 
 /// Publishes two orders and one for later, and works until the returned `Running` is stopped.
 pub(crate) fn start(store: &str) -> Result<(Session, Running)> {
-    let config = Config { handler_concurrency: 3, stop_grace_ms: 0, refresh_interval_ms: 200, ..Config::default() };
+    let config =
+        Config { handler_concurrency: 3, stop_grace_ms: 0, refresh_interval_ms: 200, ..Config::default() };
     let session = Session::builder(store).config(config).metadata("version", "1.4.2").open()?;
     for order in 1..=2 {
         session.publish(OrderPlaced { order })?;
     }
     session.publish(OrderPlaced { order: 3 }.with_id("order-3").with_delay(Duration::from_secs(3600)))?;
-    let nightly = Schedule::cron("30 2 * * 1-5", CleanupDue {})?.named("nightly cleanup").zone("Europe/Berlin")?;
+    let nightly =
+        Schedule::cron("30 2 * * 1-5", CleanupDue {})?.named("nightly cleanup").zone("Europe/Berlin")?;
     let running = session.spawn(handlers![bill, mail, pack], vec![nightly])?;
     Ok((session, running))
 }

@@ -90,8 +90,7 @@ impl Admin {
             return Ok(None);
         };
         let Standing { topic, open, .. } = standing;
-        let mut page =
-            ClaimPage { event_type: topic.topic().to_owned(), claims: Vec::new(), more: false };
+        let mut page = ClaimPage { event_type: topic.topic().to_owned(), claims: Vec::new(), more: false };
         for ((stream, offset), row) in open {
             let place = (stream.partition, offset);
             let standing = ClaimStanding::of(&row, now);

@@ -77,11 +77,7 @@ impl Admin {
     }
 
     /// Returns an event that waits, by the key of its row.
-    pub fn delayed_event(
-        &self,
-        namespace: &Namespace,
-        key: &str,
-    ) -> Result<Option<DueEvent>, AdminError> {
+    pub fn delayed_event(&self, namespace: &Namespace, key: &str) -> Result<Option<DueEvent>, AdminError> {
         let Some(row) = self.row(Space::Due, key)? else { return Ok(None) };
         let event = DueEvent::read(&row.key, &row.value);
         Ok(event.filter(|event| event.topic.namespace() == namespace.as_str()))

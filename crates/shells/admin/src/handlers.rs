@@ -75,8 +75,8 @@ impl Admin {
         let mut page = HandlerPage::default();
         for standing in self.standings(namespace)? {
             let id = standing.id.as_str();
-            let is_left_out = query.after.is_some_and(|after| id <= after)
-                || query.only.is_some_and(|only| id != only);
+            let is_left_out =
+                query.after.is_some_and(|after| id <= after) || query.only.is_some_and(|only| id != only);
             if is_left_out || !may_see(standing.topic.topic())? {
                 continue;
             }

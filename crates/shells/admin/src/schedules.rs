@@ -64,7 +64,9 @@ impl Admin {
         name: &str,
         now: Timestamp,
     ) -> Result<Option<ScheduleView>, AdminError> {
-        let Some(row) = self.row(Space::Schedules, &keys::schedule(namespace, name))? else { return Ok(None) };
+        let Some(row) = self.row(Space::Schedules, &keys::schedule(namespace, name))? else {
+            return Ok(None);
+        };
         let row = ScheduleRow::decode(&row.key, &row.value)?;
         Ok(Some(ScheduleView::new(name.to_owned(), row, now)))
     }

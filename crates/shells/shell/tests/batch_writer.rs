@@ -61,15 +61,23 @@ async fn a_failed_check_is_no_failure() {
         yield_now().await;
     }
     let batches = std::mem::take(&mut *held.batches.lock());
-    assert!(batches.iter().all(|(batch, _)| (batch.nonce, batch.checks.len()) == (7, 1)), "as they were given");
+    assert!(
+        batches.iter().all(|(batch, _)| (batch.nonce, batch.checks.len()) == (7, 1)),
+        "as they were given"
+    );
     let mut replies = batches.into_iter().map(|(_, reply)| reply);
     replies.next().unwrap().committed(&Outcome::Done(Done::default()));
     replies.next().unwrap().committed(&Outcome::Done(Done::default()));
     replies.next().unwrap().committed(&refused());
     replies.next().unwrap().failed(&StoreError::Poisoned("broken".into()));
     let [row, delayed, beaten, failed] = writes;
-    assert_eq!((row.await.unwrap(), delayed.await.unwrap(), beaten.await.unwrap()), (Ok(true), Ok(true), Ok(false)));
-    assert!(matches!(failed.await.unwrap(), Err(RowWriteError::StorageFailed(why)) if why.contains("broken")));
+    assert_eq!(
+        (row.await.unwrap(), delayed.await.unwrap(), beaten.await.unwrap()),
+        (Ok(true), Ok(true), Ok(false))
+    );
+    assert!(
+        matches!(failed.await.unwrap(), Err(RowWriteError::StorageFailed(why)) if why.contains("broken"))
+    );
     assert_eq!(held.news.load(Relaxed), 1, "only a delayed event that was written is news for the engine");
 }
 

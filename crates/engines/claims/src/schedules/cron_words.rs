@@ -129,7 +129,8 @@ fn days(day: &str, weekday: &str) -> String {
 fn named(field: &str, names: &[&str], first: usize) -> String {
     let name = |part: &str| -> String {
         let by_number = number(part).and_then(|number| names.get((number as usize).checked_sub(first)?));
-        let short = |name: &&&str| part.len() == 3 && name.get(..3).is_some_and(|of| of.eq_ignore_ascii_case(part));
+        let short =
+            |name: &&&str| part.len() == 3 && name.get(..3).is_some_and(|of| of.eq_ignore_ascii_case(part));
         by_number.or_else(|| names.iter().find(short)).map_or(part, |name| name).to_owned()
     };
     let part = |part: &str| match part.split_once('-') {

@@ -345,7 +345,8 @@ impl Worker {
 
     pub(crate) fn next_fire(&self, now: Now) -> Option<Mono> {
         let idle = self.schedules.iter().filter(|schedule| !schedule.busy);
-        let times = idle.flat_map(|schedule| schedule.next.map(|(_, happens)| happens).into_iter().chain(schedule.run));
+        let times = idle
+            .flat_map(|schedule| schedule.next.map(|(_, happens)| happens).into_iter().chain(schedule.run));
         times.map(|at| now.mono_at(at)).min()
     }
 }

@@ -105,12 +105,17 @@ fn handlers_show_what_they_hold_what_waits_and_what_they_gave_up_on() {
     let mine = &sessions["sessions"][0];
     assert_eq!((&mine["session"], &mine["state"]), (&held["session"], &json!("alive")), "{sessions}");
     assert_eq!(mine["holds"], json!({"shop:pack": 1}));
-    assert_eq!((&mine["pid"], &mine["metadata"]["version"]), (&json!(std::process::id().to_string()), &json!("7")));
+    assert_eq!(
+        (&mine["pid"], &mine["metadata"]["version"]),
+        (&json!(std::process::id().to_string()), &json!("7"))
+    );
 
     drop(wake);
     running.stop().expect("a stop");
     assert_eq!(get(&server, "/sessions?limit=1")["sessions"][0]["state"], "stopped");
-    for path in ["/handlers?limit=0", "/handlers/shop:mail/claims?state=lost", "/handlers/shop:mail/claims?after=x"] {
+    for path in
+        ["/handlers?limit=0", "/handlers/shop:mail/claims?state=lost", "/handlers/shop:mail/claims?after=x"]
+    {
         assert_eq!(server.get(path).0, 400, "{path}");
     }
     assert_eq!(server.get("/handlers/nobody/claims").0, 404);
@@ -158,7 +163,10 @@ fn dead_letters_of_one_handler_are_replayed_and_deleted() {
     let named = act(&server, "POST", replay, &json!({"events": [ids[0], "nothing"]}), 200);
     assert_eq!((&named["done"], &named["missing"]), (&json!([ids[0]]), &json!(["nothing"])), "{named}");
     let list = get(&server, "/handlers");
-    assert_eq!((&list["handlers"][0]["pending"], &list["handlers"][0]["deadLetters"]), (&json!(1), &json!(4)));
+    assert_eq!(
+        (&list["handlers"][0]["pending"], &list["handlers"][0]["deadLetters"]),
+        (&json!(1), &json!(4))
+    );
     assert_eq!(list["handlers"][1]["deadLetters"], 5, "the other handler's letters stay");
 
     let page = act(&server, "POST", replay, &json!({"limit": 2}), 200);
@@ -174,7 +182,10 @@ fn dead_letters_of_one_handler_are_replayed_and_deleted() {
     let bill = Handler::from_fn::<OrderPlaced>("shop:bill", |_| Ok(()));
     session.beside().run_until_idle(vec![bill], vec![]).expect("a run");
     let list = get(&server, "/handlers");
-    assert_eq!((&list["handlers"][0]["pending"], &list["handlers"][0]["deadLetters"]), (&json!(0), &json!(0)));
+    assert_eq!(
+        (&list["handlers"][0]["pending"], &list["handlers"][0]["deadLetters"]),
+        (&json!(0), &json!(0))
+    );
     let again = act(&server, "POST", replay, &json!({"events": [ids[0]]}), 200);
     assert_eq!(again["missing"], json!([ids[0]]));
 
@@ -182,7 +193,9 @@ fn dead_letters_of_one_handler_are_replayed_and_deleted() {
     let orphans = act(&server, "POST", "/handlers/shop:other/dead-letters/replay", &json!({"limit": 1}), 200);
     let why = orphans["refused"][0]["detail"].as_str().expect("a reason");
     assert!(why.contains("not known") && orphans["done"] == json!([]), "{orphans}");
-    for body in [json!({"events": []}), json!({"limit": 0}), json!({"limit": 501}), json!({"events": 7}), json!([])] {
+    for body in
+        [json!({"events": []}), json!({"limit": 0}), json!({"limit": 501}), json!({"events": 7}), json!([])]
+    {
         act(&server, "POST", replay, &body, 400);
     }
     act(&server, "POST", replay, &json!({"events": vec!["x"; 501]}), 400);
@@ -206,7 +219,10 @@ fn a_schedule_is_described_and_run_once_by_many_sessions() {
         sessions.iter().map(|one| one.spawn(vec![], vec![yearly()]).expect("a run")).collect();
     eventually("it is registered", || get(&server, "/schedules")["schedules"][0].is_object());
     let one = get(&server, "/schedules")["schedules"][0].clone();
-    assert_eq!((&one["name"], &one["cron"], &one["zone"]), (&json!("a/b ü"), &json!("30 2 1 1 *"), &json!("Europe/Berlin")));
+    assert_eq!(
+        (&one["name"], &one["cron"], &one["zone"]),
+        (&json!("a/b ü"), &json!("30 2 1 1 *"), &json!("Europe/Berlin"))
+    );
     assert_eq!(one["words"], "at 02:30, on day 1 of the month in January (Europe/Berlin)");
     assert_eq!((&one["enabled"], &one["fires"], &one["missed"]), (&json!(true), &json!(0), &json!(0)));
     assert_eq!((one.get("last"), one["next"].as_array().map(Vec::len)), (None, Some(5)));
@@ -284,7 +300,10 @@ fn delayed_events_are_listed_published_now_and_cancelled() {
         list["delayed"].as_array().expect("a list").iter().filter_map(|one| one["id"].as_str()).collect();
     assert_eq!(ids, ["fourth", "first", "second", "third"], "times of day come first: {list}");
     let first = &list["delayed"][1];
-    assert_eq!((&first["topic"], &first["key"], &first["waitsFor"]), (&json!("later"), &json!("k"), &json!("delay")));
+    assert_eq!(
+        (&first["topic"], &first["key"], &first["waitsFor"]),
+        (&json!("later"), &json!("k"), &json!("delay"))
+    );
     assert!(first["due"].as_u64().expect("a time").abs_diff(due) < 60_000, "{first} and {due}");
     assert_eq!((&list["delayed"][0]["due"], &list["delayed"][0]["waitsFor"]), (&json!(at.0), &json!("time")));
     let of_topic = get(&server, "/delayed?topic=later");

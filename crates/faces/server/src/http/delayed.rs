@@ -31,8 +31,7 @@ pub(crate) async fn list(
     let read = app.read(move |reader| {
         let mut readers = Readers::new(reader, &namespace, by);
         let mut may_see = |topic: &str| Ok(readers.may_read(topic)?);
-        let query =
-            DelayedQuery { topic: topic.as_ref(), after: after.as_deref(), max: limit, scan_max };
+        let query = DelayedQuery { topic: topic.as_ref(), after: after.as_deref(), max: limit, scan_max };
         Admin::new(store).delayed(&namespace, &query, now, &mut may_see).map_err(unreadable)
     });
     let DelayedPage { events, after } = read.await?;
@@ -46,7 +45,8 @@ fn entry_of(key: &str) -> String {
 }
 
 fn key_of(entry: &str) -> Result<String, Refusal> {
-    let is_entry = !entry.is_empty() && entry.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
+    let is_entry =
+        !entry.is_empty() && entry.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
     if !is_entry {
         let detail = format!("{entry:.80?} is no delayed event: take `entry` or `next` of GET /delayed");
         return Err(Refusal::new(ErrorCode::BadFrame, detail));
@@ -112,8 +112,7 @@ async fn change(
     });
     let event = changed.await?;
     app.acted(audit_kind(state), &namespace, &told_id(&event, &entry));
-    let topic = TopicName::new(event.topic.topic())
-        .map_err(|error| crate::http::damaged_name(&error))?;
+    let topic = TopicName::new(event.topic.topic()).map_err(|error| crate::http::damaged_name(&error))?;
     let id = event.row.id.as_ref().map(ToString::to_string);
     Ok(document(StatusCode::OK, &DelayedDone { entry, id, topic, state: state.to_owned() }))
 }

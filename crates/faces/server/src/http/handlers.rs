@@ -8,7 +8,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{
-    Admin, ChangeError, ClaimQuery, ClaimStanding, HandlerQuery, HandlerView, LetterChoice, LettersDone, OpenClaim,
+    Admin, ChangeError, ClaimQuery, ClaimStanding, HandlerQuery, HandlerView, LetterChoice, LettersDone,
+    OpenClaim,
 };
 use millrace_model::{EventId, HandlerId, Offset, Partition, Timestamp};
 use millrace_wire::ErrorCode;
@@ -110,9 +111,9 @@ fn state(text: &str) -> Result<ClaimStanding, Refusal> {
 
 /// Parses `PARTITION:OFFSET`.
 fn place(text: &str) -> Result<(Partition, Offset), Refusal> {
-    let parsed = text
-        .split_once(':')
-        .and_then(|(partition, offset)| Some((Partition(partition.parse().ok()?), Offset(offset.parse().ok()?))));
+    let parsed = text.split_once(':').and_then(|(partition, offset)| {
+        Some((Partition(partition.parse().ok()?), Offset(offset.parse().ok()?)))
+    });
     parsed.ok_or_else(|| {
         let detail = format!("after is {text:.40?}: it must be `next` of the page before, as in 0:17");
         Refusal::new(ErrorCode::BadFrame, detail)

@@ -27,11 +27,8 @@ pub(crate) async fn list(
         Admin::new(store).session_page(&namespace, page, now, SESSION_TTL_MS).map_err(unreadable)
     });
     let page = read.await?;
-    let sessions: Vec<SessionDoc> = page
-        .sessions
-        .into_iter()
-        .map(|(view, holds)| SessionDoc { holds, ..shown(view) })
-        .collect();
+    let sessions: Vec<SessionDoc> =
+        page.sessions.into_iter().map(|(view, holds)| SessionDoc { holds, ..shown(view) }).collect();
     let next = sessions.last().filter(|_| page.more).map(|last| last.session.clone());
     Ok(document(StatusCode::OK, &SessionList { sessions, next }))
 }

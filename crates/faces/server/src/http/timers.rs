@@ -5,9 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_kernel::KernelEnded;
-use millrace_model::{
-    JsonText, Mono, Namespace, OsKind, OsMessage, OsMetadata, OsType, Requester,
-};
+use millrace_model::{JsonText, Mono, Namespace, OsKind, OsMessage, OsMetadata, OsType, Requester};
 use millrace_router::{TimerPlace, TimerView};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{TimerCancelled, TimerDoc, TimerList};
@@ -81,7 +79,8 @@ pub(crate) async fn cancel(
     let found = app.kernel.timer(timer.clone()).await.map_err(ended)?;
     let found = found.ok_or_else(|| gone(&timer))?;
     if let Some(capability) = found.capability {
-        let detail = format!("capability {capability:.80} has set timer {timer:.80}, and only it can cancel it");
+        let detail =
+            format!("capability {capability:.80} has set timer {timer:.80}, and only it can cancel it");
         return Err(Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::CONFLICT));
     }
     let answer = request(&app, TIMER_CANCEL, &json!({ "timerId": timer })).await?;

@@ -249,11 +249,7 @@ impl KernelHandle {
     }
 
     /// Returns up to `max` timers that wait, behind a place, the next one first.
-    pub async fn timers(
-        &self,
-        after: Option<TimerPlace>,
-        max: usize,
-    ) -> Result<Vec<TimerView>, KernelEnded> {
+    pub async fn timers(&self, after: Option<TimerPlace>, max: usize) -> Result<Vec<TimerView>, KernelEnded> {
         let mint = self.sender.mint.clone();
         self.sender.with_router(move |router| router.timer_page(mint.instant(), after, max)).await
     }

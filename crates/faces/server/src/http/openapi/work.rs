@@ -28,12 +28,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         id: "listClaims",
         tag: TAG,
         summary: "What a handler has open: leases, waiting times, attempts, last errors.",
-        query: &[
-            NAMESPACE,
-            param("state", "Only `claimed`, `waiting` or `free` ones.", text),
-            LIMIT,
-            AFTER,
-        ],
+        query: &[NAMESPACE, param("state", "Only `claimed`, `waiting` or `free` ones.", text), LIMIT, AFTER],
         answers: &[answer(200, "The claims, in the order of the log.", &[json::<OpenClaims>()])],
         refusals: &[404],
         ..NONE
