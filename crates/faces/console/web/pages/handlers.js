@@ -1,6 +1,6 @@
 // Durable handlers: what each owes, what it holds, what it gave up on.
 
-import { get, part, send } from '../api.js';
+import { Problem, get, part, send } from '../api.js';
 import { ask, snippet, toast } from '../parts/dialog.js';
 import { el, fill } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
@@ -70,7 +70,7 @@ async function one(handler, { root, query, signal, set }) {
   let only = query.get('state') ?? '';
   const tiles = el('div', { class: 'tiles' });
   const acts = el('div', { class: 'acts' });
-  const banner = el('div', { class: 'banner', hidden: true }, icon('pause'), 'This handler is paused: it claims nothing in any session until it is resumed (millrace events resume-handler).');
+  const banner = el('div', { class: 'banner', hidden: true });
   const claims = claimTable();
   const choice = el('select', { 'aria-label': 'State' }, [['', 'all'], ['claimed', 'claimed'], ['waiting', 'waiting'], ['free', 'free']].map(([value, label]) => el('option', { value, selected: value === only }, label ?? '')));
   const nothing = el('p', { class: 'more', hidden: true }, 'Nothing is open.');
@@ -85,11 +85,16 @@ async function one(handler, { root, query, signal, set }) {
   const again = poll(signal, 1000, async () => {
     const [list, open] = await Promise.all([
       /** @type {Promise<import('../types.js').HandlerList>} */ (get('/handlers', { signal, query: { handler } })),
-      /** @type {Promise<import('../types.js').OpenClaims>} */ (get(`${path}/claims`, { signal, query: { limit: 200, state: only } })),
+      /** @type {Promise<import('../types.js').OpenClaims>} */ (get(`${path}/claims`, { signal, query: { limit: 200, state: only } })).catch(unknown),
     ]);
     const [doc] = list.handlers;
-    if (doc) fill(tiles, tilesOf(doc));
-    banner.hidden = !doc?.paused;
+    banner.hidden = doc !== undefined && !doc.paused;
+    if (!doc || !open) {
+      fill(banner, icon('warn'), 'There is no handler of this name: it was forgotten, or no program has run it yet.');
+      return;
+    }
+    fill(banner, icon('pause'), 'This handler is paused: it claims nothing in any session until it is resumed (millrace events resume-handler).');
+    fill(tiles, tilesOf(doc));
     fill(acts, press('Forget…', missing('admin'), () => forget(handler, doc), () => void again(), 'danger'));
     claims.show(open.claims.map((claim) => ({ ...claim, topic: open.topic })));
     claims.box.hidden = open.claims.length === 0;
@@ -102,6 +107,12 @@ async function one(handler, { root, query, signal, set }) {
     void again();
   });
   lettersOf(handler, letters, signal, () => void again());
+}
+
+/** A handler that is not there is told on the page, and not as a failure. @param {unknown} error @returns {null} */
+function unknown(error) {
+  if (error instanceof Problem && error.status === 404) return null;
+  throw error;
 }
 
 /** @param {Handler} doc */

@@ -33,10 +33,10 @@ async function all({ root, signal }) {
     caption: 'Topics and handlers with dead letters',
     sort: 'count', descending: true,
     key: (/** @type {any} */ row) => `${row.kind}/${row.name}/${row.topic}`,
-    open: (row) => { location.hash = `#/letters/${part(row.topic)}`; },
+    open: (row) => { location.hash = row.kind === 'handler' ? `#/handlers/${part(row.name)}` : `#/letters/${part(row.topic)}`; },
     columns: [
       { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => el('a', { href: `#/letters/${part(row.topic)}` }, row.topic) },
-      { name: 'who', label: 'Given up by', by: (row) => row.name, cell: (row) => row.name },
+      { name: 'who', label: 'Given up by', by: (row) => row.name, cell: (row) => (row.kind === 'handler' ? el('span', null, 'handler ', el('a', { href: `#/handlers/${part(row.name)}` }, row.name)) : row.name) },
       { name: 'count', label: 'Letters', class: 'num', by: (row) => row.count, cell: (row) => count(row.count) },
       { name: 'last', label: 'Last', by: (row) => row.last ?? 0, cell: (row) => time(row.last) },
     ],
@@ -49,7 +49,7 @@ async function all({ root, signal }) {
     const found = /** @type {import('../types.js').DeadLetters} */ (await get('/dead-letters', { signal }));
     const rows = [
       ...found.deadLetters.filter((one) => one.count > 0 && !one.topic.startsWith('system.')).map((one) => ({ kind: 'group', name: 'groups', topic: one.topic, count: one.count, last: null })),
-      ...(found.handlers ?? []).map((one) => ({ kind: 'handler', name: `handler ${one.handler}`, topic: one.topic, count: one.count, last: one.newestTs })),
+      ...(found.handlers ?? []).map((one) => ({ kind: 'handler', name: one.handler, topic: one.topic, count: one.count, last: one.newestTs })),
     ];
     list.show(rows);
     list.box.hidden = rows.length === 0;
@@ -158,7 +158,7 @@ async function ofTopic(topic, { root, query, signal, set }) {
       caption: 'Reasons', sort: 'count', descending: true,
       columns: [
         { name: 'reason', label: 'Reason', by: (/** @type {any} */ row) => row.reason, cell: (row) => row.kind === 'handler' ? row.reason : el('button', { type: 'button', class: 'linkish', onclick: () => narrow(row.group, row.reason) }, row.reason || 'no reason given') },
-        { name: 'group', label: 'Given up by', by: (row) => row.group, cell: (row) => (row.kind === 'handler' ? `handler ${row.group}` : `group ${row.group}`) },
+        { name: 'group', label: 'Given up by', by: (row) => row.group, cell: (row) => (row.kind === 'handler' ? el('span', null, 'handler ', el('a', { href: `#/handlers/${part(row.group)}` }, row.group)) : `group ${row.group}`) },
         { name: 'count', label: 'Letters', class: 'num', by: (row) => row.count, cell: (row) => count(row.count) },
         { name: 'first', label: 'First', by: (row) => row.firstTs, cell: (row) => time(row.firstTs) },
         { name: 'last', label: 'Last', by: (row) => row.lastTs, cell: (row) => time(row.lastTs) },
