@@ -7,7 +7,7 @@ mod check;
 mod contents;
 mod package;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
@@ -20,9 +20,10 @@ const BUILT: &str = "dist/millrace";
 
 pub(crate) fn run(args: &[&str]) -> Result<()> {
     let binary = match args {
+        ["--check", path] => return check_package_of(&PathBuf::from(path)),
         [] => None,
         ["--binary", path] => Some(PathBuf::from(path)),
-        other => bail!("deb takes --binary FILE (a binary that is built already), not {}", other.join(" ")),
+        other => bail!("deb takes --binary FILE or --check FILE (a binary that is built already), not {}", other.join(" ")),
     };
     needs::ensure_commands(|command| COMMANDS.contains(&command))?;
     let binary = match binary {
@@ -39,7 +40,11 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
 
 /// Builds a package from the binary that was just built for the tests, and checks it.
 pub(crate) fn test() -> Result<()> {
+    check_package_of(&repo::target().join("debug/millrace"))
+}
+
+fn check_package_of(binary: &Path) -> Result<()> {
     needs::ensure_commands(|command| COMMANDS.contains(&command) || CHECK_COMMANDS.contains(&command))?;
-    let package = package::build(&repo::target().join("debug/millrace"), package::Compression::Fast)?;
+    let package = package::build(binary, package::Compression::Fast)?;
     check::run_all(&package)
 }
