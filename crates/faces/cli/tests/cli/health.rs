@@ -63,7 +63,7 @@ fn a_server_that_is_not_there_or_does_not_answer_is_one() {
 
 #[test]
 fn a_server_that_is_not_ready_says_why() {
-    let server = Server::with(&["--commit-stall-ms-max", "100"]);
+    let server = Server::with(&["--commit-stall-ms-max", "100", "--store-busy-timeout-ms", "200"]);
     let url = server.http_url();
     let store = Connection::open(server.folder().join("test.db")).unwrap();
     store.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -71,7 +71,7 @@ fn a_server_that_is_not_ready_says_why() {
         let url = url.clone();
         move || run(&["pub", "t", "1", "--url", &url])
     });
-    let waits = "locked the store";
+    let waits = "another program has locked the store";
     eventually("the reason is known", || run(&["health", "--url", &url]).stderr.contains(waits));
     run(&["health", "--url", &url]).refused(1, &["is not ready", waits, "storage_failed"]);
     let ran = run(&["health", "--url", &url, "--json"]);
