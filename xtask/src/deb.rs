@@ -23,7 +23,10 @@ pub(crate) fn run(args: &[&str]) -> Result<()> {
         ["--check", path] => return check_package_of(&PathBuf::from(path)),
         [] => None,
         ["--binary", path] => Some(PathBuf::from(path)),
-        other => bail!("deb takes --binary FILE or --check FILE (a binary that is built already), not {}", other.join(" ")),
+        other => bail!(
+            "deb takes --binary FILE or --check FILE (a binary that is built already), not {}",
+            other.join(" ")
+        ),
     };
     needs::ensure_commands(|command| COMMANDS.contains(&command))?;
     let binary = match binary {

@@ -52,6 +52,11 @@ const NEEDS: &[Need] = &[
     },
     Need { command: "clang", debian_packages: &["clang"], purpose: "guests of sys/loop are written in C" },
     Need { command: "wasm-ld", debian_packages: &["lld"], purpose: "clang links WebAssembly with it" },
+    Need {
+        command: "curl",
+        debian_packages: &["curl"],
+        purpose: "commands that the web console prints are tried as they are printed",
+    },
     Need { command: "dpkg-deb", debian_packages: &["dpkg"], purpose: "the Debian package is built with it" },
     Need { command: "gzip", debian_packages: &["gzip"], purpose: "manual pages are compressed in packages" },
     Need {

@@ -1,4 +1,4 @@
-//! One question to one server: is it ready? Shows no token, follows no leader, and waits no longer than it is told.
+//! Asks one server whether it is ready. Shows no token, follows no leader, and waits no longer than it is told.
 
 use std::time::Duration;
 

@@ -38,7 +38,7 @@ pub(super) fn status(status: impl Display) {
     tell(&status_line(status));
 }
 
-/// One line, whatever the text is.
+/// Returns the field for people: a single line, whatever the text is.
 fn status_line(status: impl Display) -> String {
     format!("STATUS={}", status.to_string().replace(['\r', '\n'], " "))
 }

@@ -1,5 +1,5 @@
 //! The groups of the shop: each is one member, takes one event at a time, publishes what follows from it, and then
-//! acknowledges it. What follows has an id made from the event's own, so a second try publishes nothing twice.
+//! acknowledges it. The new event has an id made from that of its cause, so a second try publishes nothing twice.
 
 use std::sync::Arc;
 use std::time::Duration;
