@@ -11,6 +11,7 @@ cargo xtask engines        PostgreSQL, SeaweedFS, moto, MongoDB and Prometheus f
 cargo xtask powercut       a long run of the power-cut test: [--cuts N] per workload, [--seed S] of an earlier run
 cargo xtask fixtures [N]   stores of every schema version (or of N), made by the Millrace that wrote it
 cargo xtask guests         the C guests of examples/guests, compiled to target/guests
+cargo xtask deb            a Debian package in target/debian, of a dist build; [--binary FILE] of a binary that is built already, [--check FILE] checks it, too
 cargo xtask fuzz [TARGET]  coverage-guided fuzzing, 60 s per target: [--seconds N]; [--input FILE] runs one input again
 cargo xtask help           this text";
 

@@ -1,5 +1,6 @@
 //! The project's own build and check commands ("verbs"), run as `cargo xtask <verb>`. Each verb has its own file.
 
+mod deb;
 mod engines;
 mod fixtures;
 mod fuzz;
@@ -28,6 +29,7 @@ fn main() -> ExitCode {
         ["powercut", options @ ..] => powercut::run(options),
         ["fixtures", versions @ ..] => fixtures::run(versions),
         ["guests"] => guests::run(),
+        ["deb", options @ ..] => deb::run(options),
         ["fuzz", options @ ..] => fuzz::run(options),
         [] | ["help" | "--help" | "-h"] => help::run(),
         unknown => help::refuse(unknown),

@@ -53,6 +53,28 @@ const NEEDS: &[Need] = &[
     Need { command: "clang", debian_packages: &["clang"], purpose: "guests of sys/loop are written in C" },
     Need { command: "wasm-ld", debian_packages: &["lld"], purpose: "clang links WebAssembly with it" },
     Need {
+        command: "curl",
+        debian_packages: &["curl"],
+        purpose: "commands that the web console prints are tried as they are printed",
+    },
+    Need { command: "dpkg-deb", debian_packages: &["dpkg"], purpose: "the Debian package is built with it" },
+    Need { command: "gzip", debian_packages: &["gzip"], purpose: "manual pages are compressed in packages" },
+    Need {
+        command: "strip",
+        debian_packages: &["binutils"],
+        purpose: "packages leave debug information out",
+    },
+    Need {
+        command: "lintian",
+        debian_packages: &["lintian"],
+        purpose: "the Debian package is checked with it",
+    },
+    Need {
+        command: "systemd-analyze",
+        debian_packages: &["systemd"],
+        purpose: "the unit of the Debian package is checked with it",
+    },
+    Need {
         command: "chromium",
         debian_packages: &["chromium"],
         purpose: "the web console and the SDK's browser page are tested in it",

@@ -6,7 +6,7 @@ use anyhow::Result;
 
 use crate::engines::Installation;
 use crate::stage::{Stage, run_all};
-use crate::{fuzz, needs, repo, sdk, tidy};
+use crate::{deb, fuzz, needs, repo, sdk, tidy};
 
 const BUILD: &str = "build --workspace";
 const TESTS: &str = "test --workspace";
@@ -22,6 +22,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
             Stage::new("tests", || engines.run_tests(TESTS)),
             Stage::new("sdk", sdk::run),
             Stage::new("console", sdk::run_console),
+            Stage::new("package", deb::test),
             Stage::new("simulator", || repo::cargo(SIMULATOR)),
             Stage::new("fuzz", fuzz::short_run),
         ]);
@@ -31,7 +32,9 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         Stage::new("build", || repo::cargo(BUILD)),
         Stage::new("tests", || engines.run_tests(&format!("{TESTS} -- {filter}"))),
     ])?;
-    println!("  left out     tidy, sdk, console, simulator and fuzz, because of the filter `{filter}`");
+    println!(
+        "  left out     tidy, sdk, console, package, simulator and fuzz, because of the filter `{filter}`"
+    );
     Ok(())
 }
 

@@ -14,15 +14,21 @@ const ANYBODY_READS: u32 = 0o004;
 /// All permission bits of group and others. A store belongs to one user: its lock files admit nobody else.
 const OTHERS: u32 = 0o077;
 
-/// Returns warnings for the settings file and for the key of the certificate.
+/// Returns warnings for the settings file, for the key of the certificate and for the first token.
 pub(crate) fn secrets(effective: &Effective) -> Vec<String> {
     let key = &effective.config.tls_key;
     let key = Some(key).filter(|key| !key.is_empty());
+    let first_token = &effective.config.first_token;
+    let first_token = Some(first_token).filter(|file| !file.is_empty());
     let config = effective.secrets_in.as_ref();
-    [(config, "tokens"), (key, "the private key of the certificate")]
-        .into_iter()
-        .filter_map(|(path, what)| warning(Path::new(path?), ANYBODY_READS, what))
-        .collect()
+    [
+        (config, "tokens"),
+        (key, "the private key of the certificate"),
+        (first_token, "a token that may do everything"),
+    ]
+    .into_iter()
+    .filter_map(|(path, what)| warning(Path::new(path?), ANYBODY_READS, what))
+    .collect()
 }
 
 /// Returns a warning for an existing store: older versions created it readable for everybody.

@@ -2,13 +2,16 @@
 
 mod agents;
 mod leading;
+mod probe;
 
 use millrace_wire::http::Problem;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use ureq::http::{Method, StatusCode};
 
+pub(crate) use self::agents::ServerIdentity;
 use self::leading::{Answer, Call, LeadingServer};
+pub(crate) use self::probe::{Readiness, readiness};
 use crate::failure::{Failure, TOKEN_WANTED};
 use crate::settings::Config;
 

@@ -60,6 +60,12 @@ export function may(scope) {
   return scopes.includes(scope) || scopes.includes('admin');
 }
 
+/** The beginning of a curl command for this server. A token is named, never printed. */
+export const curl = () => (wantsToken() ? 'curl -H "Authorization: Bearer $MILLRACE_TOKEN"' : 'curl');
+
+/** Whether commands need a token, which they take from `MILLRACE_TOKEN`. */
+export const wantsToken = () => state.who !== null && !state.who.open;
+
 /** The reason why something cannot be done, for a disabled control; `null` if it can. @param {...string} scopes */
 export function missing(...scopes) {
   const lacking = scopes.filter((scope) => !may(scope));

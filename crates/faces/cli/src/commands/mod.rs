@@ -16,8 +16,10 @@ mod feed;
 mod file_size;
 mod guard;
 mod guest;
+mod health;
 mod info;
 mod kernel_client;
+mod man;
 mod memory;
 mod offline;
 mod openapi;
@@ -47,8 +49,8 @@ pub(crate) use connect::client_certificate;
 use crate::failure::Failure;
 
 pub(crate) fn command() -> Command {
-    // The guard command is not for users, so the shell completions (`for_people`) leave it out.
-    numbers_may_be_negative(for_people()).subcommand(guard::command())
+    // These two are not for users, so shell completions and manual pages (`for_people`) leave them out.
+    numbers_may_be_negative(for_people()).subcommand(man::command()).subcommand(guard::command())
 }
 
 /// Lets values begin with a minus: `--delay-ms -5` is a wrong number and `pub t -5` a valid payload, not an unknown
@@ -84,6 +86,7 @@ fn for_people() -> Command {
             backup::restore_command(),
             doctor::command(),
             info::command(),
+            health::command(),
             dead_letters::command(),
             events::command(),
             commits::command(),
@@ -110,6 +113,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("restore", matches)) => backup::run_restore(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         Some(("info", matches)) => info::run(matches),
+        Some(("health", matches)) => health::run(matches),
         Some(("dead-letters", matches)) => dead_letters::run(matches),
         Some(("events", matches)) => events::run(matches),
         Some(("commits", matches)) => commits::run(matches),
@@ -117,6 +121,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("openapi", _)) => openapi::run(),
         Some(("completions", matches)) => completions::run(matches),
         Some(("bench", matches)) => bench::run(matches),
+        Some(("man", matches)) => man::run(matches),
         Some((guard::NAME, matches)) => guard::run(matches),
         _ => Err(Failure::Usage("no such command: see `millrace --help`".into())),
     }

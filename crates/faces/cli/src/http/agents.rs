@@ -35,7 +35,7 @@ impl Agents {
             return Ok(agent);
         }
         let agent = Agent::config_builder()
-            .tls_config(tls_config(server.tls, &self.config)?)
+            .tls_config(tls_config(server.tls, ServerIdentity::Checked, &self.config)?)
             .http_status_as_error(false)
             .timeout_connect(Some(CONNECT_MAX))
             .timeout_global(Some(ANSWER_MAX))
@@ -46,13 +46,26 @@ impl Agents {
     }
 }
 
+/// Whether a server must prove by its certificate that it is the one that was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ServerIdentity {
+    Checked,
+    /// Only for requests that show no secret to a server of this machine.
+    Unchecked,
+}
+
 /// Returns a TLS configuration that trusts the same authorities as the WebSocket client.
-fn tls_config(has_tls: bool, config: &Config) -> Result<TlsConfig, Failure> {
+pub(super) fn tls_config(
+    has_tls: bool,
+    identity: ServerIdentity,
+    config: &Config,
+) -> Result<TlsConfig, Failure> {
     let file = (!config.tls_ca.is_empty()).then(|| Path::new(&config.tls_ca));
+    let is_checked = identity == ServerIdentity::Checked;
     // Reading the system's certificates takes a while, and is useless without TLS.
-    let certs = if has_tls { authorities(file)? } else { Vec::new() };
+    let certs = if has_tls && is_checked { authorities(file)? } else { Vec::new() };
     let certs = certs.iter().map(|cert| Certificate::from_der(cert).to_owned());
-    let identity = match client_certificate(config)?.filter(|_| has_tls) {
+    let shown = match client_certificate(config)?.filter(|_| has_tls) {
         None => None,
         Some(files) => {
             // Checked here, so that the error names the wrong file.
@@ -67,7 +80,8 @@ fn tls_config(has_tls: bool, config: &Config) -> Result<TlsConfig, Failure> {
         }
     };
     Ok(TlsConfig::builder()
-        .client_cert(identity)
+        .client_cert(shown)
+        .disable_verification(!is_checked)
         .root_certs(RootCerts::new_with_certs(&certs.collect::<Vec<_>>()))
         .unversioned_rustls_crypto_provider(crypto_provider())
         .build())

@@ -27,6 +27,9 @@ macro_rules! text {
 /// Stands for every kind of audit record.
 const AUDIT_ALL: &str = "all";
 
+/// Where the demo keeps its events unless a store is given: a store of its own, because its events are invented.
+pub(super) const DEMO_STORE: &str = "sqlite:///millrace-demo.db";
+
 const PATH: SettingKind = SettingKind::Text { what: "the path of a file", check: |_| true };
 
 pub(super) static SETTINGS: &[SettingDef] = &[
@@ -65,6 +68,16 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         &[],
         "Where events are kept"
     ),
+    SettingDef {
+        name: "demo",
+        help: "Run a small shop on the server, to have something to look at: orders, payments, a slow group, dead letters. \
+               Needs a store with nothing else in it; without --store sqlite:///millrace-demo.db",
+        kind: SettingKind::Flag,
+        scope: Scope::Serve,
+        also: &[],
+        get: |config| SettingValue::Flag(config.demo),
+        set: |config, value| config.demo = value == SettingValue::Flag(true),
+    },
     SettingDef {
         name: "durability",
         help: "How durable an event is once its publish is confirmed, for topics that do not set their own",
@@ -105,6 +118,14 @@ pub(super) static SETTINGS: &[SettingDef] = &[
         PATH,
         &[],
         "PEM file with the authorities of client certificates, which stand for agents by auth.certificates"
+    ),
+    text!(
+        "first-token",
+        Serve,
+        first_token,
+        PATH,
+        &[],
+        "File with a token that may do everything, for the agent admin: the first start makes it (mode 0600)"
     ),
     SettingDef {
         name: "allow-origin",

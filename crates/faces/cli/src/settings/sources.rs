@@ -7,6 +7,7 @@ use clap::parser::ValueSource;
 
 use crate::failure::Failure;
 use crate::settings::flags::CONFIG_FLAG;
+use crate::settings::main_settings::DEMO_STORE;
 use crate::settings::{Also, Config, SettingDef, SettingKind, SettingValue, all};
 use crate::settings::{auth, capability, mongo_env};
 
@@ -90,6 +91,9 @@ pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
         {
             effective.set(at, setting, SettingValue::Text(url), SettingSource::Env(mongo_env::URL.into()));
         }
+    }
+    if effective.config.demo && *effective.source("store") == SettingSource::Default {
+        effective.config.store = DEMO_STORE.to_owned();
     }
     Ok(effective)
 }

@@ -6,6 +6,7 @@
 mod backup;
 mod bench;
 mod completions;
+mod demo;
 mod doctor;
 mod ends;
 mod events;
@@ -13,11 +14,15 @@ mod exit_codes;
 #[cfg(target_os = "linux")]
 #[path = "../bus/disk/faults.rs"]
 mod faults;
+mod first_token;
 mod handlers;
+mod health;
+mod man;
 mod modes;
 mod names;
 mod openapi;
 mod os_client;
+mod packaging;
 mod pub_sub;
 mod restore_cuts;
 mod run;
@@ -29,5 +34,6 @@ mod settings;
 mod single_handlers;
 #[path = "../bus/socket.rs"]
 mod socket;
+mod supervisor;
 mod topics;
 mod versions;

@@ -9,7 +9,7 @@ import { meter } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, rate, size, span } from '../parts/time.js';
-import { missing } from '../state.js';
+import { curl, missing, wantsToken } from '../state.js';
 
 /** @typedef {import('../types.js').Stats} Stats */
 /** @typedef {import('../types.js').History} History */
@@ -193,7 +193,8 @@ function empty() {
     el('h2', null, 'Nothing has been published yet'),
     el('p', { class: 'muted' }, 'Publish an event, from here or from a terminal. Its answer comes when it is on disk. Then read it with a group: what the group has acknowledged it does not get again.'),
     el('div', null, press),
-    snippet(`curl ${new URL('topics/hello/events', ROOT).href} -d '{"payload":{"hello":"world"}}'`),
+    wantsToken() ? el('p', { class: 'muted' }, 'The commands take the token from the variable ', el('code', null, 'MILLRACE_TOKEN'), '.') : '',
+    snippet(`${curl()} ${new URL('topics/hello/events', ROOT).href} -d '{"payload":{"hello":"world"}}'`),
     snippet(`millrace pub hello '{"hello":"world"}' --url ${ws}`),
     snippet(`millrace sub hello --group readers --from earliest --url ${ws}`));
 }

@@ -8,7 +8,7 @@ import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, rate, size, time } from '../parts/time.js';
 import { ROOT } from '../api.js';
-import { missing } from '../state.js';
+import { curl, missing } from '../state.js';
 
 /** @typedef {import('../types.js').Topic} Topic */
 /** @typedef {{ topic: Topic, rate: number | null }} Row */
@@ -96,7 +96,7 @@ function letters({ topic }) {
 function teach() {
   return el('div', { class: 'teach' }, el('h2', null, 'There are no topics yet'),
     el('p', null, 'A topic is made when somebody publishes to it or reads from it. Create one here to give it settings first.'),
-    snippet(`curl ${new URL('topics/orders/events', ROOT).href} -d '{"payload":{"id":1}}'`));
+    snippet(`${curl()} ${new URL('topics/orders/events', ROOT).href} -d '{"payload":{"id":1}}'`));
 }
 
 async function create() {

@@ -1,7 +1,7 @@
 // One event in the drawer: what it says, what caused it, and how far everybody is with it.
 
 import { ROOT, address, get, lines, part } from '../api.js';
-import { state } from '../state.js';
+import { curl, state } from '../state.js';
 import { button, copy, el, fill, save } from './dom.js';
 import { drawer, toast } from './dialog.js';
 import { icon } from './icons.js';
@@ -106,7 +106,7 @@ function copies(event, acts) {
   const literal = (/** @type {unknown} */ value) => JSON.stringify(value);
   /** @type {Record<string, () => string>} */
   const forms = {
-    curl: () => `curl ${quoted(to)} -d ${quoted(body())}`,
+    curl: () => `${curl()} ${quoted(to)} -d ${quoted(body())}`,
     'command line': () => `millrace pub ${event.topic} ${quoted(event.payload)}${event.key === null ? '' : ` --key ${quoted(event.key)}`}${space} --url ${ws}`,
     JavaScript: () => `await bus.publish(${literal(event.topic)}, ${event.payload}${event.key === null ? '' : `, ${literal(event.key)}`});`,
     Python: () => `requests.post(${literal(to)}, data=${literal(body())}, headers={"content-type": "application/json"}).raise_for_status()`,

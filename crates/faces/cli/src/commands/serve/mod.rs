@@ -1,13 +1,17 @@
 //! `millrace serve`: runs the broker.
 
+mod demo;
 mod engine_thread;
+mod first_token;
 mod followed_leader;
 mod lead_watch;
 mod otlp;
 mod outbox_relay;
+mod ready;
 mod shared;
 mod shared_progress;
 mod shared_state;
+mod supervisor;
 
 use std::net::SocketAddr;
 use std::os::unix::net::UnixListener;
@@ -25,13 +29,16 @@ use millrace_stores::{OpenError, StoreUrl};
 use millrace_telemetry::Exporter;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::task::spawn_blocking;
 
+use self::first_token::Occasion;
+use self::ready::Accepting;
+pub(in crate::commands) use self::ready::reachable_from_here;
 use crate::commands::opening::{self, Opening};
 use crate::commands::{descriptors, file_size, guard, memory};
 use crate::exposed;
 use crate::failure::Failure;
 use crate::log;
-use crate::output::Output;
 use crate::settings::{
     Config, Effective, SOCKET_DEFAULT, SOCKET_NONE, Scope, SettingSource, args, described, described_again,
     resolve,
@@ -45,7 +52,7 @@ pub(in crate::commands) fn command() -> Command {
              SIGTERM or SIGINT ends it after what is in hand is finished; SIGHUP makes it read tokens, \
              certificate and capabilities again.\n\nWithout tokens everybody who can reach it may do \
              everything. Tokens are [[auth.tokens]] in the file (token or sha256, agent, scopes, namespaces): see \
-             docs/access.md.",
+             docs/access.md. --first-token FILE makes one.",
         )
         .args(args(&[Scope::Serve, Scope::Store, Scope::Socket, Scope::Bound]))
 }
@@ -55,8 +62,9 @@ pub(in crate::commands) fn command() -> Command {
 const LET_GO_MAX: Duration = Duration::from_secs(5);
 
 pub(in crate::commands) fn run(matches: &ArgMatches) -> Result<(), Failure> {
-    let effective = resolve(matches)?;
+    let mut effective = resolve(matches)?;
     let log = log::start_keeping(&effective.config, "info");
+    first_token::add(&mut effective.config, Occasion::Start)?;
     warn_of_exposed(&effective);
     let mut plan = ServePlan::of(&effective, matches)?;
     plan.config.server.log = log;
@@ -145,6 +153,11 @@ impl ServePlan {
             );
         }
         let store = config.store.parse().map_err(|error| Failure::Usage(format!("store is {error}")))?;
+        if config.demo && matches!(store, StoreUrl::Shared(_)) {
+            return Err(Failure::Usage(format!(
+                "demo is set and store is {store}, which other servers share: give a file (sqlite:///FILE) or memory:"
+            )));
+        }
         let durability_asked = *effective.source("durability") != SettingSource::Default;
         Ok(ServePlan { config, listen, probe_listen, store, durability_asked, matches: matches.clone() })
     }
@@ -169,6 +182,11 @@ impl ServePlan {
                 return Ok(ServeEnd::WhileOpening);
             }
         };
+        if self.config.demo {
+            let store = opened.store.clone();
+            let checked = spawn_blocking(move || demo::refuse_foreign_topics(&*store)).await;
+            checked.map_err(|error| Failure::Failed(error.to_string()))??;
+        }
         let limits = &mut self.config.limits;
         if limits.durability > opened.durability_max {
             let (wanted, max) = (limits.durability.as_str(), opened.durability_max.as_str());
@@ -181,19 +199,18 @@ impl ServePlan {
             tracing::warn!("the store {} promises no more than durability {max}", self.store);
             limits.durability = opened.durability_max;
         }
-        let tls = self.config.server.tls.is_some();
+        let mut accepting = Accepting::of(&self);
         let mut server =
             Server::start(self.config.server, opened.store.clone(), self.config.limits, listener)
                 .await
                 .map_err(|error| Failure::Failed(error.to_string()))?;
-        let mut probe = None;
+        accepting.addr = server.addr();
         if let Some(listener) = probe_listener {
             let addr = server.listen_probes(listener).map_err(|error| Failure::Failed(error.to_string()))?;
-            probe = Some(addr);
+            accepting.probe = Some(addr);
         }
-        let mut path = None;
         if let Some((place, listener)) = socket {
-            path = Some(place.path().display().to_string());
+            accepting.socket = Some(place.path().display().to_string());
             server
                 .listen_socket(place, listener)
                 .await
@@ -205,17 +222,21 @@ impl ServePlan {
             let (reloader, matches) = (asked.clone(), with.clone());
             Box::pin(async move { reload(&reloader, matches).await })
         });
-        say_ready(server.addr(), probe, tls, path, &self.store)?;
+        let _demo = match self.config.demo {
+            true => Some(demo::start(server.handle()).await?),
+            false => None,
+        };
+        accepting.tell(self.store.to_string())?;
+        supervisor::ready(format_args!("serves {} at {}", self.store, accepting.addr));
         let reloading = async {
             while hangups.recv().await.is_some() {
-                // `reload` has logged the result.
-                let _ = reload(&reloader, matches.clone()).await;
+                reload_for_supervisor(&reloader, matches.clone()).await;
             }
             std::future::pending::<()>().await;
         };
         let asked_to_stop = async {
             first.next().await;
-            tracing::info!("stopping: a second signal ends it at once");
+            tell_stopping();
         };
         let asked_twice = async {
             second.next().await;
@@ -275,7 +296,8 @@ impl ServePlan {
 async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, NotReloaded> {
     let read = move || -> Result<Reload, NotReloaded> {
         let said = |failure: Failure| NotReloaded::from(failure.message().unwrap_or_default());
-        let effective = resolve(&matches).map_err(said)?;
+        let mut effective = resolve(&matches).map_err(said)?;
+        first_token::add(&mut effective.config, Occasion::Reload).map_err(said)?;
         warn_of_exposed(&effective);
         let described = described_again(&effective);
         let config = effective.config;
@@ -283,8 +305,7 @@ async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, NotR
         let (tokens, capabilities) = (config.server.tokens, config.server.capabilities);
         Ok(Reload { tokens, tls, capabilities, described })
     };
-    let read =
-        tokio::task::spawn_blocking(read).await.unwrap_or_else(|error| Err(NotReloaded(error.to_string())));
+    let read = spawn_blocking(read).await.unwrap_or_else(|error| Err(NotReloaded(error.to_string())));
     let reloaded = match read {
         Ok(to) => reloader.reload(to).await.map_err(|error| NotReloaded(error.to_string())),
         Err(why) => Err(why),
@@ -312,35 +333,19 @@ async fn reload(reloader: &Reloader, matches: ArgMatches) -> Result<String, NotR
     }
 }
 
-fn say_ready(
-    addr: SocketAddr,
-    probe: Option<SocketAddr>,
-    tls: bool,
-    socket: Option<String>,
-    store: &StoreUrl,
-) -> Result<(), Failure> {
-    #[derive(serde::Serialize)]
-    struct ReadyLine {
-        ready: bool,
-        http: String,
-        ws: String,
-        socket: Option<String>,
-        store: String,
-        /// Only present if `--probe-listen` was given.
-        #[serde(skip_serializing_if = "Option::is_none")]
-        probe: Option<String>,
+/// Reloads as SIGHUP asks, and tells the supervisor, which may wait for the end of the reload that it asked for.
+async fn reload_for_supervisor(reloader: &Reloader, matches: ArgMatches) {
+    supervisor::reloading();
+    // `reload` has logged the result.
+    match reload(reloader, matches).await {
+        Ok(changed) => supervisor::ready(changed),
+        Err(why) => supervisor::ready(format_args!("not reloaded, everything stays as it was: {why}")),
     }
-    let s = if tls { "s" } else { "" };
-    let mut out = Output::new();
-    out.json(&ReadyLine {
-        ready: true,
-        http: format!("http{s}://{addr}"),
-        ws: format!("ws{s}://{addr}/"),
-        socket,
-        store: store.to_string(),
-        probe: probe.map(|addr| format!("http{s}://{addr}")),
-    })?;
-    out.flush()
+}
+
+fn tell_stopping() {
+    tracing::info!("stopping: a second signal ends it at once");
+    supervisor::stopping();
 }
 
 /// Checks an address: one that other machines can reach needs access control, or the flag `--insecure`.
@@ -351,7 +356,8 @@ fn address(name: &str, config: &Config) -> Result<SocketAddr, Failure> {
     if !addr.ip().is_loopback() && config.server.tokens.is_empty() && !config.server.insecure {
         return Err(Failure::Usage(format!(
             "{name} is {addr}, which others can reach, and no access control is configured: configure \
-             [[auth.tokens]], give a loopback address such as 127.0.0.1:{}, or --insecure if this is meant",
+             [[auth.tokens]], let --first-token FILE make a token, give a loopback address such as 127.0.0.1:{}, or --insecure \
+             if this is meant",
             addr.port()
         )));
     }

@@ -26,7 +26,8 @@ use crate::commands::serve::followed_leader::FollowedLeader;
 use crate::commands::serve::shared_progress::ShownProgress;
 use crate::commands::serve::shared_state::SharedState;
 use crate::commands::serve::{
-    ServeEnd, ServePlan, StopSignals, bind, lead_watch, listen_for, outbox_relay, reload, say_ready,
+    Accepting, ServeEnd, ServePlan, StopSignals, bind, lead_watch, listen_for, outbox_relay, reload,
+    reload_for_supervisor, supervisor, tell_stopping,
 };
 use crate::failure::Failure;
 
@@ -90,15 +91,14 @@ impl ServePlan {
             while hangups.recv().await.is_some() {
                 let running = reloader.lock().clone();
                 if let Some(running) = running {
-                    // `reload` has logged the result.
-                    let _ = reload(&running, matches.clone()).await;
+                    reload_for_supervisor(&running, matches.clone()).await;
                 }
             }
             std::future::pending::<()>().await;
         };
         let stop_asked = async {
             first.next().await;
-            tracing::info!("stopping: a second signal ends it at once");
+            tell_stopping();
             stop.send_replace(true);
             std::future::pending::<()>().await;
         };
@@ -209,20 +209,20 @@ impl SharedServer {
         let mut follower =
             Follower::start(config.server.clone(), self.state.clone(), &config.limits, listener)
                 .map_err(serve_failure)?;
-        let mut probe = None;
+        let mut accepting = Accepting { addr: follower.addr(), ..Accepting::of(&self.plan) };
         if let Some(listener) = &self.probe_listener {
-            probe = Some(follower.listen_probes(clone_listener(listener)?).map_err(serve_failure)?);
+            accepting.probe = Some(follower.listen_probes(clone_listener(listener)?).map_err(serve_failure)?);
         }
-        let mut path = None;
         if let Some((place, listener)) = self.plan.socket()? {
-            path = Some(place.path().display().to_string());
+            accepting.socket = Some(place.path().display().to_string());
             follower.listen_socket(place, listener).map_err(serve_failure)?;
         }
         *self.reloader.lock() = Some(follower.reloader());
         if !self.is_ready_said {
-            say_ready(follower.addr(), probe, config.server.tls.is_some(), path, &self.plan.store)?;
+            accepting.tell(self.plan.store.to_string())?;
             self.is_ready_said = true;
         }
+        supervisor::ready(format_args!("follows {} at {}", self.plan.store, accepting.addr));
         Ok(follower)
     }
 
@@ -374,6 +374,7 @@ impl SharedServer {
         });
         self.state.open(shared.store.clone(), false);
         tracing::info!("this server leads: it serves everything");
+        supervisor::status(format_args!("leads {} at {}", self.plan.store, server.addr()));
         let relay = outbox_relay::start(shared.store.clone(), server.handle(), event_bytes_max);
         let giving_back = memory::give_back_after_crowds(server.connections());
         let watching = lead_watch::watch(shared.store.clone(), server.deposer(), server.lead_doubter());
