@@ -21,6 +21,7 @@ const PAGES = [
   ['#/letters/orders', 'because'],
   ['#/jobs', 'No jobs'],
   ['#/event/orders-nothing', 'Nothing in this namespace'],
+  ['#/trace', 'Show its trace'],
 ];
 
 let server;
@@ -30,7 +31,8 @@ before(async () => {
   browser = await Browser.start();
   await server.send('POST', '/topics', { topic: 'orders', maxAttempts: 1 });
   const worker = await server.worker('orders', 'billing', ({ payload }) => (payload.bad ? { type: 'NACK', reason: 'because' } : null));
-  await server.publish('orders', { payload: { bad: true }, key: 'k' });
+  const { id } = await server.publish('orders', { payload: { bad: true }, key: 'k' });
+  PAGES.push([`#/trace/${id}`, 'orders.DLQ']);
   await server.publish('orders', { payload: { nested: [1, 'two', null] } });
   worker.unref?.();
 });
