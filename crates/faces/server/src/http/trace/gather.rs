@@ -46,11 +46,11 @@ pub(super) struct Question {
     pub(super) loop_view: LoopView,
 }
 
-/// What of the CQRS loop the caller may see.
+/// The messages and timers of the CQRS loop that the caller may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LoopView {
     Nothing,
-    /// What clients of the caller's namespaces began.
+    /// Those that clients of the caller's namespaces began.
     Own,
     All,
 }

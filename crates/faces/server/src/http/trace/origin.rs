@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::collections::BTreeSet;
 
 use millrace_model::{DueRow, Event, EventId, OsId, Timestamp, TopicKey};
-use millrace_router::TraceRecord;
+use millrace_router::{Party, TraceRecord};
 use millrace_store::{Store, StoreError, StreamBounds};
 
 use crate::http::dead_letters::REPLAYED_FROM;
@@ -33,11 +33,11 @@ struct Ancestor {
     correlation: Option<String>,
     /// The event that began the chain, as the event itself says.
     root: Option<String>,
-    /// What directly caused it.
+    /// The ids of its direct causes.
     causes: Vec<String>,
 }
 
-/// What the way up is looked for in.
+/// The places in which the way up is looked for.
 pub(super) struct Climb<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) streams: &'a [StreamBounds],
@@ -70,7 +70,11 @@ impl Climb<'_> {
             }
             for cause in &at.causes {
                 if next.is_none() && seen.insert(cause.clone()) {
-                    next = self.look(cause)?;
+                    // Most causes of messages are messages, and finding those costs nothing.
+                    next = match self.message(cause) {
+                        Some(found) => Some(found),
+                        None => self.look(cause)?,
+                    };
                 }
             }
             let Some(found) = next else { break };
@@ -112,6 +116,11 @@ impl Climb<'_> {
             }
         }
         Ok(self.messages.first(id).map(of_message))
+    }
+
+    /// A message that is not an event on its way to a capability: such a message has the event's id.
+    fn message(&self, id: &str) -> Option<Ancestor> {
+        self.messages.first(id).filter(|record| record.from != Party::Bus).map(of_message)
     }
 
     fn long_look(&self, id: &str, topic: Option<TopicKey>) -> Result<Result<Ancestor, u64>, StoreError> {

@@ -1,4 +1,4 @@
-//! What of a trace waits for its time: delayed events, and timers of the CQRS loop.
+//! The parts of a trace that wait for their time: delayed events, and timers of the CQRS loop.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -15,7 +15,7 @@ const ROWS_MAX: usize = 10_000;
 /// Such rows hold whole events.
 const PAGE_ROWS: usize = 64;
 
-/// What a trace needs of a timer's row.
+/// The parts of a timer's row that a trace needs.
 #[derive(Debug, Deserialize)]
 pub(super) struct TimerRow {
     pub(super) due: Timestamp,
