@@ -27,6 +27,7 @@ const PAGES = [
   ['#/schedules', 'at 02:30, from Monday to Friday'],
   ['#/waiting', 'order-3'],
   ['#/event/orders-nothing', 'Nothing in this namespace'],
+  ['#/trace', 'Show its trace'],
 ];
 
 let server;
@@ -36,7 +37,8 @@ before(async () => {
   browser = await Browser.start();
   await server.send('POST', '/topics', { topic: 'orders', maxAttempts: 1 });
   const worker = await server.worker('orders', 'billing', ({ payload }) => (payload.bad ? { type: 'NACK', reason: 'because' } : null));
-  await server.publish('orders', { payload: { bad: true }, key: 'k' });
+  const { id } = await server.publish('orders', { payload: { bad: true }, key: 'k' });
+  PAGES.push([`#/trace/${id}`, 'orders.DLQ']);
   await server.publish('orders', { payload: { nested: [1, 'two', null] } });
   worker.unref?.();
   server.program();

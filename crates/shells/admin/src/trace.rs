@@ -1,5 +1,4 @@
-//! What traces need to know of handlers and schedules: how far handlers are with many events at once, and who made an
-//! event.
+//! Handlers and schedules as traces need them: how far handlers are with many events at once, and who made an event.
 
 use std::sync::Arc;
 

@@ -234,3 +234,28 @@ pub fn imperative(
     };
     commit_batch(&context, Cause::Session, changes, true, (now, elapsed), nonce)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_maker_of_an_event_is_told_by_its_id() {
+        let (bill, ship) = (HandlerId::new("shop:bill").unwrap(), HandlerId::new("shop:ship").unwrap());
+        let cause = EventId::mint(Timestamp(1), 2, 3);
+        let made = |kind: &str, ordinal: u32| {
+            derived_id(kind, &[&cause.to_string(), bill.as_str(), &ordinal.to_string()])
+        };
+        for id in [made("emit", 0), made("commit", 3), made("dead letter", 1)] {
+            assert!(is_made_by(&id, &cause, &bill));
+            assert!(!is_made_by(&id, &cause, &ship) && !is_made_by(&id, &id, &bill));
+        }
+        assert!(!is_made_by(&made("emit", ORDINALS_MAX), &cause, &bill), "beyond what is tried");
+        assert!(!is_made_by(&cause, &cause, &bill), "an id that was drawn");
+        let namespace = Namespace::default();
+        let fire = derived_id("schedule", &[namespace.as_str(), "nightly", "60000"]);
+        assert!(is_fire_of(&fire, &namespace, "nightly", Timestamp(60_000)));
+        assert!(!is_fire_of(&fire, &namespace, "nightly", Timestamp(60_001)));
+        assert!(!is_fire_of(&fire, &namespace, "daily", Timestamp(60_000)));
+    }
+}

@@ -123,8 +123,8 @@ async function show(id, { root, query, signal, set }) {
       next ? button('btn small', 'Load more', () => void load(next)) : '');
     note.hidden = told.complete;
     draw();
-    // Behind the frame in which the table draws its rows; for whoever measures it.
-    requestAnimationFrame(() => performance.measure('trace drawn', { start, end: performance.now(), detail: nodes.length }));
+    // The table draws its rows in the next frame, which has been painted when the one behind it begins.
+    requestAnimationFrame(() => requestAnimationFrame(() => performance.measure('trace drawn', { start, end: performance.now(), detail: nodes.length })));
   }
   await load('');
 }
@@ -170,7 +170,8 @@ function bar({ node, failed }, place) {
   const stripe = el('span', { class: `stripe ${failed ? 'bad' : node.what}` });
   stripe.style.left = `${from * 100}%`;
   stripe.style.width = `${(to - from) * 100}%`;
-  const attempts = node.attempts ?? 0;
+  // A letter says how many attempts there were; they are the delivery's.
+  const attempts = node.what === 'delivery' || node.what === 'claim' ? (node.attempts ?? 0) : 0;
   const marks = attempts > 1 ? Array.from({ length: Math.min(attempts, MARKS_MAX) }, (_, at) => {
     const mark = el('i');
     mark.style.left = `${(at / Math.max(1, Math.min(attempts, MARKS_MAX) - 1)) * 100}%`;

@@ -6,9 +6,11 @@ import { span } from './time.js';
 /** @typedef {{ node: TraceNode, level: number, below: number, failed: boolean, lost: boolean }} Row */
 
 const FAILED = new Set(['deadLettered', 'dead_lettered', 'lost', 'failed', 'refused', 'orphan', 'faulty']);
+/** What ended well although it failed before. */
+const MENDED = new Set(['done', 'acked', 'replayed']);
 
 /** @param {TraceNode} node */
-export const isFailed = (node) => FAILED.has(node.status) || (node.error != null && node.status !== 'done' && node.status !== 'acked');
+export const isFailed = (node) => FAILED.has(node.status) || (node.error != null && !MENDED.has(node.status));
 
 /** What waits has its end before it. @param {TraceNode} node */
 export const endOf = (node) => (['waiting', 'pending', 'claimed', 'inflight'].includes(node.status) ? node.at : Math.max(node.at, node.endedAt ?? node.at));

@@ -8,7 +8,7 @@ const IDLE_MS = 20;
 const IDLE_PART = 0.1;
 /** Of the width, for all folds together and for each at most. */
 const FOLDS_PART = 0.3;
-const FOLD_PART = 0.05;
+const FOLD_PART = 0.08;
 
 /**
  * @param {Stretch[]} stretches @param {boolean} fold

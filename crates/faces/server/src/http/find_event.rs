@@ -6,9 +6,10 @@ use millrace_store::{ReadLimit, Store, StoreError, StreamBounds};
 use crate::http::topic_access::check_topic;
 
 const PAGE: ReadLimit = ReadLimit { events_max: 512, bytes_max: 4 << 20 };
-/// An id that Millrace made contains its time; the event's own time may be a little earlier or later. The narrow look
-/// comes first, because many events may have been published around that time.
-const SLACKS_MS: [u64; 2] = [1_000, 60_000];
+/// An id that Millrace made contains its time; the event's own time is the same, unless a clock was set. An id that a
+/// client made may be a little older. Narrow looks come first, because many events may have been published around that
+/// time.
+const SLACKS_MS: [u64; 3] = [0, 1_000, 60_000];
 
 /// The event that is looked for.
 #[derive(Clone, Debug)]

@@ -43,7 +43,7 @@ pub struct TraceNode {
     /// Of a message: who sent it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub from: Option<String>,
-    /// Who has it or got it: the agent or connection, the session, the capabilities.
+    /// The agent or connection, the session or the capabilities that have it or got it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub to: Option<String>,
     /// Of an event `stored`, of a letter `kept` or `replayed`, of what is not due yet `waiting`; otherwise as in

@@ -1,7 +1,7 @@
 //! Where a trace goes on: how far the walk over the streams has come, and which events a later page cannot know
 //! otherwise.
 
-use millrace_model::{Offset, Partition, Timestamp, TopicKey, TopicName, keys};
+use millrace_model::{Namespace, Offset, Partition, Timestamp, TopicKey, TopicName, keys};
 use millrace_wire::ErrorCode;
 
 use crate::http::trace::scan::Position;
@@ -14,13 +14,14 @@ const HEADS_BYTES_MAX: usize = 4 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
     pub(super) position: Position,
-    /// Ids of events of the trace whose consequences do not name the trace's root.
+    /// Nothing was left out so far.
+    pub(super) whole: bool,
+    /// Ids of events of the trace of which some consequences do not name the trace's root.
     pub(super) heads: Vec<String>,
 }
 
 impl Cursor {
-    /// Returns whether all heads have found room, and the cursor.
-    pub(super) fn new(position: Position, heads: &[String]) -> (bool, Cursor) {
+    pub(super) fn new(position: Position, heads: &[String], whole: bool) -> Cursor {
         let mut bytes = 0;
         let fits = |head: &&String| {
             bytes += keys::escaped(head).len() + 1;
@@ -28,12 +29,13 @@ impl Cursor {
         };
         // The newest heads: their consequences are more likely to be still to come.
         let kept: Vec<String> = heads.iter().rev().take(HEADS_MAX).take_while(fits).cloned().collect();
-        (kept.len() == heads.len(), Cursor { position, heads: kept })
+        Cursor { position, whole: whole && kept.len() == heads.len(), heads: kept }
     }
 
     pub(super) fn text(&self) -> String {
         let Position { ts, stream, offset } = &self.position;
-        let mut text = format!("{},{},{offset},{}", ts.0, stream.partition, stream.topic.topic());
+        let whole = u8::from(self.whole);
+        let mut text = format!("{},{},{offset},{},{whole}", ts.0, stream.partition, stream.topic.topic());
         for head in &self.heads {
             text.push(',');
             text.push_str(&keys::escaped(head));
@@ -41,7 +43,7 @@ impl Cursor {
         text
     }
 
-    pub(super) fn parse(text: &str, namespace: &millrace_model::Namespace) -> Result<Cursor, Refusal> {
+    pub(super) fn parse(text: &str, namespace: &Namespace) -> Result<Cursor, Refusal> {
         read(text, namespace).ok_or_else(|| {
             let detail = format!("after is {text:.80?}: it must be `next` of the page before");
             Refusal::new(ErrorCode::BadFrame, detail)
@@ -49,21 +51,24 @@ impl Cursor {
     }
 }
 
-fn read(text: &str, namespace: &millrace_model::Namespace) -> Option<Cursor> {
+fn read(text: &str, namespace: &Namespace) -> Option<Cursor> {
     let mut parts = text.split(',');
     let ts = Timestamp(parts.next()?.parse().ok()?);
     let partition = Partition(parts.next()?.parse().ok()?);
     let offset = Offset(parts.next()?.parse().ok()?);
     let topic = TopicKey::new(namespace, &TopicName::new(parts.next()?).ok()?);
+    let whole = match parts.next()? {
+        "0" => false,
+        "1" => true,
+        _ => return None,
+    };
     let heads: Vec<String> = parts.map(keys::unescaped).collect::<Option<_>>()?;
     let fits = heads.len() <= HEADS_MAX;
-    fits.then(|| Cursor { position: Position { ts, stream: topic.stream(partition), offset }, heads })
+    fits.then(|| Cursor { position: Position { ts, stream: topic.stream(partition), offset }, whole, heads })
 }
 
 #[cfg(test)]
 mod tests {
-    use millrace_model::Namespace;
-
     use super::*;
 
     #[test]
@@ -72,15 +77,15 @@ mod tests {
         let stream = TopicKey::new(&namespace, &TopicName::new("orders").unwrap()).stream(Partition(3));
         let position = Position { ts: Timestamp(7), stream, offset: Offset(9) };
         let heads: Vec<String> = (0..3).map(|n| format!("a,b %{n}")).collect();
-        let (all, cursor) = Cursor::new(position.clone(), &heads);
-        assert!(all);
+        let cursor = Cursor::new(position.clone(), &heads, true);
+        assert!(cursor.whole && !Cursor::new(position.clone(), &heads, false).whole);
         assert_eq!(Cursor::parse(&cursor.text(), &namespace).unwrap(), cursor);
         let many: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
-        let (all, cursor) = Cursor::new(position.clone(), &many);
-        assert!(!all && cursor.heads.len() == HEADS_MAX);
+        let cursor = Cursor::new(position.clone(), &many, true);
+        assert!(!cursor.whole && cursor.heads.len() == HEADS_MAX);
         let long = vec!["ü".repeat(100); 60];
-        assert!(Cursor::new(position, &long).1.text().len() < HEADS_BYTES_MAX + 100);
-        for text in ["", "1", "1,0,1", "1,0,1,a..b", "x,0,1,t", "1,0,1,t,~"] {
+        assert!(Cursor::new(position, &long, true).text().len() < HEADS_BYTES_MAX + 100);
+        for text in ["", "1", "1,0,1", "1,0,1,a..b", "x,0,1,t,1", "1,0,1,t", "1,0,1,t,2", "1,0,1,t,1,~"] {
             assert!(Cursor::parse(text, &namespace).is_err(), "{text}");
         }
     }

@@ -91,7 +91,7 @@ pub(super) struct Family {
     /// Places of its messages among all, in the order in which they joined.
     pub(super) messages: Vec<usize>,
     joined: BTreeSet<usize>,
-    /// Its events whose own consequences do not name the root: see [`crate::http::trace::cursor::Cursor`].
+    /// Its events of which some consequences do not name the root: see [`crate::http::trace::cursor::Cursor`].
     pub(super) heads: Vec<String>,
 }
 
@@ -179,7 +179,9 @@ impl Family {
     pub(super) fn join_event(&mut self, event: &Event, messages: &Messages) {
         let id = event.id.to_string();
         let names_root = event.body.lineage.root.as_ref().is_some_and(|root| root.to_string() == self.root);
-        if !names_root && id != self.root {
+        // A message that it caused names the event, and what the message caused names the message.
+        let has_messages = OsId::new(&id).is_ok_and(|id| messages.about(&id).next().is_some());
+        if id != self.root && (!names_root || has_messages) {
             self.heads.push(id.clone());
         }
         self.join(id, messages);

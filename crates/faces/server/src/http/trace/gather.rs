@@ -40,7 +40,31 @@ pub(super) struct Question {
     pub(super) by: Requester,
     pub(super) events_max: usize,
     pub(super) scan_max: u64,
+    /// Events that are looked at for the beginning.
+    pub(super) look_max: u64,
     pub(super) after: Option<Cursor>,
+    pub(super) loop_view: LoopView,
+}
+
+/// The messages and timers of the CQRS loop that the caller may see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LoopView {
+    Nothing,
+    /// Those that clients of the caller's namespaces began.
+    Own,
+    All,
+}
+
+impl LoopView {
+    /// Whether the caller may see a timer. Its row does not say whose undertaking it belongs to; the message that set it
+    /// does, as long as it is remembered.
+    pub(super) fn shows(self, timer: &TimerRow, messages: &Messages) -> bool {
+        match self {
+            LoopView::Nothing => false,
+            LoopView::Own => messages.first(&timer.set_by).is_some(),
+            LoopView::All => true,
+        }
+    }
 }
 
 /// A delayed event that is not due yet.
@@ -77,7 +101,8 @@ pub(super) fn gather(
     let mut streams = readable_streams(&**store, by, namespace.as_str())?;
     // The server's own topics hold copies and figures, except for the loop's trace.
     streams.retain(|bounds| !bounds.stream.topic.is_system() || bounds.stream.topic.topic() == TRACE_TOPIC);
-    let mut complete = streams.len() <= STREAMS_MAX;
+    let mut complete =
+        question.after.as_ref().is_none_or(|after| after.whole) && streams.len() <= STREAMS_MAX;
     streams.truncate(STREAMS_MAX);
     let mut messages = Messages::new(records);
     let origin = match origin(&**store, question, &streams, &messages)? {
@@ -114,23 +139,19 @@ pub(super) fn gather(
     let events = walk.events;
     let (mut delayed, mut timers) = (Vec::new(), Vec::new());
     if finished {
-        complete &= waiting::each_delayed(&**store, namespace, |id, row, due| {
+        complete &= waiting::each_delayed(&**store, namespace, by, |id, row, due| {
             if family.claims(&row.lineage) || family.has(id) {
                 delayed.push(Delayed { id: id.clone(), row, due });
             }
             ControlFlow::Continue(())
         })?;
         complete &= waiting::each_timer(&**store, |name, row| {
-            if family.knows(&row.set_by) || family.knows(name) {
+            let belongs = family.knows(&row.set_by) || family.knows(name);
+            if belongs && question.loop_view.shows(&row, &messages) {
                 timers.push((name.to_owned(), row));
             }
         })?;
     }
-    let next = last.filter(|_| !finished).map(|position| Cursor::new(position, &family.heads));
-    if let Some((all_heads, _)) = &next {
-        complete &= all_heads;
-    }
-    let next = next.map(|(_, cursor)| cursor);
     let since = question.after.as_ref().map(|after| after.position.ts);
     let mut found: Vec<TraceRecord> = family
         .messages
@@ -141,8 +162,10 @@ pub(super) fn gather(
         .cloned()
         .collect();
     found.sort_by_key(|record| (record.at, record.number));
-    complete &= found.len() <= MESSAGES_MAX && next.is_none();
+    complete &= found.len() <= MESSAGES_MAX;
     found.truncate(MESSAGES_MAX);
+    let next = last.filter(|_| !finished).map(|position| Cursor::new(position, &family.heads, complete));
+    complete &= next.is_none();
     let admin = Admin::new(store.clone());
     let claims = admin.claims_of_each(namespace, &events, now).map_err(unreadable)?;
     let fires = fires(&admin, namespace, &events)?;
@@ -169,15 +192,7 @@ fn origin(
 ) -> Result<Result<Origin, u64>, StoreError> {
     match &question.wanted {
         Wanted::Id(id) => {
-            let climb = Climb {
-                store,
-                streams,
-                namespace: &question.namespace,
-                messages,
-                topic: question.topic.clone(),
-                scan_max: question.scan_max,
-                left: Cell::new(question.scan_max),
-            };
+            let climb = Climb { store, streams, question, messages, left: Cell::new(question.look_max) };
             climb.origin(id)
         }
         Wanted::Correlation(correlation) => Ok(Ok(Origin {

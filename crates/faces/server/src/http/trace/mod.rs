@@ -28,7 +28,7 @@ use millrace_wire::http::{Trace, TraceNode};
 use crate::access::{Caller, Scope};
 use crate::app::{App, SharedApp};
 use crate::http::trace::cursor::Cursor;
-use crate::http::trace::gather::{Gathered, Question, Wanted, gather};
+use crate::http::trace::gather::{Gathered, LoopView, Question, Wanted, gather};
 use crate::http::{damaged_name, document, event_story};
 use crate::params::{Params, topic_key};
 use crate::refusal::Refusal;
@@ -43,7 +43,10 @@ pub(crate) async fn show(
     params: Params,
 ) -> Result<Response, Refusal> {
     let question = question(&app, &caller, &params)?;
-    let records = records(&app, &caller).await;
+    let records = match question.loop_view {
+        LoopView::Nothing => Vec::new(),
+        LoopView::Own | LoopView::All => records(&app, &caller).await,
+    };
     let (store, now, wanted) = (app.store.clone(), app.broker.clock().now().wall, question.wanted.clone());
     let read = app.read(move |_| gather(&store, &question, records, now));
     let gathered = read.await?.map_err(|scanned| not_found(&wanted, scanned))?;
@@ -76,10 +79,20 @@ fn question(app: &App, caller: &Caller, params: &Params) -> Result<Question, Ref
         topic: params.text("topic").map(|topic| topic_key(params, topic)).transpose()?,
         by: caller.by_unless_admin(),
         events_max: params.number("limit", 1..=EVENTS_MAX)?.unwrap_or(EVENTS_DEFAULT) as usize,
+        look_max: scan_max,
         scan_max: params.number("scan", 1..=scan_max)?.unwrap_or(scan_max),
         after: params.text("after").map(|after| Cursor::parse(after, &namespace)).transpose()?,
         namespace,
+        loop_view: loop_view(caller),
     })
+}
+
+fn loop_view(caller: &Caller) -> LoopView {
+    match caller.grant.as_deref() {
+        Some(grant) if !grant.has(Scope::Os) => LoopView::Nothing,
+        Some(grant) if grant.principal.namespaces.is_some() => LoopView::Own,
+        _ => LoopView::All,
+    }
 }
 
 fn not_found(wanted: &Wanted, scanned: u64) -> Refusal {
@@ -96,12 +109,8 @@ fn not_found(wanted: &Wanted, scanned: u64) -> Refusal {
     Refusal::new(ErrorCode::BadTopic, detail).status(StatusCode::NOT_FOUND)
 }
 
-/// The messages that the loop remembers and the caller may see. Whoever may not talk to the loop sees none; neither does
-/// anybody when the loop has ended.
+/// The messages that the loop remembers and the caller may see; none when the loop has ended.
 async fn records(app: &App, caller: &Caller) -> Vec<TraceRecord> {
-    if caller.grant.as_deref().is_some_and(|grant| !grant.has(Scope::Os)) {
-        return Vec::new();
-    }
     let from = caller.by().principal().and_then(|by| by.namespaces.clone());
     let read = app.kernel.sender().with_router(move |router| router.trace_outline(&from));
     read.await.unwrap_or_default()

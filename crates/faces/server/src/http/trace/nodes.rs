@@ -85,7 +85,7 @@ fn claim_id(event: &str, handler: &str) -> String {
     format!("{event}/handler/{handler}")
 }
 
-/// Who made which event, as far as this page tells.
+/// The makers of events, as far as this page tells.
 struct Makers<'a> {
     events: BTreeMap<String, (&'a Event, &'a [ClaimView])>,
     fires: BTreeMap<String, String>,

@@ -3,13 +3,14 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use millrace_model::{DueRow, Event, EventId, Namespace, OsId, Timestamp, TopicKey};
-use millrace_router::TraceRecord;
+use millrace_model::{DueRow, Event, EventId, OsId, Timestamp, TopicKey};
+use millrace_router::{Party, TraceRecord};
 use millrace_store::{Store, StoreError, StreamBounds};
 
 use crate::http::dead_letters::REPLAYED_FROM;
 use crate::http::find_event::{Lookup, header, made_at};
 use crate::http::trace::family::Messages;
+use crate::http::trace::gather::Question;
 use crate::http::trace::waiting::{self, TimerRow};
 
 /// Steps up that are taken, and roots without a time in their ids that are searched for.
@@ -32,18 +33,16 @@ struct Ancestor {
     correlation: Option<String>,
     /// The event that began the chain, as the event itself says.
     root: Option<String>,
-    /// What directly caused it.
+    /// The ids of its direct causes.
     causes: Vec<String>,
 }
 
-/// What the way up is looked for in.
+/// The places in which the way up is looked for.
 pub(super) struct Climb<'a> {
     pub(super) store: &'a dyn Store,
     pub(super) streams: &'a [StreamBounds],
-    pub(super) namespace: &'a Namespace,
+    pub(super) question: &'a Question,
     pub(super) messages: &'a Messages,
-    pub(super) topic: Option<TopicKey>,
-    pub(super) scan_max: u64,
     /// Events that the whole way up may still look at around the times in ids.
     pub(super) left: Cell<u64>,
 }
@@ -71,7 +70,11 @@ impl Climb<'_> {
             }
             for cause in &at.causes {
                 if next.is_none() && seen.insert(cause.clone()) {
-                    next = self.look(cause)?;
+                    // Most causes of messages are messages, and finding those costs nothing.
+                    next = match self.message(cause) {
+                        Some(found) => Some(found),
+                        None => self.look(cause)?,
+                    };
                 }
             }
             let Some(found) = next else { break };
@@ -88,21 +91,22 @@ impl Climb<'_> {
         if let Some(found) = self.look(id)? {
             return Ok(Ok(found));
         }
-        if let Some(row) = waiting::timer(self.store, id)? {
+        let Question { namespace, by, topic, loop_view, .. } = self.question;
+        if let Some(row) = waiting::timer(self.store, id)?.filter(|row| loop_view.shows(row, self.messages)) {
             return Ok(Ok(of_timer(id, row)));
         }
         if let Ok(wanted) = EventId::parse(id)
-            && let Some(row) = waiting::delayed_with(self.store, self.namespace, &wanted)?
+            && let Some(row) = waiting::delayed_with(self.store, namespace, by, &wanted)?
         {
             return Ok(Ok(of_delayed(&wanted, &row)));
         }
-        self.long_look(id, self.topic.clone())
+        self.long_look(id, topic.clone())
     }
 
     /// Looks where an id leads by itself: among the messages, and around the time in it.
     fn look(&self, id: &str) -> Result<Option<Ancestor>, StoreError> {
         if let Ok(wanted) = EventId::parse(id) {
-            let lookup = Lookup { id: wanted, topic: None, scan_max: self.scan_max };
+            let lookup = Lookup { id: wanted, topic: None, scan_max: self.question.look_max };
             let streams: Vec<&StreamBounds> = self.streams.iter().collect();
             let mut left = self.left.get();
             let found = lookup.by_time(self.store, &streams, &mut left)?;
@@ -114,9 +118,14 @@ impl Climb<'_> {
         Ok(self.messages.first(id).map(of_message))
     }
 
+    /// A message that is not an event on its way to a capability: such a message has the event's id.
+    fn message(&self, id: &str) -> Option<Ancestor> {
+        self.messages.first(id).filter(|record| record.from != Party::Bus).map(of_message)
+    }
+
     fn long_look(&self, id: &str, topic: Option<TopicKey>) -> Result<Result<Ancestor, u64>, StoreError> {
         let Ok(id) = EventId::parse(id) else { return Ok(Err(0)) };
-        let lookup = Lookup { id, topic, scan_max: self.scan_max };
+        let lookup = Lookup { id, topic, scan_max: self.question.look_max };
         Ok(lookup.find_in(self.store, self.streams)?.map(|event| of_event(&event)))
     }
 }

@@ -1,18 +1,21 @@
-//! What of a trace waits for its time: delayed events, and timers of the CQRS loop.
+//! The parts of a trace that wait for their time: delayed events, and timers of the CQRS loop.
 
+use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
-use millrace_model::{DueRow, EventId, Namespace, Space, Timestamp, keys};
+use millrace_model::{DueRow, EventId, Namespace, Requester, Space, Timestamp, TopicKey, keys};
 use millrace_router::TIMER_PREFIX;
 use millrace_store::{KeyRange, Store, StoreError, try_each_row};
 use serde::Deserialize;
+
+use crate::http::topic_access::may_read;
 
 /// Rows that are read for one answer, of delayed events and of timers each: those that are due first.
 const ROWS_MAX: usize = 10_000;
 /// Such rows hold whole events.
 const PAGE_ROWS: usize = 64;
 
-/// What a trace needs of a timer's row.
+/// The parts of a timer's row that a trace needs.
 #[derive(Debug, Deserialize)]
 pub(super) struct TimerRow {
     pub(super) due: Timestamp,
@@ -60,15 +63,17 @@ pub(super) fn each_timer(
     Ok(left > 0)
 }
 
-/// Calls `each` with the delayed events of the namespace and when they are due by the wall clock, until it breaks.
-/// Returns false if there are more than are read.
+/// Calls `each` with the delayed events of the namespace whose topics `by` may read, and when they are due by the wall
+/// clock, until it breaks. Returns false if there are more than are read.
 pub(super) fn each_delayed(
     store: &dyn Store,
     namespace: &Namespace,
+    by: &Requester,
     mut each: impl FnMut(&EventId, DueRow, Option<Timestamp>) -> ControlFlow<()>,
 ) -> Result<bool, StoreError> {
     let prefix = format!("{namespace}/");
     let mut left = ROWS_MAX;
+    let mut readable: BTreeMap<String, bool> = BTreeMap::new();
     let range = KeyRange { from: String::new(), to: Some(keys::DUE_END.to_owned()) };
     try_each_row(store, Space::Due, range, PAGE_ROWS, &mut |row| {
         if left == 0 {
@@ -78,14 +83,17 @@ pub(super) fn each_delayed(
         // An event that waits for a duration is due at a moment of elapsed time, which is no time of day.
         let due = keys::due_time(&row.key).filter(|_| !row.key.starts_with(keys::DUE_AFTER));
         let delayed = DueRow::decode(&row.key, &row.value).ok().filter(|row| row.topic.starts_with(&prefix));
-        let flow = match delayed {
-            Some(delayed) => match delayed.id.clone() {
-                Some(id) => each(&id, delayed, due),
-                None => ControlFlow::Continue(()),
-            },
-            None => ControlFlow::Continue(()),
+        let Some(delayed) = delayed else { return Ok(ControlFlow::Continue(())) };
+        let may = match (readable.get(&delayed.topic), TopicKey::parse(&delayed.topic)) {
+            (Some(known), _) => *known,
+            (None, Ok(topic)) => may_read(store, by, &topic)?,
+            (None, Err(_)) => false,
         };
-        Ok::<_, StoreError>(flow)
+        readable.insert(delayed.topic.clone(), may);
+        Ok::<_, StoreError>(match delayed.id.clone().filter(|_| may) {
+            Some(id) => each(&id, delayed, due),
+            None => ControlFlow::Continue(()),
+        })
     })?;
     Ok(left > 0)
 }
@@ -94,10 +102,11 @@ pub(super) fn each_delayed(
 pub(super) fn delayed_with(
     store: &dyn Store,
     namespace: &Namespace,
+    by: &Requester,
     id: &EventId,
 ) -> Result<Option<DueRow>, StoreError> {
     let mut found = None;
-    each_delayed(store, namespace, |of, row, _| {
+    each_delayed(store, namespace, by, |of, row, _| {
         if of != id {
             return ControlFlow::Continue(());
         }
