@@ -30,9 +30,9 @@ pub use interface::input::{
 };
 pub use interface::note::{Note, NotedPlace, Redelivery};
 pub use interface::reply::{
-    BusError, ConnectionView, ErrorCode, EventStanding, GroupDetail, GroupInspection, GroupView, GroupsView, MemberView,
-    OffsetsView, OpenEvent, OpenEventState, PartitionView, Reply, ReplyTo, SchemaView, StandingState,
-    TopicView,
+    BusError, ConnectionView, ErrorCode, EventStanding, GroupDetail, GroupInspection, GroupView, GroupsView,
+    MemberView, OffsetsView, OpenEvent, OpenEventState, PartitionView, Reply, ReplyTo, SchemaView,
+    StandingState, TopicView,
 };
 pub use lifecycle::inspect::Inspection;
 pub use lifecycle::restore::Snapshot;

@@ -21,6 +21,11 @@ const PAGES = [
   ['#/letters/orders', 'because'],
   ['#/jobs', 'No jobs'],
   ['#/event/orders-nothing', 'Nothing in this namespace'],
+  ['#/server', 'Time of a commit'],
+  ['#/capabilities', 'Syscall'],
+  ['#/capabilities?c=Memory', 'Memory.Get'],
+  ['#/access', 'ws-'],
+  ['#/settings', 'frame-bytes-max'],
 ];
 
 let server;

@@ -40,7 +40,8 @@ pub struct Reload {
 impl Reload {
     /// The settings after this reload, as `GET /settings` shows them.
     pub fn described_after(&self, known: &[SettingDoc]) -> Arc<[SettingDoc]> {
-        let newest = |one: &SettingDoc| self.described.iter().find(|new| new.name == one.name).unwrap_or(one).clone();
+        let newest =
+            |one: &SettingDoc| self.described.iter().find(|new| new.name == one.name).unwrap_or(one).clone();
         known.iter().map(newest).collect()
     }
 }

@@ -9,8 +9,9 @@ use millrace_wire::ErrorCode;
 use crate::app::SharedApp;
 use crate::edge::SharedEdge;
 use crate::http::{
-    capabilities, chosen_letters, connections, console, dead_letters, event_story, events, group_page, groups,
-    history, jobs, metrics, openapi, os_messages, schemas, server_stats, settings, status, tail, topics, whoami,
+    capabilities, chosen_letters, connections, console, dead_letters, event_story, events, group_page,
+    groups, history, jobs, metrics, openapi, os_messages, schemas, server_stats, settings, status, tail,
+    topics, whoami,
 };
 use crate::refusal::Refusal;
 use crate::{access, drain_body, origin, position, ws};

@@ -11,8 +11,8 @@ use crate::groups::group::{GroupId, GroupState};
 use crate::groups::group_admin::detail;
 use crate::interface::input::ConnId;
 use crate::interface::reply::{
-    BusError, ConnectionView, EventStanding, GroupInspection, MemberView, OpenEvent, OpenEventState, Reply, ReplyTo,
-    StandingState,
+    BusError, ConnectionView, EventStanding, GroupInspection, MemberView, OpenEvent, OpenEventState, Reply,
+    ReplyTo, StandingState,
 };
 use crate::lifecycle::pending::PendingEffect;
 use crate::topics::topic::Topic;

@@ -12,9 +12,7 @@ use crate::commands::json_flag;
 use crate::exposed;
 use crate::failure::Failure;
 use crate::output::{Output, columns};
-use crate::settings::{
-    Effective, Scope, SettingSource, args, capability_line, resolve, shown, token_line,
-};
+use crate::settings::{Effective, Scope, SettingSource, args, capability_line, resolve, shown, token_line};
 
 pub(super) fn command() -> Command {
     let print = Command::new("print")

@@ -14,10 +14,13 @@ mod doctor;
 mod events;
 mod feed;
 mod file_size;
+mod groups;
 mod guard;
 mod guest;
 mod info;
+mod jobs;
 mod kernel_client;
+mod letter_edit;
 mod memory;
 mod offline;
 mod openapi;
@@ -78,12 +81,14 @@ fn for_people() -> Command {
             capabilities::command(),
             trace::command(),
             topics::command(),
+            groups::command(),
             store::command(),
             backup::backup_command(),
             backup::restore_command(),
             doctor::command(),
             info::command(),
             dead_letters::command(),
+            jobs::command(),
             events::command(),
             commits::command(),
             config::command(),
@@ -104,12 +109,14 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("capabilities", matches)) => capabilities::run(matches),
         Some(("trace", matches)) => trace::run(matches),
         Some(("topics", matches)) => topics::run(matches),
+        Some(("groups", matches)) => groups::run(matches),
         Some(("store", matches)) => store::run(matches),
         Some(("backup", matches)) => backup::run_backup(matches),
         Some(("restore", matches)) => backup::run_restore(matches),
         Some(("doctor", matches)) => doctor::run(matches),
         Some(("info", matches)) => info::run(matches),
         Some(("dead-letters", matches)) => dead_letters::run(matches),
+        Some(("jobs", matches)) => jobs::run(matches),
         Some(("events", matches)) => events::run(matches),
         Some(("commits", matches)) => commits::run(matches),
         Some(("config", matches)) => config::run(matches),

@@ -42,7 +42,10 @@ fn connections_are_listed_with_what_they_hold_and_closed_on_demand() {
     let group = as_root(&server, "GET", "/topics/t/groups/g").1;
     assert_eq!(format!("ws-{}", group["members"][0]["connection"]), id, "the number that groups show");
 
-    assert_eq!(server.request_as("reader-secret", "DELETE", &format!("/connections/{id}"), &Value::Null).0, 403);
+    assert_eq!(
+        server.request_as("reader-secret", "DELETE", &format!("/connections/{id}"), &Value::Null).0,
+        403
+    );
     assert_eq!(as_root(&server, "DELETE", &format!("/connections/{id}")).0, 204);
     let end = loop {
         if let Err(end) = reader.next_or_close() {
@@ -57,7 +60,10 @@ fn connections_are_listed_with_what_they_hold_and_closed_on_demand() {
     }
     // What it held was given back without counting an attempt.
     let held = as_root(&server, "GET", "/topics/t/groups/g/inflight").1;
-    assert!(held["inflight"].as_array().expect("a list").iter().all(|one| one["state"] != "leased"), "{held}");
+    assert!(
+        held["inflight"].as_array().expect("a list").iter().all(|one| one["state"] != "leased"),
+        "{held}"
+    );
 }
 
 #[test]
@@ -137,7 +143,8 @@ fn settings_name_their_source_and_no_secret() {
 fn passwords_of_the_store_are_not_shown() {
     let server = Server::with_config(ROOT, &[]);
     let doc = as_root(&server, "GET", "/settings").1;
-    let store = doc["settings"].as_array().expect("a list").iter().find(|one| one["name"] == "store").cloned();
+    let store =
+        doc["settings"].as_array().expect("a list").iter().find(|one| one["name"] == "store").cloned();
     let store = store.expect("the store");
     assert!(store["value"].as_str().expect("text").starts_with("sqlite:///"), "{store}");
 }
@@ -155,10 +162,17 @@ fn the_log_is_kept_by_level_and_for_administrators() {
     };
     let warnings = log("?level=warn");
     let refused = warnings.iter().find(|line| line["target"] == "millrace::audit").expect("a refusal");
-    assert_eq!((&refused["message"], &refused["fields"]["code"]), (&json!("refused"), &json!("unauthorized")));
+    assert_eq!(
+        (&refused["message"], &refused["fields"]["code"]),
+        (&json!("refused"), &json!("unauthorized"))
+    );
     assert!(warnings.iter().all(|line| line["level"] != "info"), "{warnings:?}");
     let (all, one) = (log(""), log("?limit=1"));
-    assert!(all.len() >= warnings.len() && one.len() == 1 && all[0]["ts"].as_u64() >= all[all.len() - 1]["ts"].as_u64());
+    assert!(
+        all.len() >= warnings.len()
+            && one.len() == 1
+            && all[0]["ts"].as_u64() >= all[all.len() - 1]["ts"].as_u64()
+    );
     assert!(!format!("{all:?}").contains("nobodys-secret"), "{all:?}");
     assert_eq!(as_root(&server, "GET", "/log?level=debug").0, 400);
 }
@@ -185,7 +199,9 @@ fn capabilities_are_listed_with_their_process_and_what_they_take() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let script = folder.path().join("echo.py");
     std::fs::write(&script, ECHO).expect("a file");
-    let config = format!("[[capability]]\nname = \"Echo\"\ncommand = [\"python3\", {script:?}]\nenv = {{ KEY = \"hidden\" }}\n");
+    let config = format!(
+        "[[capability]]\nname = \"Echo\"\ncommand = [\"python3\", {script:?}]\nenv = {{ KEY = \"hidden\" }}\n"
+    );
     let server = Server::with_config(&config, &["--capability-restart-pause-ms", "10"]);
     let capability = |name: &str| {
         let (status, doc) = server.get("/capabilities");
@@ -195,17 +211,34 @@ fn capabilities_are_listed_with_their_process_and_what_they_take() {
     };
     for name in ["Timer", "Sys", "Syscall", "Memory", "Bus"] {
         let one = capability(name);
-        assert_eq!((&one["kind"], &one["health"], &one["pid"]), (&json!("built-in"), &json!("healthy"), &Value::Null));
+        assert_eq!(
+            (&one["kind"], &one["health"], &one["pid"]),
+            (&json!("built-in"), &json!("healthy"), &Value::Null)
+        );
         assert!(one["since"].as_u64() > Some(1_600_000_000_000), "{one}");
     }
     let echo = capability("Echo");
-    assert_eq!((&echo["kind"], &echo["restarts"], &echo["description"]), (&json!("child"), &json!(0), &json!("Says it again")));
-    assert_eq!((&echo["handles"][0]["type"], &echo["handles"][0]["input"]["type"]), (&json!("Echo.Say"), &json!("object")));
+    assert_eq!(
+        (&echo["kind"], &echo["restarts"], &echo["description"]),
+        (&json!("child"), &json!(0), &json!("Says it again"))
+    );
+    assert_eq!(
+        (&echo["handles"][0]["type"], &echo["handles"][0]["input"]["type"]),
+        (&json!("Echo.Say"), &json!("object"))
+    );
     let first = echo["pid"].as_u64().expect("a process");
     let (status, outcome) = server.post("/os/messages", &message("Echo.Say", &json!({"a": 1})));
-    assert_eq!((status, &outcome["kind"], &outcome["data"]), (200, &json!("reply"), &json!({"a": 1})), "{outcome}");
+    assert_eq!(
+        (status, &outcome["kind"], &outcome["data"]),
+        (200, &json!("reply"), &json!({"a": 1})),
+        "{outcome}"
+    );
     let (status, outcome) = server.post("/os/messages", &message("Echo.Say", &json!({"end": true})));
-    assert_eq!((status, &outcome["kind"], &outcome["data"]["code"]), (200, &json!("error"), &json!(500)), "{outcome}");
+    assert_eq!(
+        (status, &outcome["kind"], &outcome["data"]["code"]),
+        (200, &json!("error"), &json!(500)),
+        "{outcome}"
+    );
     eventually("it runs again", || {
         let echo = capability("Echo");
         echo["restarts"] == 1 && echo["pid"].as_u64().is_some_and(|pid| pid != first)

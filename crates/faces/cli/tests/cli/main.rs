@@ -13,6 +13,7 @@ mod exit_codes;
 #[cfg(target_os = "linux")]
 #[path = "../bus/disk/faults.rs"]
 mod faults;
+mod groups_and_jobs;
 mod handlers;
 mod modes;
 mod names;

@@ -18,8 +18,8 @@ use crate::access::Caller;
 use crate::app::App;
 use crate::edge::Edge;
 use crate::http::page::{self, HeldText};
-use crate::http::{json, withheld};
 use crate::http::topic_access::may_read;
+use crate::http::{json, withheld};
 use crate::observe::ContentRead;
 use crate::params::Params;
 use crate::refusal::Refusal;
@@ -172,7 +172,11 @@ pub(crate) async fn letters_of(
     if caller.is_withheld() {
         page.letters.iter_mut().for_each(withheld::handler_letter);
     } else {
-        let read = ContentRead { what: "letters", events: Some(page.letters.len() as u64), ..ContentRead::default() };
+        let read = ContentRead {
+            what: "letters",
+            events: Some(page.letters.len() as u64),
+            ..ContentRead::default()
+        };
         edge.content_read(caller, &read);
     }
     let text = serde_json::to_string(&page).map_err(|error| {

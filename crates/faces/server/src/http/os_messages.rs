@@ -14,6 +14,7 @@ use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::http::{document, json};
+use crate::moved::Moved;
 use crate::observe::HttpRequester;
 use crate::params::Params;
 use crate::refusal::Refusal;
@@ -38,6 +39,9 @@ pub(crate) async fn send(
     if app.broker.health().stopping() {
         return Err(stopping());
     }
+    if let Some(doubt) = app.edge.doubt.reason() {
+        return Err(Moved::to(None).refusal_because(&doubt));
+    }
     let bad = |detail: String| Refusal::new(ErrorCode::BadFrame, detail);
     let (sender, mut outcomes) = app.kernel.open(caller.by()).await.map_err(|_| stopping())?;
     let message =
@@ -47,7 +51,8 @@ pub(crate) async fn send(
     }
     let (kind, is_request) = (message.kind, message.kind.is_request());
     if !is_request && kind != millrace_model::OsKind::Event {
-        let detail = format!("kind is {kind}: a caller sends commands, queries and events, and gets outcomes");
+        let detail =
+            format!("kind is {kind}: a caller sends commands, queries and events, and gets outcomes");
         return Err(bad(detail));
     }
     sender.send(message).await.map_err(|_| stopping())?;

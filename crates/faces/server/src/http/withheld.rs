@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use millrace_model::{Event, EventBody, Headers, JsonText};
 use millrace_wire::ErrorCode;
-use millrace_wire::http::{EventStory, GroupList, GroupPage, HandlerLetter, InflightList, JobDoc, LetterReason};
+use millrace_wire::http::{
+    EventStory, GroupList, GroupPage, HandlerLetter, InflightList, JobDoc, LetterReason,
+};
 
 use crate::access::Caller;
 use crate::params::Params;
@@ -31,7 +33,8 @@ pub(crate) fn check_params(caller: &Caller, params: &Params) -> Result<(), Refus
 /// The event without its content. The names of headers stay.
 pub(crate) fn event(event: &Event) -> Event {
     let names = event.body.headers.as_ref().map(Headers::to_map);
-    let names = names.map(|map| map.into_keys().map(|name| (name, String::new())).collect::<BTreeMap<_, _>>());
+    let names =
+        names.map(|map| map.into_keys().map(|name| (name, String::new())).collect::<BTreeMap<_, _>>());
     let body = EventBody {
         key: None,
         headers: names.map(|names| Headers::from_map(&names)),

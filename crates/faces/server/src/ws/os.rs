@@ -90,7 +90,8 @@ async fn talk(
     let id = ConnectionId { door: Door::Loop, number: sender.number() };
     let listed = app.edge.connections.list(id, facts);
     let mut writing = pin!(write(app, sink, receiver, &keepalive));
-    let reader = OsReader { app, caller, sender, grant: &grant, listed: &listed, keepalive: &keepalive, frames };
+    let reader =
+        OsReader { app, caller, sender, grant: &grant, listed: &listed, keepalive: &keepalive, frames };
     let end = tokio::select! {
         end = reader.run(stream, first) => end,
         end = &mut writing => return end,

@@ -44,9 +44,7 @@ pub use problem::{PROBLEM_CONTENT_TYPE, Problem};
 pub use publish::{PublishBody, write_publish_body};
 pub use schemas::{SchemaDoc, SchemaList};
 pub use seek::{Seek, Sought};
-pub use server_settings::{
-    CapabilitySettingDoc, LogDoc, LogLineDoc, SettingDoc, SettingsDoc, TokenDoc,
-};
+pub use server_settings::{CapabilitySettingDoc, LogDoc, LogLineDoc, SettingDoc, SettingsDoc, TokenDoc};
 pub use server_stats::{GroupFigures, LoopFigures, SeriesDoc, ServerFigures, ServerStatsDoc, StatsHistory};
 pub use stats::{StatsDoc, TopicStats};
 pub use system::{AuditDoc, GroupStats, MetricsDoc};

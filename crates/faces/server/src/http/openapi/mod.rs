@@ -6,6 +6,7 @@
 
 mod operation;
 mod parts;
+mod server_table;
 mod table;
 
 use std::sync::LazyLock;
@@ -42,7 +43,7 @@ pub fn document() -> Value {
         })
         .into_generator();
     let mut paths = Map::new();
-    for operation in table::OPERATIONS {
+    for operation in table::OPERATIONS.iter().chain(server_table::OPERATIONS) {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method] = operation.write(&mut generator);
     }

@@ -1,6 +1,11 @@
 //! All operations, in the order of `routes.rs`.
 
-use millrace_wire::http::{CapabilityList, ChosenLetters, ChosenReplayed, ConnectionList, DeadLetters, EventStory, EventsFound, EventsPage, GroupList, GroupPage, GroupPaused, HandlerLettersPage, InflightList, JobDoc, JobList, JobPreview, JobRequest, LetterSummary, LettersDeleted, LogDoc, NamespaceList, OsAccepted, OsMessageDoc, PublishBody, Replay, Replayed, SchemaList, Seek, ServerStatsDoc, SettingsDoc, Sought, StatsHistory, TopicBody, TopicDoc, TopicList, TopicOffsets, WhoAmI};
+use millrace_wire::http::{
+    ChosenLetters, ChosenReplayed, DeadLetters, EventStory, EventsFound, EventsPage, GroupList, GroupPage,
+    GroupPaused, HandlerLettersPage, InflightList, JobDoc, JobList, JobPreview, JobRequest, LetterSummary,
+    LettersDeleted, NamespaceList, PublishBody, Replay, Replayed, SchemaList, Seek, ServerStatsDoc, Sought,
+    StatsHistory, TopicBody, TopicDoc, TopicList, TopicOffsets, WhoAmI,
+};
 use millrace_wire::schema::{Done, TopicPatchBody};
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
@@ -9,7 +14,7 @@ use crate::http::openapi::operation::{ApiAnswer, ApiOperation, Content, Param};
 use crate::http::openapi::parts::{
     AFTER, AFTER_NAMESPACE, CONTAINS, CURSOR, DAMAGED_HEADER, FORCE, FROM, HEADER, KEY, LETTERS_AFTER, LIMIT,
     LINEAGE, MIN_POSITION, MIN_POSITION_HEADER, NAMESPACE, NEXT_HEADER, ORDER, PARTITION, PARTITION_OR_ALL,
-    PATH, PAYLOAD_SHA256, POSITION_HEADER, SCAN, SORT, TOPICS_LIMIT, TS, VERSION, WAIT, count, group_name, param, text,
+    PATH, PAYLOAD_SHA256, POSITION_HEADER, SCAN, SORT, TOPICS_LIMIT, TS, VERSION, WAIT, count, param, text,
     topic_name, whole,
 };
 
@@ -23,7 +28,7 @@ pub(super) const TAGS: &[(&str, &str)] = &[
 
 const JSON: &str = "application/json";
 
-const NONE: ApiOperation = ApiOperation {
+pub(super) const NONE: ApiOperation = ApiOperation {
     method: "get",
     path: "",
     id: "",
@@ -36,11 +41,11 @@ const NONE: ApiOperation = ApiOperation {
     refusals: &[],
 };
 
-const fn json<T: JsonSchema>() -> Content {
+pub(super) const fn json<T: JsonSchema>() -> Content {
     Content { kind: JSON, schema: SchemaGenerator::subschema_for::<T> }
 }
 
-const fn answer(status: u16, about: &'static str, contents: &'static [Content]) -> ApiAnswer {
+pub(super) const fn answer(status: u16, about: &'static str, contents: &'static [Content]) -> ApiAnswer {
     ApiAnswer { status, about, contents, headers: &[] }
 }
 
@@ -463,69 +468,6 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
             ),
         ],
         answers: &[answer(200, "The series.", &[json::<StatsHistory>()])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/capabilities",
-        id: "listCapabilities",
-        summary: "Who answers the messages of the CQRS loop: health, restarts, what waits, which messages.",
-        query: &[],
-        answers: &[answer(200, "The capabilities, by name.", &[json::<CapabilityList>()])],
-        ..NONE
-    },
-    ApiOperation {
-        method: "post",
-        path: "/os/messages",
-        id: "sendMessage",
-        summary: "Sends one message to the CQRS loop and waits for its outcome, which may be an error of the loop.",
-        query: &[param("timeoutMs", "How long to wait, up to 60,000; 30,000 if absent.", count)],
-        body: &[json::<OsMessageDoc>()],
-        answers: &[
-            answer(200, "The outcome: a message of kind reply or error.", &[json::<OsMessageDoc>()]),
-            answer(202, "An event was taken; it has no outcome.", &[json::<OsAccepted>()]),
-        ],
-        refusals: &[408, 413, 504],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/connections",
-        id: "listConnections",
-        summary: "Who is connected, and what waits for each; with namespace only its WebSockets.",
-        query: &[
-            param("namespace", "Only connections of this namespace.", group_name),
-            param("after", "Go on behind this: `next` of the page before.", text),
-            param("limit", "Most connections of the page; 1,000 if absent.", count),
-        ],
-        answers: &[answer(200, "The connections.", &[json::<ConnectionList>()])],
-        ..NONE
-    },
-    ApiOperation {
-        method: "delete",
-        path: "/connections/{connection}",
-        id: "closeConnection",
-        summary: "Closes a connection. What it holds goes to others; its client may connect again.",
-        query: &[],
-        answers: &[answer(204, "The connection is told to go.", &[])],
-        refusals: &[404],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/settings",
-        id: "showSettings",
-        summary: "Every setting, its value and its source; tokens by agent. No secrets.",
-        query: &[],
-        answers: &[answer(200, "The settings.", &[json::<SettingsDoc>()])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/log",
-        id: "showLog",
-        summary: "The last lines of the server's log.",
-        query: &[
-            param("level", "The least level: `info`, `warn` or `error`; info if absent.", text),
-            param("limit", "Most lines; 1,000 if absent.", count),
-        ],
-        answers: &[answer(200, "The lines, the newest first.", &[json::<LogDoc>()])],
         ..NONE
     },
     ApiOperation {
