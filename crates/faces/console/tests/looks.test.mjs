@@ -28,6 +28,11 @@ const PAGES = [
   ['#/waiting', 'order-3'],
   ['#/event/orders-nothing', 'Nothing in this namespace'],
   ['#/trace', 'Show its trace'],
+  ['#/server', 'Time of a commit'],
+  ['#/capabilities', 'Syscall'],
+  ['#/capabilities?c=Memory', 'Memory.Get'],
+  ['#/access', 'ws-'],
+  ['#/settings', 'frame-bytes-max'],
 ];
 
 let server;

@@ -2,11 +2,11 @@
 //! loop and the store.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use millrace_broker::{BatchWriter, BrokerHandle};
 use millrace_bus::{BusError, Reply, Request};
-use millrace_kernel::KernelHandle;
+use millrace_kernel::{KernelEnded, KernelHandle};
 use millrace_model::Requester;
 use millrace_store::{Store, StoreError};
 use millrace_wire::ErrorCode;
@@ -18,8 +18,11 @@ use crate::jobs::Jobs;
 use crate::latencies::LeftAt;
 use crate::moved::Moved;
 use crate::observe::{HttpRequester, RequestParty, TracedPublish, publish_trace};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, overloaded};
 use crate::ws::close::WsEnd;
+
+/// How long the loop may take to say something about itself.
+const LOOP_ANSWER_MS_MAX: u64 = 5000;
 
 pub(crate) type SharedApp = Arc<App>;
 
@@ -103,6 +106,22 @@ impl App {
             "{doubt}; whether this request was carried out is not known: send it again, a publish under its id"
         );
         Refusal::new(ErrorCode::StorageFailed, detail)
+    }
+
+    /// Asks the CQRS loop something about itself. A loop that stands still must not hold up everybody who asks how it is.
+    pub(crate) async fn ask_loop<T>(
+        &self,
+        asked: impl Future<Output = Result<T, KernelEnded>>,
+    ) -> Result<T, Refusal> {
+        match tokio::time::timeout(Duration::from_millis(LOOP_ANSWER_MS_MAX), asked).await {
+            Ok(Ok(answer)) => Ok(answer),
+            Ok(Err(KernelEnded)) => Err(self.refusal(&BusError::ShuttingDown)),
+            Err(_) => {
+                let detail =
+                    format!("the CQRS loop has not answered within {LOOP_ANSWER_MS_MAX} ms: try again");
+                Err(overloaded(detail))
+            }
+        }
     }
 
     /// Where to go if a request was refused because this server has lost the lead: nothing of it was written.

@@ -1,14 +1,14 @@
 //! `millrace dead-letters list|replay`.
 
-use clap::{Arg, ArgMatches, Command, value_parser};
-use millrace_model::TopicName;
+use clap::{Arg, ArgAction, ArgMatches, Command, value_parser};
+use millrace_model::{Offset, TopicName};
 use millrace_wire::Envelope;
-use millrace_wire::http::{DeadLetters, EventsPage, Replayed};
+use millrace_wire::http::{ChosenReplayed, DeadLetters, EventsPage, Replayed};
 use serde_json::json;
 use ureq::http::Method;
 
 use crate::commands::tally::events;
-use crate::commands::{json_flag, text};
+use crate::commands::{json_flag, letter_edit, text};
 use crate::failure::Failure;
 use crate::http::{Http, read};
 use crate::log;
@@ -50,9 +50,19 @@ pub(super) fn command() -> Command {
             verb("replay", "Publish the letters of a topic to it again")
                 .long_about(
                     "Publish the letters of a topic to it again.\n\nEvery group of the topic receives them. A letter \
-                     that was replayed already is not stored a second time within the topic's dedupe window.",
+                     that was replayed already is not stored a second time within the topic's dedupe window.\n\nWith \
+                     --edit and --offset one letter is opened in $VISUAL or $EDITOR: key, headers and payload. What \
+                     is left there is published, marked with the header x-replayed-edited.",
                 )
-                .arg(topic().required(true)),
+                .arg(topic().required(true))
+                .arg(
+                    Arg::new("edit")
+                        .long("edit")
+                        .action(ArgAction::SetTrue)
+                        .requires("offset")
+                        .conflicts_with("limit")
+                        .help("Change the letter at --offset in an editor before"),
+                ),
         )
 }
 
@@ -73,6 +83,7 @@ pub(super) fn run(matches: &ArgMatches) -> Result<(), Failure> {
     match (verb, topic) {
         ("list", None) => call.list(),
         ("list", Some(topic)) => call.letters(&topic),
+        ("replay", Some(topic)) if matches.get_flag("edit") => call.replay_edited(&topic),
         ("replay", Some(topic)) => call.replay(&topic),
         _ => Ok(()),
     }
@@ -158,6 +169,40 @@ impl DeadLettersCall {
         if more {
             said += &format!("; more begin at offset {next}");
         }
+        self.out.document(&said)
+    }
+
+    fn replay_edited(mut self, topic: &TopicName) -> Result<(), Failure> {
+        let (partition, offset) = (self.partition.unwrap_or(0), self.offset.unwrap_or(0));
+        let path = format!("/dead-letters?topic={topic}&partition={partition}&from={offset}&limit=1");
+        let page = EventsPage::parse(&self.http.request(Method::GET, &path, "")?)
+            .map_err(|error| Failure::Failed(format!("the server's answer makes no sense: {error}")))?;
+        let letter = page.events.first().filter(|letter| letter.offset == Offset(offset));
+        let letter = letter.ok_or_else(|| {
+            Failure::Failed(format!(
+                "topic {topic} has no dead letter at partition {partition}, offset {offset}"
+            ))
+        })?;
+        let Some(request) = letter_edit::edited(letter, partition, letter.offset)? else {
+            return self.out.document("nothing was changed, so nothing was replayed");
+        };
+        let answer = self.http.request(Method::POST, &format!("/dead-letters/{topic}/replay"), &request)?;
+        if self.json {
+            return self.out.document(&answer);
+        }
+        let told: ChosenReplayed = read(&answer)?;
+        let said = match (told.published.first(), told.duplicates) {
+            (Some((partition, offset)), 0) => {
+                format!(
+                    "replayed the edited letter to {}, partition {partition}, offset {offset}",
+                    told.topic
+                )
+            }
+            (Some((partition, offset)), _) => {
+                format!("the same edit was replayed before: it is at partition {partition}, offset {offset}")
+            }
+            (None, _) => return Err(Failure::Failed("the letter is not there any more".into())),
+        };
         self.out.document(&said)
     }
 }

@@ -14,11 +14,14 @@ mod doctor;
 mod events;
 mod feed;
 mod file_size;
+mod groups;
 mod guard;
 mod guest;
 mod health;
 mod info;
+mod jobs;
 mod kernel_client;
+mod letter_edit;
 mod man;
 mod memory;
 mod offline;
@@ -81,6 +84,7 @@ fn for_people() -> Command {
             capabilities::command(),
             trace::command(),
             topics::command(),
+            groups::command(),
             store::command(),
             backup::backup_command(),
             backup::restore_command(),
@@ -88,6 +92,7 @@ fn for_people() -> Command {
             info::command(),
             health::command(),
             dead_letters::command(),
+            jobs::command(),
             events::command(),
             commits::command(),
             config::command(),
@@ -108,6 +113,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("capabilities", matches)) => capabilities::run(matches),
         Some(("trace", matches)) => trace::run(matches),
         Some(("topics", matches)) => topics::run(matches),
+        Some(("groups", matches)) => groups::run(matches),
         Some(("store", matches)) => store::run(matches),
         Some(("backup", matches)) => backup::run_backup(matches),
         Some(("restore", matches)) => backup::run_restore(matches),
@@ -115,6 +121,7 @@ pub(crate) fn run(matches: &ArgMatches) -> Result<(), Failure> {
         Some(("info", matches)) => info::run(matches),
         Some(("health", matches)) => health::run(matches),
         Some(("dead-letters", matches)) => dead_letters::run(matches),
+        Some(("jobs", matches)) => jobs::run(matches),
         Some(("events", matches)) => events::run(matches),
         Some(("commits", matches)) => commits::run(matches),
         Some(("config", matches)) => config::run(matches),

@@ -41,7 +41,7 @@ pub(super) fn run(
 }
 
 impl TopicsCall {
-    fn groups(mut self, topic: &TopicName) -> Result<(), Failure> {
+    pub(super) fn groups(mut self, topic: &TopicName) -> Result<(), Failure> {
         let body = self.http.request(Method::GET, &format!("/topics/{topic}/groups"), "")?;
         if self.json {
             return self.print(&body);

@@ -202,9 +202,9 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     },
     SettingDef {
         name: "audit",
-        help: "Records published to topic system.bus.audit: refusals, admin, publish, subscribe, ack, redelivery, or all",
+        help: "Records published to topic system.bus.audit: refusals, admin, publish, subscribe, read, ack, redelivery, or all",
         kind: SettingKind::List {
-            what: "refusals, admin, publish, subscribe, ack, redelivery, or all",
+            what: "refusals, admin, publish, subscribe, read, ack, redelivery, or all",
             check: |text| text == AUDIT_ALL || text.parse::<AuditKind>().is_ok(),
         },
         scope: Scope::Serve,

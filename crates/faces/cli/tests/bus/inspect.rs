@@ -90,14 +90,20 @@ fn give_up(server: &Server) {
     session.run_until_idle(vec![bill], vec![]).expect("a run");
 }
 
+/// The number of the only job.
+fn job(server: &Server) -> String {
+    let jobs = server.request_as("root-secret", "GET", "/jobs", &Value::Null).1;
+    jobs["jobs"][0]["job"].as_str().expect("a job").to_owned()
+}
+
 /// The addresses of an endpoint with every choice that leads to other content.
-fn addresses(template: &str) -> Vec<String> {
+fn addresses(template: &str, job: &str) -> Vec<String> {
     let mut found = vec![template.to_owned()];
     for (name, values) in [
         ("{topic}", &["t", "t.DLQ", "held", "order.placed"][..]),
         ("{group}", &["g"]),
         ("{id}", &["i", "h"]),
-        ("{job}", &["1"]),
+        ("{job}", &[job]),
         ("{connection}", &["ws-1"]),
     ] {
         found = found
@@ -147,12 +153,13 @@ fn is_left_out(path: &str) -> bool {
 #[test]
 fn no_endpoint_shows_content_to_a_token_that_only_inspects() {
     let server = server();
+    let job = job(&server);
     let document = server.get("/openapi.json").1;
     let paths = document["paths"].as_object().expect("paths");
     let (mut seen, mut hidden) = (0, Vec::new());
     let gets = paths.iter().filter(|(path, item)| item["get"].is_object() && !is_left_out(path));
     for (template, item) in gets {
-        for path in addresses(template) {
+        for path in addresses(template, &job) {
             for accept in ["*/*", "application/x-ndjson", "application/cloudevents-batch+json"] {
                 let (status, told) = answer(&server, "inspector-secret", &path, accept);
                 assert!(!told.contains(CANARY), "{path} ({accept}) tells: {told}");
@@ -223,12 +230,13 @@ fn a_search_does_not_tell_whether_withheld_content_is_there() {
 #[test]
 fn inspecting_changes_nothing_and_subscribes_to_nothing() {
     let server = server();
+    let job = job(&server);
     let document = server.get("/openapi.json").1;
     for (path, item) in document["paths"].as_object().expect("paths") {
         let methods = item.as_object().expect("methods").keys().filter(|method| *method != "get");
         for method in methods {
             let method = method.to_uppercase();
-            for path in addresses(path) {
+            for path in addresses(path, &job) {
                 let (status, problem) = server.request_as("inspector-secret", &method, &path, &json!({}));
                 assert_eq!(status, 403, "{method} {path}: {problem}");
             }
@@ -243,4 +251,43 @@ fn inspecting_changes_nothing_and_subscribes_to_nothing() {
     for path in ["/settings", "/log", "/connections"] {
         assert_eq!(server.request_as("inspector-secret", "GET", path, &Value::Null).0, 403, "{path}");
     }
+}
+
+#[test]
+fn who_looked_at_content_is_audited_once_per_request() {
+    let server = Server::with_config(TOKENS, &["--audit", "read"]);
+    let ask = |token: &str, path: &str| server.request_as(token, "GET", path, &Value::Null).0;
+    for at in 0..3 {
+        let event = json!({"id": format!("e{at}"), "payload": at});
+        assert_eq!(server.request_as("root-secret", "POST", "/topics/t/events", &event).0, 200);
+    }
+    server.request_as("root-secret", "POST", "/topics", &json!({"topic": "empty"}));
+    for path in ["/topics/empty/events", "/topics/t", "/topics/t/groups", "/topics/t/events?from=99"] {
+        assert_eq!(ask("root-secret", path), 200, "{path}: shows no content");
+    }
+    for path in ["/topics/t/events", "/events/e1", "/topics/t/events?order=desc"] {
+        assert_eq!(ask("inspector-secret", path), 200, "{path}: content is withheld");
+        assert_eq!(ask("root-secret", path), 200, "{path}");
+    }
+    answer(&server, "root-secret", "/topics/t/tail?from=ts:0", "*/*");
+    let mut told = Vec::new();
+    eventually("the tail is written down", || {
+        let path = "/topics/system.bus.audit/events?limit=1000";
+        let page = server.request_as("root-secret", "GET", path, &Value::Null).1;
+        let records = page["events"].as_array().expect("events").iter().map(|event| event["payload"].clone());
+        told = records.collect();
+        told.iter().any(|record| record["what"] == "tail")
+    });
+    let short =
+        |one: &Value| json!([one["kind"], one["agent"], one["what"], one["topic"], one["events"], one["id"]]);
+    let short: Vec<Value> = told.iter().map(short).collect();
+    assert_eq!(
+        short,
+        [
+            json!(["read", "root", "events", "t", 3, null]),
+            json!(["read", "root", "event", "t", 1, "e1"]),
+            json!(["read", "root", "events", "t", 3, null]),
+            json!(["read", "root", "tail", "t", null, null]),
+        ]
+    );
 }

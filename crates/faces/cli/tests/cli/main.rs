@@ -15,6 +15,7 @@ mod exit_codes;
 #[path = "../bus/disk/faults.rs"]
 mod faults;
 mod first_token;
+mod groups_and_jobs;
 mod handlers;
 mod health;
 mod man;

@@ -10,6 +10,7 @@ import { poll } from '../parts/poll.js';
 import { publish } from '../parts/publish.js';
 import { longTable } from '../parts/table.js';
 import { count, time } from '../parts/time.js';
+import { missing } from '../state.js';
 
 /** @typedef {import('../parts/json.js').Envelope} Envelope */
 
@@ -36,8 +37,10 @@ export function events(body, doc, context) {
   /** @type {AbortController | null} */
   let tailing = null;
 
+  // Whoever may not see content may not ask about it either.
+  const withheld = missing('subscribe');
   const input = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ hint) =>
-    el('input', { type: 'search', 'aria-label': label, placeholder: hint, value: query.get(name) ?? '', 'data-name': name });
+    el('input', { type: 'search', 'aria-label': label, placeholder: hint, value: withheld ? '' : query.get(name) ?? '', 'data-name': name, disabled: withheld !== null, title: withheld });
   const fields = {
     contains: input('contains', 'Text in payload, key or headers', 'Text'),
     key: input('key', 'Key', 'Key'),
@@ -58,7 +61,7 @@ export function events(body, doc, context) {
       { name: 'ts', label: 'Published', width: '222px', cell: (row) => time(row.ts) },
       { name: 'offset', label: many ? 'Place' : 'Offset', width: '110px', class: 'mono', cell: (row) => el('a', { href: `#/topics/${part(topic)}?e=${row.partition}:${row.offset}` }, many ? `${row.partition}/${row.offset}` : row.offset) },
       { name: 'key', label: 'Key', width: '150px', class: 'mono', cell: (row) => row.key ?? '' },
-      { name: 'payload', label: 'Payload', class: 'preview', cell: (row) => row.payload.slice(0, 300) },
+      { name: 'payload', label: 'Payload', class: 'preview', cell: (row) => (withheld ? el('span', { class: 'muted' }, 'withheld') : row.payload.slice(0, 300)) },
     ],
   });
   const none = el('div', { class: 'teach', hidden: true });

@@ -22,7 +22,7 @@ export function page() {
     title: 'Server',
     async open({ root, signal }) {
       const tiles = el('div', { class: 'tiles' });
-      const heat = el('div', { class: 'body' });
+      const heat = el('div', { class: 'body stack' });
       const bounds = el('div', { class: 'body' });
       const trend = el('div', { class: 'body' });
       const refusals = table({

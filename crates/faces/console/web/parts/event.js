@@ -1,7 +1,7 @@
 // One event in the drawer: what it says, what caused it, and how far everybody is with it.
 
 import { ROOT, address, get, lines, part } from '../api.js';
-import { curl, state } from '../state.js';
+import { curl, missing, state } from '../state.js';
 import { button, copy, el, fill, save } from './dom.js';
 import { drawer, toast } from './dialog.js';
 import { icon } from './icons.js';
@@ -51,7 +51,10 @@ export async function showEvent(topic, partition, offset, acts) {
   const found = event;
   const story = el('div');
   story.className = 'stack';
-  fill(inside, facts(found), payload(found), copies(found, acts), el('section', null, el('h3', null, 'How far everybody is'), story));
+  // What is withheld cannot be copied or published again either.
+  const content = missing('subscribe') === null ? [payload(found), copies(found, acts)]
+    : [el('p', { class: 'banner calm' }, icon('key'), 'Payload, key and header values are withheld: your token has the scope inspect and not subscribe.')];
+  fill(inside, facts(found), ...content, el('section', null, el('h3', null, 'How far everybody is'), story));
   fill(story, el('p', { class: 'muted' }, 'Looking…'));
   try {
     const told = await get(`/events/${part(found.id)}`, { query: { topic } });

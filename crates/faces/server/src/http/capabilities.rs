@@ -3,7 +3,6 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use millrace_bus::BusError;
 use millrace_kernel::{CapabilityState, CapabilityView};
 use millrace_model::{OsType, Timestamp};
 use millrace_wire::http::{CapabilityDoc, CapabilityList, FedTopicDoc, HandledDoc};
@@ -14,7 +13,7 @@ use crate::http::document;
 use crate::refusal::Refusal;
 
 pub(crate) async fn list(State(app): State<SharedApp>, caller: Caller) -> Result<Response, Refusal> {
-    let found = app.kernel.capabilities().await.map_err(|_| app.refusal(&BusError::ShuttingDown))?;
+    let found = app.ask_loop(app.kernel.capabilities()).await?;
     let uptime_ms = app.broker.metrics().uptime_ms;
     let started = Timestamp(app.broker.clock().now().wall.0.saturating_sub(uptime_ms));
     let mut capabilities: Vec<CapabilityDoc> = found.into_iter().map(|view| doc(view, started)).collect();

@@ -6,7 +6,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use millrace_bus::{ConnectionView, Reply, Request};
-use millrace_kernel::{KernelEnded, SocketConnection};
+use millrace_kernel::SocketConnection;
 use millrace_model::{Namespace, Requester};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{AuditDoc, ConnectionDoc, ConnectionList};
@@ -37,7 +37,7 @@ pub(crate) async fn list(
     let of_edges = of_edges.filter(|(_, facts)| may_see(&caller, facts.namespace.as_ref()));
     let mut found: BTreeMap<ConnectionId, ConnectionDoc> =
         of_edges.map(|(id, facts)| (id, of_edge(id, facts, &views))).collect();
-    let of_socket = app.kernel.socket_connections().await.map_err(|ended| gone(&app, ended))?;
+    let of_socket = app.ask_loop(app.kernel.socket_connections()).await?;
     for connection in of_socket {
         let id = ConnectionId { door: Door::Socket, number: connection.number };
         found.insert(id, on_socket(id, connection));
@@ -107,7 +107,7 @@ pub(crate) async fn disconnect(
 ) -> Result<Response, Refusal> {
     let AtConnection(id) = at;
     let closed = match id.door {
-        Door::Socket => app.kernel.disconnect(id.number).await.map_err(|ended| gone(&app, ended))?,
+        Door::Socket => app.ask_loop(app.kernel.disconnect(id.number)).await?,
         Door::Bus | Door::Loop => {
             let facts = app.edge.connections.get(id);
             let seen = facts.is_some_and(|facts| may_see(&caller, facts.namespace.as_ref()));
@@ -140,8 +140,4 @@ pub(crate) fn connection_id(text: &str) -> Result<ConnectionId, Refusal> {
         let detail = format!("{text:.40?} is no connection: they are named ws-N, os-N and socket-N");
         Refusal::new(ErrorCode::BadFrame, detail)
     })
-}
-
-fn gone(app: &App, _: KernelEnded) -> Refusal {
-    app.refusal(&millrace_bus::BusError::ShuttingDown)
 }

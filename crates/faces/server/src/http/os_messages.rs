@@ -14,6 +14,7 @@ use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::http::{document, json};
+use crate::moved::Moved;
 use crate::observe::HttpRequester;
 use crate::params::Params;
 use crate::refusal::Refusal;
@@ -37,6 +38,9 @@ pub(crate) async fn send(
     let stopping = || app.refusal(&BusError::ShuttingDown);
     if app.broker.health().stopping() {
         return Err(stopping());
+    }
+    if let Some(doubt) = app.edge.doubt.reason() {
+        return Err(Moved::to(None).refusal_because(&doubt));
     }
     let bad = |detail: String| Refusal::new(ErrorCode::BadFrame, detail);
     let (sender, mut outcomes) = app.kernel.open(caller.by()).await.map_err(|_| stopping())?;

@@ -6,6 +6,7 @@
 
 mod operation;
 mod parts;
+mod server_table;
 mod table;
 mod work;
 
@@ -43,7 +44,8 @@ pub fn document() -> Value {
         })
         .into_generator();
     let mut paths = Map::new();
-    for operation in table::OPERATIONS.iter().chain(work::OPERATIONS) {
+    let tables = [table::OPERATIONS, work::OPERATIONS, server_table::OPERATIONS];
+    for operation in tables.into_iter().flatten() {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method] = operation.write(&mut generator);
     }
