@@ -1,11 +1,10 @@
 //! All operations but those of `work.rs`, in the order of `routes.rs`.
 
 use millrace_wire::http::{
-    CapabilityList, ChosenLetters, ChosenReplayed, ConnectionList, DeadLetters, EventStory, EventsFound,
-    EventsPage, GroupList, GroupPage, GroupPaused, HandlerLettersPage, InflightList, JobDoc, JobList,
-    JobPreview, JobRequest, LetterSummary, LettersDeleted, LogDoc, NamespaceList, OsAccepted, OsMessageDoc,
-    PublishBody, Replay, Replayed, SchemaList, Seek, ServerStatsDoc, SettingsDoc, Sought, StatsHistory,
-    TopicBody, TopicDoc, TopicList, TopicOffsets, Trace, WhoAmI,
+    ChosenLetters, ChosenReplayed, DeadLetters, EventStory, EventsFound, EventsPage, GroupList, GroupPage,
+    GroupPaused, HandlerLettersPage, InflightList, JobDoc, JobList, JobPreview, JobRequest, LetterSummary,
+    LettersDeleted, NamespaceList, PublishBody, Replay, Replayed, SchemaList, Seek, ServerStatsDoc, Sought,
+    StatsHistory, TopicBody, TopicDoc, TopicList, TopicOffsets, Trace, WhoAmI,
 };
 use millrace_wire::schema::{Done, TopicPatchBody};
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
@@ -15,8 +14,8 @@ use crate::http::openapi::operation::{ApiAnswer, ApiOperation, Content, Param};
 use crate::http::openapi::parts::{
     AFTER, AFTER_NAMESPACE, CONTAINS, CURSOR, DAMAGED_HEADER, FORCE, FROM, HEADER, KEY, LETTERS_AFTER, LIMIT,
     LINEAGE, MIN_POSITION, MIN_POSITION_HEADER, NAMESPACE, NEXT_HEADER, ORDER, PARTITION, PARTITION_OR_ALL,
-    PATH, PAYLOAD_SHA256, POSITION_HEADER, SCAN, SORT, TOPICS_LIMIT, TS, VERSION, WAIT, count, group_name,
-    param, text, topic_name, whole,
+    PATH, PAYLOAD_SHA256, POSITION_HEADER, SCAN, SORT, TOPICS_LIMIT, TS, VERSION, WAIT, count, param, text,
+    topic_name, whole,
 };
 
 pub(super) const TAGS: &[(&str, &str)] = &[
