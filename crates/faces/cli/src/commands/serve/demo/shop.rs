@@ -72,7 +72,7 @@ pub(super) fn order(number: u64) -> Order {
 
 /// The payment of an order, or why it failed. The second attempt succeeds.
 pub(super) fn pay(order: &Order, attempt: u32) -> Result<Payment, String> {
-    if order.order % BANK_SILENT_EVERY == 0 && attempt == 1 {
+    if order.order.is_multiple_of(BANK_SILENT_EVERY) && attempt == 1 {
         return Err("the bank did not answer".to_owned());
     }
     Ok(Payment {
