@@ -228,6 +228,27 @@ fn an_event_leads_over_messages_and_timers_of_the_loop() {
 }
 
 #[test]
+fn messages_that_are_kept_belong_to_the_trace_after_a_restart() {
+    let mut server = Server::with(&["--trace-store"]);
+    let id = publish(&server, "orders");
+    let mut os = os(&server);
+    let mail = json!({"topic": "mails", "payload": 2});
+    say(&mut os, "Bus.Publish", &mail, &json!({"id": "m-1", "causation": id}));
+    eventually("the answer is kept", || {
+        let (_, page) = server.get("/topics/system.router.trace/events?limit=1000");
+        let records = page["events"].as_array().cloned().unwrap_or_default();
+        records
+            .iter()
+            .any(|record| record["payload"]["causation"] == "m-1" && record["payload"]["kind"] == "reply")
+    });
+    server.kill_and_restart();
+    let whole = trace(&server, &id);
+    let message = one(&whole, "message", "Bus.Publish");
+    assert_eq!((&message["parent"], &message["status"]), (&json!(id), &json!("answered")), "{whole:#}");
+    follows(&one(&whole, "event", "mails"), &message);
+}
+
+#[test]
 fn circles_and_nonsense_end() {
     let server = Server::start();
     let mut os = os(&server);

@@ -93,6 +93,8 @@ pub(super) struct Family {
     joined: BTreeSet<usize>,
     /// Its events of which some consequences do not name the root: see [`crate::http::trace::cursor::Cursor`].
     pub(super) heads: Vec<String>,
+    /// Ids that joined since they were asked for last.
+    fresh: Vec<String>,
 }
 
 impl Family {
@@ -119,8 +121,14 @@ impl Family {
                     waiting.extend(messages.get(at).map(|record| record.id.as_str().to_owned()));
                 }
             }
-            self.ids.insert(id);
+            if self.ids.insert(id.clone()) {
+                self.fresh.push(id);
+            }
         }
+    }
+
+    pub(super) fn take_fresh(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.fresh)
     }
 
     fn join_message(&mut self, at: usize, messages: &Messages) {

@@ -15,14 +15,13 @@ use crate::http::trace::family::{Family, Messages};
 use crate::http::trace::origin::{Climb, Origin};
 use crate::http::trace::scan::{ScanEnd, ScanStart, each_event};
 use crate::http::trace::stored_record;
+use crate::http::trace::undecided::Undecided;
 use crate::http::trace::waiting::{self, TimerRow};
 
 /// Streams that are walked together.
 const STREAMS_MAX: usize = 4096;
 /// Messages that one answer holds.
 const MESSAGES_MAX: usize = 4000;
-/// Rounds over events of one millisecond that belong to the trace only if another one of them does.
-const SAME_TIME_ROUNDS: usize = 8;
 
 /// Which trace is asked for.
 #[derive(Clone, Debug)]
@@ -124,8 +123,12 @@ pub(super) fn gather(
             ScanStart::Newest(part)
         }
     };
-    let mut walk =
-        Walk { family: &mut family, messages: &mut messages, events: Vec::new(), undecided: Vec::new() };
+    let mut walk = Walk {
+        family: &mut family,
+        messages: &mut messages,
+        events: Vec::new(),
+        undecided: Undecided::default(),
+    };
     let ScanEnd { scanned, last, finished } =
         each_event(&**store, &streams, &start, question.scan_max, |event| {
             walk.look_at(event);
@@ -135,7 +138,6 @@ pub(super) fn gather(
                 ControlFlow::Break(())
             }
         })?;
-    walk.decide();
     let events = walk.events;
     let (mut delayed, mut timers) = (Vec::new(), Vec::new());
     if finished {
@@ -223,22 +225,27 @@ struct Walk<'a> {
     family: &'a mut Family,
     messages: &'a mut Messages,
     events: Vec<Arc<Event>>,
-    /// Events of the present millisecond that have a cause which is not known (yet): between streams, order of time
-    /// says nothing about the order of causes within it.
-    undecided: Vec<Arc<Event>>,
+    undecided: Undecided,
 }
 
 impl Walk<'_> {
     fn look_at(&mut self, event: &Arc<Event>) {
-        if self.undecided.first().is_some_and(|first| first.ts != event.ts) {
-            self.decide();
-        }
         if event.stream.topic.topic() == TRACE_TOPIC {
             self.look_at_record(event);
         } else if self.family.owns(event) {
             self.take(event);
-        } else if event.body.lineage.causation.is_some() {
-            self.undecided.push(event.clone());
+        } else {
+            self.undecided.add(event);
+        }
+        // Whatever joined may be the cause of events before it.
+        loop {
+            let fresh = self.family.take_fresh();
+            if fresh.is_empty() {
+                return;
+            }
+            for id in fresh {
+                self.undecided.caused_by(&id).iter().for_each(|event| self.take(event));
+            }
         }
     }
 
@@ -253,18 +260,5 @@ impl Walk<'_> {
     fn take(&mut self, event: &Arc<Event>) {
         self.family.join_event(event, self.messages);
         self.events.push(event.clone());
-    }
-
-    fn decide(&mut self) {
-        for _ in 0..SAME_TIME_ROUNDS {
-            let (own, others): (Vec<_>, Vec<_>) =
-                std::mem::take(&mut self.undecided).into_iter().partition(|event| self.family.owns(event));
-            own.iter().for_each(|event| self.take(event));
-            if own.is_empty() {
-                return;
-            }
-            self.undecided = others;
-        }
-        self.undecided.clear();
     }
 }

@@ -12,6 +12,7 @@ mod nodes;
 mod origin;
 mod scan;
 mod stored_record;
+mod undecided;
 mod waiting;
 
 use std::collections::BTreeSet;
