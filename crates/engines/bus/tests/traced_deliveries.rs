@@ -1,4 +1,4 @@
-//! What the engine tells of deliveries: the ends of those that may be traced, how long they took, how old they are.
+//! Deliveries as metrics and traces see them: the ends of those that may be traced, how long they took, how old they are.
 
 mod harness;
 

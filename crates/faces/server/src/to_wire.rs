@@ -25,7 +25,7 @@ pub(crate) struct UnansweredRequest {
     pub(crate) arrived: Instant,
     pub(crate) rid: Option<Rid>,
     pub(crate) op: &'static str,
-    /// What is to be reported to the collector of traces, if anything.
+    /// The publish as the collector of traces is told of it; `None` if nothing of it is traced.
     pub(crate) traced: Option<Box<TracedPublish>>,
     /// The trace of the event that it publishes.
     pub(crate) trace: Option<TraceId>,

@@ -1,6 +1,6 @@
 //! The bounded queue of spans, and the thread that sends them.
 //!
-//! Whoever offers a span never waits. A span that finds the queue full is dropped and counted, and so are the spans of a
+//! The caller that offers a span never waits. A span that finds the queue full is dropped and counted, and so are the spans of a
 //! batch that the collector did not take: batches are not sent again, because a collector that is away for long would
 //! only get them too late, and a collector that is overloaded would get even more.
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::prometheus::MONITORING;
 
-/// What the dashboard's variables stand for while all is chosen and the load is a few seconds old.
+/// The values of the dashboard's variables while all is chosen and the load is a few seconds old.
 const VARIABLES: [(&str, &str); 5] =
     [("$__rate_interval", "30s"), ("$namespace", ".*"), ("$topic", ".*"), ("$group", ".*"), ("$job", ".*")];
 

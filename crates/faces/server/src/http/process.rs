@@ -33,7 +33,7 @@ pub(crate) fn write(page: &mut Page) {
         }
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
-        // One of them is the folder that is being read.
+        // The folder that is being read is open, too.
         let open = open.count().saturating_sub(1);
         page.process("gauge", "open_fds", "Open file descriptors of this process.", open);
     }
