@@ -64,7 +64,7 @@ fn example_6_serves_two_namespaces_of_one_file() {
 fn example_9_gives_up_waits_and_holds() {
     on_a_file(|store| {
         let (session, running) = ex9_in_the_console::start(store).unwrap();
-        // One order is given up on and waits for its mail, and one is being packed.
+        // Letters of the first handler, whose orders wait for the second one and are held by the third.
         while session.dead_letters().unwrap().is_empty() {
             std::thread::yield_now();
         }

@@ -1,6 +1,6 @@
 //! Delayed events: what waits until when, publishing one now, cancelling one.
 //!
-//! Whoever moves due events checks that the row is still there, and so do these actions: each event is published at most
+//! Every mover of due events checks that the row is still there, and so do these actions: each event is published at most
 //! once, and never after it was cancelled.
 
 use millrace_model::{

@@ -21,6 +21,9 @@ pub struct LetterChoice {
     pub max: usize,
 }
 
+/// A letter as it is stored, and decoded.
+type ChosenLetter = (Row, DeadLetterRow);
+
 /// The result of a page of letters.
 #[derive(Debug, Default)]
 pub struct LettersDone {
@@ -98,7 +101,7 @@ impl Admin {
         namespace: &Namespace,
         choice: &LetterChoice,
         may_see: &mut dyn FnMut(&str) -> Result<bool, AdminError>,
-    ) -> Result<(Vec<(Row, DeadLetterRow)>, Option<String>), AdminError> {
+    ) -> Result<(Vec<ChosenLetter>, Option<String>), AdminError> {
         let mut range = KeyRange::prefix(&format!("{namespace}/"));
         if let Some(after) = choice.after.as_deref().filter(|after| range.contains(after)) {
             range.from = format!("{after}\0");

@@ -1,4 +1,4 @@
-//! What timers wait for, for operators: pages of those that are armed, the next one first.
+//! The timers that wait, for operators: pages of those that are armed, the next one first.
 
 use millrace_model::{Mono, Now, Timestamp};
 
@@ -11,7 +11,7 @@ pub struct TimerView {
     pub name: String,
     /// When it is due by the wall clock; of a delay, as things stand.
     pub due: Timestamp,
-    /// It waits for a time of day, and not for the end of a delay.
+    /// The timer waits for a time of day, and not for the end of a delay.
     pub absolute: bool,
     pub kind: String,
     pub ty: String,
@@ -21,7 +21,7 @@ pub struct TimerView {
     /// The capability that set the timer.
     pub capability: Option<String>,
     pub set_by: String,
-    /// It was due, and is sent again because nobody took its message.
+    /// The timer was due, and is sent again because nobody took its message.
     pub trying_again: bool,
     /// Its place in the list.
     pub place: TimerPlace,

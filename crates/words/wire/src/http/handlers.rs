@@ -128,7 +128,7 @@ impl HandlerLetterChoice {
     }
 }
 
-/// What became of the letters.
+/// The fate of the letters.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct HandlerLettersDone {
     pub handler: String,

@@ -28,7 +28,7 @@ pub struct SessionDoc {
     pub host: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pid: Option<String>,
-    /// What else the program has said about itself.
+    /// Everything else that the program has said about itself.
     pub metadata: BTreeMap<String, String>,
     /// Events that it holds now, by handler.
     pub holds: BTreeMap<String, u64>,

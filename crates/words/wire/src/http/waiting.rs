@@ -65,14 +65,14 @@ pub struct TimerDoc {
     pub timer: String,
     /// When it is due, as things stand.
     pub due: u64,
-    /// It waits for a time of day, and not for the end of a delay.
+    /// The timer waits for a time of day, and not for the end of a delay.
     pub absolute: bool,
     /// `command`, `query` or `event`: what it sends.
     pub kind: String,
     #[serde(rename = "type")]
     pub message_type: String,
     pub data_bytes: u64,
-    /// It outlives the process.
+    /// The timer outlives the process.
     pub durable: bool,
     /// The agent that set it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -82,7 +82,7 @@ pub struct TimerDoc {
     pub capability: Option<String>,
     /// The id of the `Timer.Set` that it follows from.
     pub set_by: String,
-    /// It was due, and is sent again because nobody took its message.
+    /// The timer was due, and is sent again because nobody took its message.
     pub trying_again: bool,
 }
 
