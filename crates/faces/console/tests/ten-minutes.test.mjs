@@ -49,7 +49,7 @@ test('from an empty server to a mended letter', async () => {
   await page.getByLabel('Name', { exact: true }).fill('orders');
   await page.getByRole('button', { name: 'Create', exact: true }).click();
   await page.getByRole('heading', { name: 'orders' }).waitFor();
-  await page.getByRole('link', { name: 'Settings' }).click();
+  await page.getByRole('navigation', { name: 'Parts of the topic' }).getByRole('link', { name: 'Settings' }).click();
   await page.getByRole('button', { name: 'Change…' }).click();
   await page.getByRole('spinbutton', { name: 'Attempts' }).fill('1');
   await page.getByRole('button', { name: 'Change', exact: true }).click();

@@ -55,7 +55,7 @@ impl FromStr for ConnectionId {
         let door = doors.into_iter().find(|one| one.as_str() == door).ok_or(())?;
         let number: u64 = number.parse().map_err(|_| ())?;
         let id = ConnectionId { door, number };
-        // One connection has one name: `ws-017` and `ws-+17` are none.
+        // A connection has one name: `ws-017` and `ws-+17` are none.
         (id.to_string() == text).then_some(id).ok_or(())
     }
 }
@@ -80,7 +80,7 @@ pub(crate) struct ConnectionFacts {
     pub(crate) backlog: Backlog,
 }
 
-/// What waits for a connection.
+/// Tells how much waits for a connection.
 #[derive(Clone, Debug)]
 pub(crate) enum Backlog {
     Bus(OutboundBacklog),

@@ -205,7 +205,7 @@ pub enum Request {
         group: Group,
         open_max: usize,
     },
-    /// What every open connection is subscribed to and holds, in numbers.
+    /// Counts the subscriptions of every open connection, and the events that it holds.
     InspectConnections,
     /// The standing of one event with every group of its topic.
     EventStandings {

@@ -63,7 +63,7 @@ pub struct CapabilityState {
     pub manifest: Arc<Manifest>,
     /// Why it takes no messages, if it is unhealthy.
     pub unhealthy: Option<String>,
-    /// It finishes the messages it has, and takes no others.
+    /// The capability finishes the messages it has, and takes no others.
     pub is_leaving: bool,
     /// Messages in its mailbox, including the one in progress.
     pub in_mailbox: usize,

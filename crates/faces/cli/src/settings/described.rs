@@ -51,3 +51,24 @@ pub(crate) fn shown(setting: &SettingDef, value: SettingValue) -> Json {
         (_, SettingValue::List(items)) => json!(items),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::all;
+
+    #[test]
+    fn secrets_and_passwords_are_not_shown() {
+        let text = |text: &str| SettingValue::Text(text.to_owned());
+        for setting in all() {
+            let told = match setting.kind {
+                SettingKind::Secret => shown(setting, text("hidden")),
+                SettingKind::Address { .. } if setting.name == "store" => {
+                    shown(setting, text("postgres://user:hidden@db.example/bus"))
+                }
+                _ => continue,
+            };
+            assert!(!told.to_string().contains("hidden"), "{}: {told}", setting.name);
+        }
+    }
+}

@@ -116,7 +116,7 @@ fn pass(edge: &Edge, request: &Request, caller: &mut Caller) -> Result<bool, Ref
     if need == Need::Token {
         return Ok(needs_place);
     }
-    // What is about the server belongs to no namespace; `http/metrics.rs` and `http/connections.rs` leave out the
+    // Answers about the server belong to no namespace; `http/metrics.rs` and `http/connections.rs` leave out the
     // namespaces that the token is not for.
     let is_of_server = need == Need::Scopes(&[Scope::Metrics]) || route.is_some_and(needs::is_of_server);
     if is_of_server && params.text("namespace").is_none() {

@@ -19,7 +19,7 @@ pub(crate) enum Need {
     AnyOf(&'static [Scope]),
 }
 
-/// Reads that `subscribe` allows. Whoever has only `inspect` gets them without content (`http/withheld.rs`), so a route
+/// Reads that `subscribe` allows. A caller with `inspect` alone gets them without content (`http/withheld.rs`), so a route
 /// may name this need only if its handler withholds; `faces/cli/tests/bus/inspect.rs` walks all of them.
 pub(crate) const READS: Need = Need::AnyOf(&[Scope::Subscribe, Scope::Inspect]);
 

@@ -24,8 +24,8 @@ use crate::ws::os;
 const WAIT_MS_MAX: u64 = 60_000;
 const WAIT_MS_DEFAULT: u64 = 30_000;
 
-/// Errors of the loop and of capabilities are outcomes like replies: 200, with `kind` `error`. What is refused before the
-/// loop has the message is a problem.
+/// Errors of the loop and of capabilities are outcomes like replies: 200, with `kind` `error`. A message that is refused
+/// before it reaches the loop is answered with a problem.
 pub(crate) async fn send(
     State(app): State<SharedApp>,
     caller: Caller,

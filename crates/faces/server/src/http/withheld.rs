@@ -1,6 +1,6 @@
-//! What callers with the scope `inspect` and without `subscribe` get: everything but payloads, keys and header values,
-//! and texts that consumers wrote about them (reasons, errors). One place that takes content away, before anything is
-//! written; every answer that had some says `"withheld": true`.
+//! Takes content away from answers to callers with the scope `inspect` and without `subscribe`: payloads, keys and header
+//! values, and texts that consumers wrote about them (reasons, errors). Events lose their content here, before anything
+//! is written, and every answer that had some says `"withheld": true`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

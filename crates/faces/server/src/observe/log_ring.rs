@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 /// Lines that are kept, and their bytes.
 const LINES_MAX: usize = 1000;
 const BYTES_MAX: usize = 1 << 20;
-/// What is kept of one line: the message and its fields together.
+/// Bytes that are kept of one line: of its message and fields together.
 const LINE_BYTES_MAX: usize = 4096;
 
 /// The weight of a line. Finer lines are not kept: one request can write hundreds of them.

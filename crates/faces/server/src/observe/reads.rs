@@ -9,7 +9,7 @@ use crate::access::Caller;
 use crate::edge::Edge;
 use crate::observe::{AuditKind, HttpRequester};
 
-/// What a request showed.
+/// The contents that a request showed.
 #[derive(Debug, Default)]
 pub(crate) struct ContentRead<'a> {
     /// `events`, `event`, `letters` or `tail`.

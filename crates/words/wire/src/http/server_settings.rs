@@ -31,7 +31,7 @@ pub struct SettingDoc {
     pub accepts: String,
     /// Whether it is one of the bounds.
     pub bound: bool,
-    /// What makes a change count: `restart` or `SIGHUP`.
+    /// Says how a change takes effect: by `restart` or by `SIGHUP`.
     pub changes: String,
     pub about: String,
 }
