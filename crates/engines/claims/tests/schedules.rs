@@ -129,7 +129,7 @@ fn change(harness: &mut Harness, make: impl FnOnce(&bytes::Bytes, Timestamp) -> 
     let (_, value) = harness.rows(Space::Schedules).remove(0);
     match make(&value.into_bytes().into(), harness.now.wall) {
         Some(batch) => {
-            let done = millrace_store::Store::commit(&harness.store, &[batch]).unwrap();
+            let done = millrace_store::Store::commit(&harness.store, &[batch]).expect("a commit");
             matches!(done[0], Outcome::Done(_))
         }
         None => false,
@@ -138,7 +138,9 @@ fn change(harness: &mut Harness, make: impl FnOnce(&bytes::Bytes, Timestamp) -> 
 
 fn ask_for_a_run(harness: &mut Harness, nonce: u64) -> bool {
     let namespace = Namespace::default();
-    change(harness, |value, now| request_schedule_run(&namespace, "tick/tock", value, now, nonce).unwrap())
+    change(harness, |value, now| {
+        request_schedule_run(&namespace, "tick/tock", value, now, nonce).expect("a row")
+    })
 }
 
 #[test]
@@ -158,7 +160,7 @@ fn a_run_that_was_asked_for_is_one_fire_of_many_sessions() {
     harness.pass(HOUR);
     assert_eq!(planned(&harness), [60, 120, 3600], "the planned fires go on as before");
     let (key, value) = harness.rows(Space::Schedules).remove(0);
-    let row = ScheduleRow::decode(&key, value.as_bytes()).unwrap();
+    let row = ScheduleRow::decode(&key, value.as_bytes()).expect("a row");
     assert_eq!((row.run, row.fires), (None, 3));
 }
 
@@ -211,7 +213,8 @@ fn a_run_asked_for_by_a_clock_that_is_ahead_is_not_early() {
 
 #[test]
 fn an_expression_that_is_too_long_is_refused_before_it_is_parsed() {
-    let refused = Times::parse("x", &format!("{}0 * * * *", "0,".repeat(CRON_CHARS_MAX)), "UTC").unwrap_err();
+    let refused =
+        Times::parse("x", &format!("{}0 * * * *", "0,".repeat(CRON_CHARS_MAX)), "UTC").expect_err("too long");
     assert!(refused.to_string().contains("at most 512") && refused.to_string().len() < 200, "{refused}");
     let all = |to: u32| (0..to).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
     let months = (1..13).map(|n| n.to_string()).collect::<Vec<_>>().join(",");
