@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::gcp::{GoogleCloudStorageBuilder, GoogleConfigKey};
 use object_store::{ClientOptions, ObjectStore, RetryConfig};
@@ -70,6 +70,9 @@ fn connect_s3(url: &ObjectUrl, environment: &ObjectEnvironment) -> Result<Connec
     });
     let store = builder
         .with_bucket_name(&url.bucket)
+        // SeaweedFS (4.48) stores an empty object if a connection ends between the headers and the body of a request,
+        // unless the request says what the body is. An empty record in the place of a record would stop the journal.
+        .with_checksum_algorithm(Checksum::SHA256)
         .with_region(region)
         .with_endpoint(server.as_str().trim_end_matches('/'))
         .with_virtual_hosted_style_request(!is_path_style)

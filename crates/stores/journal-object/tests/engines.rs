@@ -9,6 +9,7 @@ use std::sync::{Arc, Barrier, Mutex};
 use std::thread;
 
 use millrace_journal::{Journal, JournalError, JournalReadLimit, ManifestVersion, PartName, Placed};
+use support::line::LineWithoutBodies;
 use support::{SEAWEED, TestPlace, open_at, place, read_all};
 
 fn check_twice(server: &TestPlace) {
@@ -154,6 +155,19 @@ fn races(server: &TestPlace, creators: usize, groups: u64, rounds: u64) {
     }
 }
 
+/// SeaweedFS stores an empty object for a request whose body never came, if the request does not say what the body is.
+fn lost_bodies(server: &TestPlace) {
+    let line = LineWithoutBodies::start(&server.endpoint);
+    let journal = server.open();
+    for n in 1..=20 {
+        let record = format!("record {n}");
+        let lost = place(&server.open_through(&line.endpoint), n, record.as_bytes());
+        assert!(matches!(lost, Err(JournalError::Unknown(_))), "{lost:?}");
+        assert_eq!(place(&journal, n, record.as_bytes()).unwrap(), Placed::Yes, "nothing is in its place");
+        assert_eq!(read_all(&journal, n), [(n, record.into())]);
+    }
+}
+
 fn no_bucket(server: &TestPlace) {
     let journal = open_at(&server.endpoint, "millrace-tests-that-are-not-there", "store");
     let outcome = journal.check();
@@ -183,6 +197,7 @@ on_both! {
     the_largest_record_and_the_smallest_survive => large_record;
     the_manifest_is_replaced_by_those_who_know_it => manifest;
     parts_are_stored_listed_and_deleted => parts;
+    a_request_that_loses_its_body_leaves_nothing => lost_bodies;
     a_bucket_that_is_not_there_is_refused => no_bucket;
 }
 

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "every test file uses another part of it")]
 
 pub(crate) mod http_stub;
+pub(crate) mod line;
 pub(crate) mod stub;
 
 use std::io::{Read, Write};
@@ -90,7 +91,12 @@ impl TestPlace {
     }
 
     pub(crate) fn open(&self) -> ObjectJournal {
-        open_at(&self.endpoint, BUCKET, &format!("{}/snapshot", self.prefix))
+        self.open_through(&self.endpoint)
+    }
+
+    /// Opens a journal that reaches the server by another address.
+    pub(crate) fn open_through(&self, endpoint: &str) -> ObjectJournal {
+        open_at(endpoint, BUCKET, &format!("{}/snapshot", self.prefix))
     }
 }
 
