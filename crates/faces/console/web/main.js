@@ -2,7 +2,7 @@
 
 import { Problem, door, get, setToken } from './api.js';
 import { ask, closeDrawer, field } from './parts/dialog.js';
-import { el, fill } from './parts/dom.js';
+import { el, fill, link, muted } from './parts/dom.js';
 import { icon } from './parts/icons.js';
 import { keyboard, look, shell } from './shell.js';
 import { on, state, tell } from './state.js';
@@ -67,7 +67,7 @@ async function route() {
   tell('route');
   const load = PAGES[name];
   if (!load) {
-    fill(main, el('div', { class: 'page' }, el('h1', null, 'There is no such page'), el('p', null, el('a', { href: '#/' }, 'Go to the overview'))));
+    fill(main, el('div', { class: 'page' }, el('h1', null, 'There is no such page'), el('p', null, link('#/', 'Go to the overview'))));
     return;
   }
   try {
@@ -130,7 +130,7 @@ async function askToken(why) {
     act: 'Come in',
     stays: true,
     body: [
-      el('p', { class: 'muted' }, why, '.'),
+      muted(why, '.'),
       field('Token', token, 'Kept in this tab, and sent with every request.'),
       el('label', { class: 'check' }, remember, 'Remember it on this device'),
     ],

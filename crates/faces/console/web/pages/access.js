@@ -2,7 +2,7 @@
 
 import { NDJSON, Problem, get, lines, part, send } from '../api.js';
 import { ask, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { card, el, fill, head, muted, remark, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -22,20 +22,20 @@ export function page() {
     title: 'Access',
     async open({ root, signal }) {
       const why = missing('admin');
-      const head = el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Access')));
+      const top = head(title('Access'));
       if (why !== null) {
-        fill(root, head, el('p', { class: 'banner' }, icon('key'), `Who is connected, and the audit: ${why}.`));
+        fill(root, top, el('p', { class: 'banner' }, icon('key'), `Who is connected, and the audit: ${why}.`));
         return;
       }
       const here = el('input', { type: 'checkbox' });
       const list = connections((row) => void disconnect(row, () => void again()));
-      const nobody = el('p', { class: 'more', hidden: true }, 'Nobody is connected. Requests over HTTP are no connections.');
-      const more = el('p', { class: 'more', hidden: true }, 'There are more connections than are listed here.');
+      const nobody = remark('Nobody is connected. Requests over HTTP are no connections.');
+      const more = remark('There are more connections than are listed here.');
       const audit = records();
       const teach = el('div', { class: 'teach', hidden: true }, el('p', null, 'Refusals and administrative acts are written to the topic system.bus.audit if the server is started with ', el('code', null, '--audit refusals,admin'), '.'));
-      fill(root, head,
+      fill(root, top,
         el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Connections'), el('label', { class: 'check' }, here, `Only ${state.namespace}`)), list.box, nobody, more),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Refusals and administrative acts')), audit.box, teach));
+        card('Refusals and administrative acts', audit.box, teach));
       const again = poll(signal, 2000, async () => {
         const found = /** @type {import('../types.js').ConnectionList} */ (await get('/connections', { signal, bare: true, query: here.checked ? { namespace: state.namespace } : {} }));
         list.show(found.connections);
@@ -108,7 +108,7 @@ async function disconnect(row, again) {
     danger: true,
     body: [
       el('p', null, `${row.agent ?? row.peer ?? 'The client'} has ${count(row.subscriptions)} subscriptions and holds ${count(row.inflight)} ${row.door === 'ws' ? 'events, which go to others without counting an attempt' : 'messages, which are carried out without an answer'}.`),
-      el('p', { class: 'muted' }, 'Its client may connect again at once. To keep it out, take its token out of the configuration and reload.'),
+      muted('Its client may connect again at once. To keep it out, take its token out of the configuration and reload.'),
     ],
     done: async () => {
       await send('DELETE', `/connections/${part(row.id)}`, undefined, { bare: true });

@@ -2,7 +2,7 @@
 
 import { call, get, send } from '../api.js';
 import { ask, closeDrawer, drawer, field, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { el, fill, head, muted, title } from '../parts/dom.js';
 import { members, tree } from '../parts/json.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -50,7 +50,7 @@ export function page() {
       const why = missing('admin') ?? missing('os');
       const reload = el('button', { type: 'button', class: 'btn', disabled: why !== null, title: why, onclick: () => void reloadAll(() => void again()) }, 'Reload…');
       fill(root,
-        el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Capabilities')), el('div', { class: 'acts' }, reload)),
+        head(title('Capabilities'), el('div', { class: 'acts' }, reload)),
         el('section', { class: 'card', hidden: true }, el('div', { class: 'title' }, el('h2', null, 'Unhealthy')), reasons),
         el('section', { class: 'card' }, list.box));
       let first = true;
@@ -85,7 +85,7 @@ function inspect(one, end) {
       row('Is told', list(one.subscribes)),
       row('Is fed', list(one.topics.map((fed) => `${fed.topic} as ${fed.group}`)))),
     el('h3', null, 'Takes'),
-    one.handles.length === 0 ? el('p', { class: 'muted' }, 'No requests.') : '',
+    one.handles.length === 0 ? muted('No requests.') : '',
     ...one.handles.map(handled),
   ], end);
 }
@@ -160,7 +160,7 @@ async function attempt(of) {
     act: 'Close',
     wide: true,
     stays: true,
-    body: [of.description ? el('p', { class: 'muted' }, of.description) : '', body, el('div', null, go), outcome],
+    body: [of.description ? muted(of.description) : '', body, el('div', null, go), outcome],
     done: async () => {},
   });
 }

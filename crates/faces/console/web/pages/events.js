@@ -2,7 +2,7 @@
 
 import { Problem, address, get, lines, part, stream } from '../api.js';
 import { closeDrawer } from '../parts/dialog.js';
-import { el, fill, save, say } from '../parts/dom.js';
+import { el, fill, link, muted, save, say } from '../parts/dom.js';
 import { showEvent } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { envelope } from '../parts/json.js';
@@ -59,7 +59,7 @@ export function events(body, doc, context) {
     open: (row) => go(`${row.partition}:${row.offset}`),
     columns: [
       { name: 'ts', label: 'Published', width: '222px', cell: (row) => time(row.ts) },
-      { name: 'offset', label: many ? 'Place' : 'Offset', width: '110px', class: 'mono', cell: (row) => el('a', { href: `#/topics/${part(topic)}?e=${row.partition}:${row.offset}` }, many ? `${row.partition}/${row.offset}` : row.offset) },
+      { name: 'offset', label: many ? 'Place' : 'Offset', width: '110px', class: 'mono', cell: (row) => link(`#/topics/${part(topic)}?e=${row.partition}:${row.offset}`, many ? `${row.partition}/${row.offset}` : row.offset) },
       { name: 'key', label: 'Key', width: '150px', class: 'mono', cell: (row) => row.key ?? '' },
       { name: 'payload', label: 'Payload', class: 'preview', cell: (row) => (withheld ? el('span', { class: 'muted' }, 'withheld') : row.payload.slice(0, 300)) },
     ],
@@ -93,7 +93,7 @@ export function events(body, doc, context) {
     if (empty) {
       fill(none, isFiltered() || at.value
         ? el('p', null, `Nothing was found among ${count(scanned)} events.`)
-        : el('div', null, el('h2', null, 'No events'), el('p', { class: 'muted' }, 'What is published to this topic appears here at once.')));
+        : el('div', null, el('h2', null, 'No events'), muted('What is published to this topic appears here at once.')));
     }
     fresh.hidden = waiting.length === 0;
     fill(fresh, `${count(waiting.length)} new`);

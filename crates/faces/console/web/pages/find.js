@@ -2,7 +2,7 @@
 
 import { Problem, get, part } from '../api.js';
 import { eventLink } from '../parts/event.js';
-import { el, fill } from '../parts/dom.js';
+import { el, fill, link, muted } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 
 /** @param {string[]} names @returns {import('../main.js').Page} */
@@ -28,12 +28,12 @@ export function page(names) {
       if (event && topics.length + groups.length === 0) return go(eventLink(event.topic, event.partition, event.offset));
       const items = [
         ...(event ? [el('li', null, icon('letters'), el('a', { href: eventLink(event.topic, event.partition, event.offset) }, `event ${event.id} of ${event.topic}`))] : []),
-        ...topics.map((topic) => el('li', null, icon('topics'), el('a', { href: `#/topics/${part(topic.topic)}` }, topic.topic))),
-        ...groups.map(([topic = '', group = '']) => el('li', null, icon('person'), el('a', { href: `#/topics/${part(topic)}/groups/${part(group)}` }, `group ${group} of ${topic}`))),
+        ...topics.map((topic) => el('li', null, icon('topics'), link(`#/topics/${part(topic.topic)}`, topic.topic))),
+        ...groups.map(([topic = '', group = '']) => el('li', null, icon('person'), link(`#/topics/${part(topic)}/groups/${part(group)}`, `group ${group} of ${topic}`))),
       ];
       fill(root, el('h1', null, 'Found for ', el('code', null, text)),
         items.length > 0 ? el('div', { class: 'card' }, el('ul', { class: 'notes' }, items))
-          : el('p', { class: 'muted' }, 'Nothing in this namespace has this name or this id, among the topics and the newest events. To look further back, open the topic and search there.'));
+          : muted('Nothing in this namespace has this name or this id, among the topics and the newest events. To look further back, open the topic and search there.'));
     },
   };
 }

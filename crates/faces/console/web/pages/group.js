@@ -3,7 +3,7 @@
 import { get, part, send } from '../api.js';
 import { chart, recent } from '../parts/chart.js';
 import { ask, field, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { card, el, fill, head, link, muted, remark } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { poll } from '../parts/poll.js';
@@ -27,17 +27,17 @@ export function page(names) {
       const partitions = partitionTable(topic, group);
       const members = memberTable(group);
       const flights = flightTable(topic, group);
-      const nobody = el('p', { class: 'more', hidden: true }, 'Nobody is subscribed.');
-      const nothing = el('p', { class: 'more', hidden: true }, 'Nothing is in flight.');
+      const nobody = remark('Nobody is subscribed.');
+      const nothing = remark('Nothing is in flight.');
       fill(root,
-        el('div', { class: 'head' }, el('div', { class: 'grow' },
-          el('nav', { class: 'crumbs', 'aria-label': 'Path' }, el('a', { href: '#/topics' }, 'Topics'), '›', el('a', { href: `#/topics/${part(topic)}` }, topic), '›', el('a', { href: `#/topics/${part(topic)}/groups` }, 'Groups'), '›'),
+        head(el('div', { class: 'grow' },
+          el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/topics', 'Topics'), '›', link(`#/topics/${part(topic)}`, topic), '›', link(`#/topics/${part(topic)}/groups`, 'Groups'), '›'),
           el('h1', null, group)), acts),
         banner, tiles,
         el('section', { class: 'card', hidden: state.namespace !== 'default' }, el('div', { class: 'title' }, el('h2', null, 'Waiting, up to the last hour')), trend),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Members')), members.box, nobody),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'In flight')), flights.box, nothing),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Partitions')), partitions.box));
+        card('Members', members.box, nobody),
+        card('In flight', flights.box, nothing),
+        card('Partitions', partitions.box));
       /** @type {{ at: number, done: number, lag: number }[]} */
       let samples = [];
       const again = poll(signal, 1000, async () => {
@@ -65,7 +65,7 @@ export function page(names) {
         const points = /** @type {import('../parts/chart.js').Points} */ ((history.series[0]?.points ?? []).map(([ts, value]) => [ts, value]));
         const known = points.filter(([, value]) => value !== null);
         const last = known.at(-1)?.[1] ?? 0;
-        fill(trend, known.length === 0 ? el('p', { class: 'muted' }, 'Nothing is recorded yet: every 10 seconds there is one more point.')
+        fill(trend, known.length === 0 ? muted('Nothing is recorded yet: every 10 seconds there is one more point.')
           : chart(points, `${group} had ${last} events waiting at the end, at most ${Math.max(...known.map(([, value]) => value ?? 0))} in the last hour`, count));
       });
     },

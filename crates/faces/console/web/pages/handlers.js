@@ -2,7 +2,7 @@
 
 import { Problem, get, part, send } from '../api.js';
 import { ask, snippet, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { card, el, fill, head, link, remark, title } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { pages, press } from '../parts/pages.js';
@@ -40,7 +40,7 @@ async function all({ root, signal }) {
     open: (row) => { location.hash = handlerLink(row.handler); },
     columns: [
       { name: 'handler', label: 'Handler', by: (row) => row.handler, cell: (row) => el('span', null, el('a', { href: handlerLink(row.handler) }, row.handler), row.paused ? el('span', { class: 'badge warn' }, 'paused') : '') },
-      { name: 'topic', label: 'Takes', by: (row) => row.topic, cell: (row) => el('a', { href: `#/topics/${part(row.topic)}` }, row.topic) },
+      { name: 'topic', label: 'Takes', by: (row) => row.topic, cell: (row) => link(`#/topics/${part(row.topic)}`, row.topic) },
       { name: 'pending', label: 'Pending', class: 'num', by: (row) => row.pending, cell: (row) => count(row.pending) },
       { name: 'claimed', label: 'Claimed', class: 'num', by: (row) => row.claimed, cell: (row) => count(row.claimed) },
       { name: 'waiting', label: 'Waiting', class: 'num', by: (row) => row.waiting, cell: (row) => count(row.waiting) },
@@ -50,11 +50,11 @@ async function all({ root, signal }) {
       { name: 'sessions', label: 'Held by', class: 'num', by: (row) => row.sessions, cell: (row) => `${count(row.sessions)} ${row.sessions === 1 ? 'session' : 'sessions'}` },
     ],
   });
-  const more = el('p', { class: 'more', hidden: true }, 'There are more handlers: GET /handlers lists all of them.');
+  const more = remark('There are more handlers: GET /handlers lists all of them.');
   const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No handlers'),
     el('p', null, 'A durable handler is a function of a Rust program that opens this store. It appears here when the program has run once.'),
     snippet(TEACH), snippet('millrace events handlers'));
-  fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Handlers'))), el('section', { class: 'card' }, list.box, more, none));
+  fill(root, head(title('Handlers')), el('section', { class: 'card' }, list.box, more, none));
   poll(signal, 2000, async () => {
     const found = /** @type {{ rows: Handler[], more: boolean }} */ (await pages('/handlers', 'handlers', { signal }));
     list.show(found.rows);
@@ -73,15 +73,15 @@ async function one(handler, { root, query, signal, set }) {
   const banner = el('div', { class: 'banner', hidden: true });
   const claims = claimTable();
   const choice = el('select', { 'aria-label': 'State' }, [['', 'all'], ['claimed', 'claimed'], ['waiting', 'waiting'], ['free', 'free']].map(([value, label]) => el('option', { value, selected: value === only }, label ?? '')));
-  const nothing = el('p', { class: 'more', hidden: true }, 'Nothing is open.');
-  const further = el('p', { class: 'more', hidden: true }, 'Only the first 200 are shown.');
+  const nothing = remark('Nothing is open.');
+  const further = remark('Only the first 200 are shown.');
   const letters = el('div');
   fill(root,
-    el('div', { class: 'head' }, el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, el('a', { href: '#/handlers' }, 'Handlers'), '›'), el('h1', null, handler)), acts),
+    head(el('div', { class: 'grow' },
+      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/handlers', 'Handlers'), '›'), el('h1', null, handler)), acts),
     banner, tiles,
     el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Open events'), choice), claims.box, nothing, further),
-    el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Dead letters')), letters));
+    card('Dead letters', letters));
   const again = poll(signal, 1000, async () => {
     const [list, open] = await Promise.all([
       /** @type {Promise<import('../types.js').HandlerList>} */ (get('/handlers', { signal, query: { handler } })),
@@ -154,7 +154,7 @@ function claimTable() {
       { name: 'lease', label: 'Lease ends', class: 'num', cell: (row) => countdown(row.leaseUntil) },
       { name: 'due', label: 'Next attempt', class: 'num', cell: (row) => countdown(row.due) },
       { name: 'attempts', label: 'Failed', class: 'num', cell: (row) => (row.attempts > 0 ? el('span', { class: 'badge warn' }, row.attempts) : '0') },
-      { name: 'session', label: 'Session', class: 'mono', cell: (row) => (row.session ? el('a', { href: `#/sessions?s=${part(row.session)}` }, row.session) : '–') },
+      { name: 'session', label: 'Session', class: 'mono', cell: (row) => (row.session ? link(`#/sessions?s=${part(row.session)}`, row.session) : '–') },
       { name: 'ts', label: 'Published', cell: (row) => time(row.ts) },
       { name: 'error', label: 'Last error', cell: (row) => row.error ?? '' },
     ],
@@ -173,13 +173,13 @@ function lettersOf(handler, box, signal, changed) {
     columns: [
       { name: 'choose', label: '', cell: (row) => el('input', { type: 'checkbox', 'aria-label': `Choose the letter of ${row.eventId}`, checked: chosen.has(row.eventId), onchange: (/** @type {Event} */ event) => { if (/** @type {HTMLInputElement} */ (event.target).checked) chosen.add(row.eventId); else chosen.delete(row.eventId); drawActs(); } }) },
       { name: 'ts', label: 'Given up', cell: (row) => time(row.failedTs) },
-      { name: 'event', label: 'Event', class: 'mono', cell: (row) => el('a', { href: `#/event/${part(row.eventId)}` }, row.eventId) },
+      { name: 'event', label: 'Event', class: 'mono', cell: (row) => link(`#/event/${part(row.eventId)}`, row.eventId) },
       { name: 'attempts', label: 'Attempts', class: 'num', cell: (row) => count(row.attempts) },
       { name: 'error', label: 'Error', cell: (row) => row.error },
     ],
   });
   const acts = el('div', { class: 'more bar' });
-  const none = el('p', { class: 'more', hidden: true }, 'It gave up on nothing.');
+  const none = remark('It gave up on nothing.');
   fill(box, list.box, none, acts);
   const drawActs = () => {
     const many = chosen.size === 1 ? '1 letter' : `${count(chosen.size)} letters`;

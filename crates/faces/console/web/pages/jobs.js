@@ -2,7 +2,7 @@
 
 import { get, part, send } from '../api.js';
 import { toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { el, fill, head, link, title } from '../parts/dom.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, time } from '../parts/time.js';
@@ -22,7 +22,7 @@ export function page() {
         caption: 'Jobs, the newest first',
         key: (/** @type {Job} */ row) => row.job,
         columns: [
-          { name: 'what', label: 'What', cell: (row) => el('span', null, `${row.kind} letters of `, el('a', { href: `#/letters/${part(row.topic)}` }, row.topic)) },
+          { name: 'what', label: 'What', cell: (row) => el('span', null, `${row.kind} letters of `, link(`#/letters/${part(row.topic)}`, row.topic)) },
           { name: 'filter', label: 'Which', cell: (row) => Object.entries(row.filter).map(([name, value]) => `${name}: ${value}`).join(', ') },
           { name: 'state', label: 'State', cell: (row) => el('span', { class: `badge ${tones[row.state] ?? ''}`, title: row.error ?? null }, row.state) },
           { name: 'done', label: 'Done', class: 'num', cell: (row) => `${count(row.done)} of ${count(row.total)}` },
@@ -34,7 +34,7 @@ export function page() {
       });
       const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No jobs'),
         el('p', null, 'Open the dead letters of a topic, choose a reason, and replay or delete all that match. The server does it, also when this page is closed or the server is started again.'));
-      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Jobs'))), el('section', { class: 'card' }, list.box, none));
+      fill(root, head(title('Jobs')), el('section', { class: 'card' }, list.box, none));
       const again = poll(signal, 1000, async () => {
         const found = /** @type {import('../types.js').JobList} */ (await get('/jobs', { signal }));
         list.show(found.jobs);

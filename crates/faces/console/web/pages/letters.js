@@ -2,7 +2,7 @@
 
 import { Problem, get, lines, part, send } from '../api.js';
 import { ask, drawer, closeDrawer, field, snippet, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { card, el, fill, head, link, title } from '../parts/dom.js';
 import { eventLink, fetchEvent, traceLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { envelope, pretty, tree } from '../parts/json.js';
@@ -35,8 +35,8 @@ async function all({ root, signal }) {
     key: (/** @type {any} */ row) => `${row.kind}/${row.name}/${row.topic}`,
     open: (row) => { location.hash = row.kind === 'handler' ? `#/handlers/${part(row.name)}` : `#/letters/${part(row.topic)}`; },
     columns: [
-      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => el('a', { href: `#/letters/${part(row.topic)}` }, row.topic) },
-      { name: 'who', label: 'Given up by', by: (row) => row.name, cell: (row) => (row.kind === 'handler' ? el('span', null, 'handler ', el('a', { href: `#/handlers/${part(row.name)}` }, row.name)) : row.name) },
+      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(`#/letters/${part(row.topic)}`, row.topic) },
+      { name: 'who', label: 'Given up by', by: (row) => row.name, cell: (row) => (row.kind === 'handler' ? el('span', null, 'handler ', link(`#/handlers/${part(row.name)}`, row.name)) : row.name) },
       { name: 'count', label: 'Letters', class: 'num', by: (row) => row.count, cell: (row) => count(row.count) },
       { name: 'last', label: 'Last', by: (row) => row.last ?? 0, cell: (row) => time(row.last) },
     ],
@@ -44,7 +44,7 @@ async function all({ root, signal }) {
   const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No dead letters'),
     el('p', null, 'An event that its group has refused or left unanswered too often becomes a dead letter: a copy in TOPIC.DLQ, with the reason. Here it can be looked at, mended and published again.'),
     snippet('millrace dead-letters list'));
-  fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Dead letters'))), el('section', { class: 'card' }, list.box, none));
+  fill(root, head(title('Dead letters')), el('section', { class: 'card' }, list.box, none));
   poll(signal, 5000, async () => {
     const found = /** @type {import('../types.js').DeadLetters} */ (await get('/dead-letters', { signal }));
     const rows = [
@@ -96,10 +96,10 @@ async function ofTopic(topic, { root, query, signal, set }) {
   });
   const none = el('p', { class: 'teach muted', hidden: true }, 'There are no letters here.');
   fill(root,
-    el('div', { class: 'head' }, el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, el('a', { href: '#/letters' }, 'Dead letters'), '›'), el('h1', null, topic),
-      el('p', { class: 'sub' }, 'Kept in ', el('a', { href: `#/topics/${part(dlq)}` }, dlq)))),
-    el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Why')), reasons),
+    head(el('div', { class: 'grow' },
+      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/letters', 'Dead letters'), '›'), el('h1', null, topic),
+      el('p', { class: 'sub' }, 'Kept in ', link(`#/topics/${part(dlq)}`, dlq)))),
+    card('Why', reasons),
     el('section', { class: 'card' }, el('div', { class: 'title' }, el('label', { class: 'check' }, every, 'All'), word, replayPress, deletePress), list.box, none, foot));
 
   every.addEventListener('change', () => {
@@ -158,7 +158,7 @@ async function ofTopic(topic, { root, query, signal, set }) {
       caption: 'Reasons', sort: 'count', descending: true,
       columns: [
         { name: 'reason', label: 'Reason', by: (/** @type {any} */ row) => row.reason, cell: (row) => row.kind === 'handler' ? row.reason : el('button', { type: 'button', class: 'linkish', onclick: () => narrow(row.group, row.reason) }, row.reason || 'no reason given') },
-        { name: 'group', label: 'Given up by', by: (row) => row.group, cell: (row) => (row.kind === 'handler' ? el('span', null, 'handler ', el('a', { href: `#/handlers/${part(row.group)}` }, row.group)) : `group ${row.group}`) },
+        { name: 'group', label: 'Given up by', by: (row) => row.group, cell: (row) => (row.kind === 'handler' ? el('span', null, 'handler ', link(`#/handlers/${part(row.group)}`, row.group)) : `group ${row.group}`) },
         { name: 'count', label: 'Letters', class: 'num', by: (row) => row.count, cell: (row) => count(row.count) },
         { name: 'first', label: 'First', by: (row) => row.firstTs, cell: (row) => time(row.firstTs) },
         { name: 'last', label: 'Last', by: (row) => row.lastTs, cell: (row) => time(row.lastTs) },
@@ -234,7 +234,7 @@ async function ofTopic(topic, { root, query, signal, set }) {
     drawer(`Letter ${place(letter)}`, [], [
       el('section', null, el('p', { class: 'banner bad' }, icon('bad'), el('span', null, header(letter, 'x-dlq-reason') || 'no reason given')),
         el('dl', { class: 'facts' },
-          el('dt', null, 'Given up by'), el('dd', null, el('a', { href: `#/topics/${part(topic)}/groups/${part(header(letter, 'x-dlq-group'))}` }, header(letter, 'x-dlq-group'))),
+          el('dt', null, 'Given up by'), el('dd', null, link(`#/topics/${part(topic)}/groups/${part(header(letter, 'x-dlq-group'))}`, header(letter, 'x-dlq-group'))),
           el('dt', null, 'Attempts'), el('dd', null, header(letter, 'x-dlq-attempts')),
           el('dt', null, 'At'), el('dd', null, time(letter.ts)),
           el('dt', null, 'The event'), el('dd', null, el('a', { href: eventLink(topic, from, offset) }, `${topic} ${from}/${offset}`)),

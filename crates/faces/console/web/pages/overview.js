@@ -3,7 +3,7 @@
 import { Problem, ROOT, get, part } from '../api.js';
 import { recent, spark } from '../parts/chart.js';
 import { snippet } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { card, el, fill, head, link, muted, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { meter } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
@@ -29,11 +29,11 @@ export function page() {
       const bounds = el('div', { class: 'body' });
       const teach = el('div', { hidden: true });
       const live = el('div', { class: 'two' },
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Groups that are behind')), groups.box),
+        card('Groups that are behind', groups.box),
         el('div', { class: 'stack' },
-          el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Needs attention')), notes),
-          el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Server')), bounds)));
-      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Overview'))), teach, tiles, live);
+          card('Needs attention', notes),
+          card('Server', bounds)));
+      fill(root, head(title('Overview')), teach, tiles, live);
       /** @type {History | null} */
       let history = null;
       /** Dead letters since the start, when the history was read: later ones are not in it. @type {number | null} */
@@ -72,7 +72,7 @@ export function page() {
           draw(stats);
         } catch (error) {
           if (error instanceof Problem && error.status === 403) {
-            fill(root, el('h1', null, 'Overview'), el('p', { class: 'banner' }, icon('key'), `The figures need the scope metrics: ${error.message}.`), el('p', null, el('a', { href: '#/topics' }, 'Go to the topics')));
+            fill(root, el('h1', null, 'Overview'), el('p', { class: 'banner' }, icon('key'), `The figures need the scope metrics: ${error.message}.`), el('p', null, link('#/topics', 'Go to the topics')));
           } else if (!(error instanceof Problem) && !signal.aborted) throw error;
         }
       });
@@ -129,8 +129,8 @@ function groupTable() {
     key: (/** @type {Row} */ row) => `${row.topic}/${row.group}`,
     open: (row) => { location.hash = `#/topics/${part(row.topic)}/groups/${part(row.group)}`; },
     columns: [
-      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => el('a', { href: `#/topics/${part(row.topic)}/groups/${part(row.group)}` }, row.group) },
-      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => el('a', { href: `#/topics/${part(row.topic)}` }, row.topic) },
+      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => link(`#/topics/${part(row.topic)}/groups/${part(row.group)}`, row.group) },
+      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(`#/topics/${part(row.topic)}`, row.topic) },
       { name: 'lag', label: 'Waiting', class: 'num', by: (row) => row.lag, cell: (row) => count(row.lag) },
       { name: 'lagMs', label: 'Behind', class: 'num', by: (row) => row.lagMs ?? 0, cell: (row) => (row.lagMs === null ? '–' : row.lag === 0 ? '0 s' : span(row.lagMs)) },
       { name: 'inflight', label: 'In flight', class: 'num', by: (row) => row.inflight, cell: (row) => count(row.inflight) },
@@ -150,15 +150,15 @@ function attention(stats, samples, letters, rows) {
   if (server?.trouble) note('bad', [server.trouble]);
   const first = samples[0];
   for (const row of rows.filter((one) => one.lag > 0).slice(0, 50)) {
-    const link = el('a', { href: `#/topics/${part(row.topic)}/groups/${part(row.group)}` }, row.group);
+    const name = link(`#/topics/${part(row.topic)}/groups/${part(row.group)}`, row.group);
     const before = first?.stats.byGroup?.[row.topic]?.[row.group]?.lag;
     const age = row.lagMs === null ? '' : `, its oldest event has waited ${span(row.lagMs)}`;
-    if (row.paused) note('warn', [link, ` on ${row.topic} is paused: ${count(row.lag)} events wait${age}`]);
-    else if (row.inflight === 0) note('warn', [link, ` on ${row.topic} does not work: ${count(row.lag)} events wait${age}`]);
-    else if (before !== undefined && row.lag > before + 10 && samples.length > 20) note('warn', [link, ` on ${row.topic} falls behind: ${count(row.lag)} events wait, ${count(row.lag - before)} more than before`]);
-    else if ((row.lagMs ?? 0) > 60_000) note('warn', [link, ` on ${row.topic} is late${age}`]);
+    if (row.paused) note('warn', [name, ` on ${row.topic} is paused: ${count(row.lag)} events wait${age}`]);
+    else if (row.inflight === 0) note('warn', [name, ` on ${row.topic} does not work: ${count(row.lag)} events wait${age}`]);
+    else if (before !== undefined && row.lag > before + 10 && samples.length > 20) note('warn', [name, ` on ${row.topic} falls behind: ${count(row.lag)} events wait, ${count(row.lag - before)} more than before`]);
+    else if ((row.lagMs ?? 0) > 60_000) note('warn', [name, ` on ${row.topic} is late${age}`]);
   }
-  if (letters > 0) note('bad', [el('a', { href: '#/letters' }, `${count(letters)} dead ${letters === 1 ? 'letter' : 'letters'}`), ' in the last hour']);
+  if (letters > 0) note('bad', [link('#/letters', `${count(letters)} dead ${letters === 1 ? 'letter' : 'letters'}`), ' in the last hour']);
   if (stats.os && (stats.os.unhealthy ?? 0) > 0) note('bad', [`${stats.os.unhealthy} capabilities of the loop are unhealthy`]);
   if (server && (server.connections ?? 0) > 0.8 * (server.connectionsMax ?? Infinity)) note('warn', ['Nearly all connections are taken']);
   if (found.length === 0) return [el('li', null, el('span', { class: 'state good' }, icon('good')), el('span', { class: 'muted' }, 'Nothing: everything that was published is on its way or done.'))];
@@ -191,9 +191,9 @@ function empty() {
   const press = el('button', { type: 'button', class: 'btn primary', disabled: why !== null, title: why, onclick: async () => (await import('../parts/publish.js')).publish('hello') }, 'Publish an event');
   return el('section', { class: 'card teach' },
     el('h2', null, 'Nothing has been published yet'),
-    el('p', { class: 'muted' }, 'Publish an event, from here or from a terminal. Its answer comes when it is on disk. Then read it with a group: what the group has acknowledged it does not get again.'),
+    muted('Publish an event, from here or from a terminal. Its answer comes when it is on disk. Then read it with a group: what the group has acknowledged it does not get again.'),
     el('div', null, press),
-    wantsToken() ? el('p', { class: 'muted' }, 'The commands take the token from the variable ', el('code', null, 'MILLRACE_TOKEN'), '.') : '',
+    wantsToken() ? muted('The commands take the token from the variable ', el('code', null, 'MILLRACE_TOKEN'), '.') : '',
     snippet(`${curl()} ${new URL('topics/hello/events', ROOT).href} -d '{"payload":{"hello":"world"}}'`),
     snippet(`millrace pub hello '{"hello":"world"}' --url ${ws}`),
     snippet(`millrace sub hello --group readers --from earliest --url ${ws}`));

@@ -2,7 +2,7 @@
 
 import { part, send } from '../api.js';
 import { snippet, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { el, fill, head, link, remark, title } from '../parts/dom.js';
 import { pages, press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -31,7 +31,7 @@ export function page() {
         columns: [
           { name: 'name', label: 'Schedule', by: (row) => row.name, cell: (row) => el('span', null, row.name, ' ', stateOf(row)) },
           { name: 'words', label: 'When', cell: (row) => el('span', { title: row.cron }, row.words) },
-          { name: 'topic', label: 'Sends', by: (row) => row.eventType, cell: (row) => el('a', { href: `#/topics/${part(row.eventType)}` }, row.eventType) },
+          { name: 'topic', label: 'Sends', by: (row) => row.eventType, cell: (row) => link(`#/topics/${part(row.eventType)}`, row.eventType) },
           { name: 'last', label: 'Last', by: (row) => row.last ?? 0, cell: (row) => time(row.last) },
           { name: 'next', label: 'Next', by: (row) => row.next[0] ?? Infinity, cell: (row) => nextOf(row) },
           { name: 'fires', label: 'Fires', class: 'num', by: (row) => row.fires, cell: (row) => count(row.fires) },
@@ -41,11 +41,11 @@ export function page() {
             row.enabled ? press('Pause', why, () => send('POST', path(row, 'pause')), () => void again()) : press('Resume', why, () => send('POST', path(row, 'resume')), () => void again(), 'small primary')) },
         ],
       });
-      const more = el('p', { class: 'more', hidden: true }, 'There are more schedules: GET /schedules lists all of them.');
+      const more = remark('There are more schedules: GET /schedules lists all of them.');
       const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No schedules'),
         el('p', null, 'A schedule sends an event by the clock. A program brings it with its session; of many sessions with the same schedule one makes each fire.'),
         snippet(TEACH), snippet('millrace events schedules'));
-      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Schedules'))), el('section', { class: 'card' }, list.box, more, none));
+      fill(root, head(title('Schedules')), el('section', { class: 'card' }, list.box, more, none));
       const again = poll(signal, 2000, async () => {
         const found = /** @type {{ rows: Schedule[], more: boolean }} */ (await pages('/schedules', 'schedules', { signal }));
         list.show(found.rows);

@@ -2,7 +2,7 @@
 
 import { get } from '../api.js';
 import { chart, recent } from '../parts/chart.js';
-import { el, fill } from '../parts/dom.js';
+import { card, el, fill, head, muted, remark, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { meter } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
@@ -34,19 +34,19 @@ export function page() {
           { name: 'count', label: 'Refused', class: 'num', by: ([, times]) => times, cell: ([, times]) => count(times) },
         ],
       });
-      const none = el('p', { class: 'more', hidden: true }, 'Nothing was refused since the start.');
+      const none = remark('Nothing was refused since the start.');
       const log = logCard();
-      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Server'))));
+      fill(root, head(title('Server')));
       const why = missing('metrics');
       const sees = why === null || missing('inspect') === null;
       if (sees) {
         root.append(tiles, el('div', { class: 'two' },
           el('div', { class: 'stack' },
-            el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Time of a commit')), heat),
-            el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Commits per second, up to the last hour')), trend)),
+            card('Time of a commit', heat),
+            card('Commits per second, up to the last hour', trend)),
           el('div', { class: 'stack' },
-            el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Bounds')), bounds),
-            el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Refusals')), refusals.box, none))));
+            card('Bounds', bounds),
+            card('Refusals', refusals.box, none))));
       } else {
         root.append(el('p', { class: 'banner' }, icon('key'), `The figures: ${why}.`));
       }
@@ -72,7 +72,7 @@ export function page() {
           const seconds = history.step / 1000;
           const points = /** @type {import('../parts/chart.js').Points} */ ((history.series[0]?.points ?? []).map(([ts, value]) => [ts, value == null ? null : value / seconds]));
           const known = points.filter(([, value]) => value !== null);
-          fill(trend, known.length === 0 ? el('p', { class: 'muted' }, 'Nothing is recorded yet: every 10 seconds there is one more point.')
+          fill(trend, known.length === 0 ? muted('Nothing is recorded yet: every 10 seconds there is one more point.')
             : chart(points, `Commits per second, at most ${rate(Math.max(...known.map(([, value]) => value ?? 0)))}`, (value) => rate(value)));
         });
       }
@@ -128,7 +128,7 @@ function heatOf(stats) {
   const classes = classesOf(stats);
   const most = Math.max(1, ...classes.map(([, times]) => times));
   const label = (/** @type {number} */ bound, /** @type {number} */ at) => (bound === 0 ? `over ${micros(classes[at - 1]?.[0] ?? 0)}` : `up to ${micros(bound)}`);
-  if (classes.every(([, times]) => times === 0)) return [el('p', { class: 'muted' }, 'Nothing has been committed yet.')];
+  if (classes.every(([, times]) => times === 0)) return [muted('Nothing has been committed yet.')];
   const columns = classes.map(([bound, times], at) => {
     const bar = el('i', { title: `${label(bound, at)}: ${count(times)}` });
     // A class that occurs rarely must still be seen: it is the one to look at.
@@ -138,7 +138,7 @@ function heatOf(stats) {
   const told = classes.map(([bound, times], at) => /** @type {[string, number]} */ ([label(bound, at), times])).filter(([, times]) => times > 0);
   return [
     el('div', { class: 'heat', role: 'img', 'aria-label': `Times of commits: ${told.map(([name, times]) => `${name} ${times}`).join(', ')}` }, columns),
-    el('p', { class: 'muted' }, `From ${label(classes[0]?.[0] ?? 0, 0)} at the left to ${label(classes.at(-1)?.[0] ?? 0, classes.length - 1)} at the right; heights are logarithms.`),
+    muted(`From ${label(classes[0]?.[0] ?? 0, 0)} at the left to ${label(classes.at(-1)?.[0] ?? 0, classes.length - 1)} at the right; heights are logarithms.`),
     el('details', null, el('summary', { class: 'muted' }, 'As a table'), el('table', null, el('caption', { class: 'unseen' }, 'Times of commits'),
       el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'Took'), el('th', { scope: 'col', class: 'num' }, 'Commits'))),
       el('tbody', null, told.map(([name, times]) => el('tr', null, el('td', null, name), el('td', { class: 'num' }, count(times))))))),
@@ -178,7 +178,7 @@ function logCard() {
       { name: 'message', label: 'What', cell: (row) => el('span', null, row.message, Object.entries(row.fields).map(([name, value]) => el('span', { class: 'muted' }, ` ${name}=${value}`)), row.cut ? el('span', { class: 'badge' }, 'cut') : '') },
     ],
   });
-  const none = el('p', { class: 'more', hidden: true }, 'No such line.');
+  const none = remark('No such line.');
   const told = el('p', { class: 'more', hidden: true });
   const box = el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Log'), level),
     why === null ? [list.box, none, told] : el('p', { class: 'more' }, `The log: ${why}.`));

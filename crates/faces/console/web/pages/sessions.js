@@ -2,7 +2,7 @@
 
 import { part } from '../api.js';
 import { snippet } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { el, fill, head, remark, title } from '../parts/dom.js';
 import { pages } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -33,11 +33,11 @@ export function page() {
           { name: 'more', label: 'Says', cell: (row) => Object.entries(row.metadata).map(([name, value]) => `${name}: ${value}`).join(', ') },
         ],
       });
-      const more = el('p', { class: 'more', hidden: true }, 'There are more sessions: GET /sessions lists all of them.');
+      const more = remark('There are more sessions: GET /sessions lists all of them.');
       const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No sessions'),
         el('p', null, 'A session is a program with durable handlers that has this store open. It shows itself here when it begins to work.'),
         snippet('let session = Session::builder("sqlite:///app.db").metadata("version", "1.4.2").open()?;'), snippet('millrace events sessions'));
-      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Sessions'))), el('section', { class: 'card' }, list.box, more, none));
+      fill(root, head(title('Sessions')), el('section', { class: 'card' }, list.box, more, none));
       poll(signal, 2000, async () => {
         const found = /** @type {{ rows: Session[], more: boolean }} */ (await pages('/sessions', 'sessions', { signal }));
         list.show(found.rows);

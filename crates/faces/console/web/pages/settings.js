@@ -1,7 +1,7 @@
 // Every setting of the server: value, source, bound, and what makes a change count.
 
 import { get } from '../api.js';
-import { el, fill } from '../parts/dom.js';
+import { card, el, fill, head, link, muted, remark, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -19,17 +19,17 @@ export function page() {
     title: 'Settings',
     async open({ root, query, signal, set }) {
       const why = missing('admin');
-      const head = el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Settings')));
+      const top = head(title('Settings'));
       if (why !== null) {
-        fill(root, head, el('p', { class: 'banner' }, icon('key'), `The settings: ${why}.`));
+        fill(root, top, el('p', { class: 'banner' }, icon('key'), `The settings: ${why}.`));
         return;
       }
       const search = el('input', { type: 'search', placeholder: 'Find a setting', 'aria-label': 'Find a setting', value: query.get('q') ?? '' });
       const set_ = el('input', { type: 'checkbox', checked: query.get('set') === '1' });
       const list = settingTable();
-      const none = el('p', { class: 'more', hidden: true }, 'No such setting.');
+      const none = remark('No such setting.');
       const tokens = tokenTable();
-      const open = el('p', { class: 'more', hidden: true }, 'There are no tokens: whoever reaches this server may do everything.');
+      const open = remark('There are no tokens: whoever reaches this server may do everything.');
       const entries = entryTable();
       const entriesCard = el('section', { class: 'card', hidden: true }, el('div', { class: 'title' }, el('h2', null, 'Capabilities of the configuration')), entries.box);
       /** @type {Settings | null} */
@@ -55,10 +55,10 @@ export function page() {
         set({ set: set_.checked ? '1' : null });
         draw();
       });
-      fill(root, head,
-        el('p', { class: 'muted' }, 'Flags beat the environment, which beats the file. A setting such as frame-bytes-max is the flag --frame-bytes-max, the variable MILLRACE_FRAME_BYTES_MAX and the key frame_bytes_max.'),
+      fill(root, top,
+        muted('Flags beat the environment, which beats the file. A setting such as frame-bytes-max is the flag --frame-bytes-max, the variable MILLRACE_FRAME_BYTES_MAX and the key frame_bytes_max.'),
         el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'), el('div', { class: 'bar' }, search, el('label', { class: 'check' }, set_, 'Only those that are set'))), list.box, none),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Tokens and certificates')), tokens.box, open),
+        card('Tokens and certificates', tokens.box, open),
         entriesCard);
       poll(signal, 30_000, async () => {
         doc = /** @type {Settings} */ (await get('/settings', { signal, bare: true }));
@@ -108,7 +108,7 @@ function entryTable() {
   return table({
     caption: 'Child processes of the configuration',
     columns: [
-      { name: 'name', label: 'Name', cell: (/** @type {Entry} */ row) => el('a', { href: `#/capabilities?c=${encodeURIComponent(row.name)}` }, row.name) },
+      { name: 'name', label: 'Name', cell: (/** @type {Entry} */ row) => link(`#/capabilities?c=${encodeURIComponent(row.name)}`, row.name) },
       { name: 'program', label: 'Program', class: 'mono', cell: (row) => row.program },
       { name: 'restart', label: 'When it ends', cell: (row) => (row.restart ? 'is started again' : 'stays away') },
       { name: 'env', label: 'Variables', class: 'mono', cell: (row) => row.env.join(', ') || '–' },

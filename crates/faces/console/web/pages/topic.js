@@ -2,7 +2,7 @@
 
 import { get, part, send } from '../api.js';
 import { ask, field, snippet, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { el, fill, head, link } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { poll } from '../parts/poll.js';
 import { publish } from '../parts/publish.js';
@@ -26,7 +26,7 @@ export function page(names) {
       const { root, signal } = context;
       const doc = /** @type {Topic} */ (await get(`/topics/${part(topic)}`, { signal }));
       const body = el('div', { class: 'stack' });
-      fill(root, head(doc), tabs(topic, tab), body);
+      fill(root, summary(doc), tabs(topic, tab), body);
       if (tab === 'groups') groups(body, topic, signal);
       else if (tab === 'settings') settings(body, doc);
       else changed = events(body, doc, context);
@@ -35,26 +35,26 @@ export function page(names) {
 }
 
 /** @param {Topic} doc */
-function head(doc) {
+function summary(doc) {
   const why = missing('publish');
   const parts = doc.streams?.length ?? 1;
   const held = (doc.streams ?? []).reduce((sum, one) => sum + Math.max(0, one.next - Math.max(one.start, 1)), 0);
   const dlq = doc.topic.endsWith('.DLQ');
-  return el('div', { class: 'head' },
+  return head(
     el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, el('a', { href: '#/topics' }, 'Topics'), '›'),
+      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/topics', 'Topics'), '›'),
       el('h1', null, doc.topic),
       el('p', { class: 'sub' }, `${count(held)} events · ${parts} ${parts === 1 ? 'partition' : 'partitions'} · ${doc.groups?.length ?? 0} groups`,
-        dlq ? [' · ', el('a', { href: `#/letters/${part(doc.topic.slice(0, -4))}` }, 'show as dead letters')] : [])),
+        dlq ? [' · ', link(`#/letters/${part(doc.topic.slice(0, -4))}`, 'show as dead letters')] : [])),
     el('div', { class: 'acts' },
       el('button', { type: 'button', class: 'btn primary', disabled: why !== null, title: why, onclick: () => void publish(doc.topic) }, icon('plus'), 'Publish')));
 }
 
 /** @param {string} topic @param {string} tab */
 function tabs(topic, tab) {
-  const link = (/** @type {string} */ name, /** @type {string} */ label) =>
+  const of = (/** @type {string} */ name, /** @type {string} */ label) =>
     el('a', { href: `#/topics/${part(topic)}${name === 'events' ? '' : `/${name}`}`, 'aria-current': name === tab ? 'page' : null }, label);
-  return el('nav', { class: 'tabs', 'aria-label': 'Parts of the topic' }, link('events', 'Events'), link('groups', 'Groups'), link('settings', 'Settings'));
+  return el('nav', { class: 'tabs', 'aria-label': 'Parts of the topic' }, of('events', 'Events'), of('groups', 'Groups'), of('settings', 'Settings'));
 }
 
 /** @param {HTMLElement} body @param {string} topic @param {AbortSignal} signal */
@@ -65,7 +65,7 @@ function groups(body, topic, signal) {
     key: (/** @type {any} */ row) => row.group,
     open: (row) => { location.hash = `#/topics/${part(topic)}/groups/${part(row.group)}`; },
     columns: [
-      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => el('a', { href: `#/topics/${part(topic)}/groups/${part(row.group)}` }, row.group) },
+      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => link(`#/topics/${part(topic)}/groups/${part(row.group)}`, row.group) },
       { name: 'members', label: 'Members', class: 'num', by: (row) => row.members, cell: (row) => count(row.members) },
       { name: 'lag', label: 'Waiting', class: 'num', by: (row) => row.lag, cell: (row) => count(row.lag) },
       { name: 'inflight', label: 'In flight', class: 'num', by: (row) => row.inflight, cell: (row) => count(row.inflight) },

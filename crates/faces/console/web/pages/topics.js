@@ -2,7 +2,7 @@
 
 import { get, part, send } from '../api.js';
 import { ask, field, snippet, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { el, fill, head, link, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -30,7 +30,7 @@ export function page() {
         key: (/** @type {Row} */ row) => row.topic.topic,
         open: (row) => { location.hash = `#/topics/${part(row.topic.topic)}`; },
         columns: [
-          { name: 'topic', label: 'Topic', by: (row) => row.topic.topic, cell: (row) => el('a', { href: `#/topics/${part(row.topic.topic)}` }, row.topic.topic) },
+          { name: 'topic', label: 'Topic', by: (row) => row.topic.topic, cell: (row) => link(`#/topics/${part(row.topic.topic)}`, row.topic.topic) },
           { name: 'events', label: 'Events', class: 'num', by: (row) => row.topic.events ?? 0, cell: (row) => count(row.topic.events ?? 0) },
           { name: 'bytes', label: 'Size', class: 'num', by: (row) => row.topic.bytes ?? 0, cell: (row) => size(row.topic.bytes ?? 0) },
           { name: 'rate', label: 'Published /s', class: 'num', by: (row) => row.rate ?? 0, cell: (row) => rate(row.rate) },
@@ -40,7 +40,7 @@ export function page() {
         ],
       });
       const card = el('section', { class: 'card' }, el('div', { class: 'title' }, filter, el('label', { class: 'check' }, system, 'Topics of the server')), list.box, note);
-      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Topics')), el('div', { class: 'acts' }, make)), card);
+      fill(root, head(title('Topics'), el('div', { class: 'acts' }, make)), card);
       /** @type {Map<string, { at: number, published: number }>} */
       let before = new Map();
       /** @type {Row[]} */
@@ -90,7 +90,7 @@ function groups({ topic }) {
 /** @param {Row} row */
 function letters({ topic }) {
   const found = topic.deadLetters ?? 0;
-  return found === 0 ? el('span', { class: 'muted' }, '0') : el('a', { href: `#/letters/${part(topic.topic)}` }, count(found));
+  return found === 0 ? el('span', { class: 'muted' }, '0') : link(`#/letters/${part(topic.topic)}`, count(found));
 }
 
 function teach() {

@@ -3,7 +3,7 @@
 import { get, part } from '../api.js';
 import { WORDS, asText, endOf, merge, rows, visible } from '../parts/causes.js';
 import { field, toast } from '../parts/dialog.js';
-import { button, copy, el, fill } from '../parts/dom.js';
+import { button, copy, el, fill, head, link, title } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { sign } from '../parts/sign.js';
@@ -37,7 +37,7 @@ function ask(root) {
     el('p', null, 'From any event, dead letter, message or timer: what it goes back to, and everything that followed from it over groups, handlers, schedules, letters and the loop.'),
     field('Id', id, 'Of an event, a letter, a message of the loop or a timer.'),
     el('div', { class: 'acts' }, el('button', { class: 'btn primary' }, 'Show its trace')));
-  fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Trace'))), el('section', { class: 'card' }, form));
+  fill(root, head(title('Trace')), el('section', { class: 'card' }, form));
 }
 
 /** @param {string} id @param {import('../main.js').Context} context */
@@ -87,8 +87,8 @@ async function show(id, { root, query, signal, set }) {
     button('btn small', 'Copy as JSON', async () => { await copy(JSON.stringify(nodes, null, 2)); toast('The trace is copied as JSON'); }),
     button('btn small', 'Look again', () => void load('')));
   fill(root,
-    el('div', { class: 'head' }, el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, el('a', { href: '#/trace' }, 'Trace'), '›'), el('h1', null, id), sub)),
+    head(el('div', { class: 'grow' },
+      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/trace', 'Trace'), '›'), el('h1', null, id), sub)),
     el('section', { class: 'card' }, tools, scale, table.box, nothing, note));
 
   function draw() {
@@ -146,7 +146,7 @@ function nameCell(row, collapsed, id, draw) {
     onclick: () => { if (shut) collapsed.delete(node.id); else collapsed.add(node.id); draw(); },
   }, icon(shut ? 'right' : 'down', 12));
   const to = linkOf(row);
-  const name = to ? el('a', { href: to }, node.type) : el('span', null, node.type);
+  const name = to ? link(to, node.type) : el('span', null, node.type);
   const more = [
     node.place && node.what !== 'delivery' && node.what !== 'claim' ? `${node.place.partition}/${node.place.offset}` : '',
     shut ? `${count(below)} below` : '',

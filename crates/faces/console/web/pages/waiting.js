@@ -2,7 +2,7 @@
 
 import { ROOT, part, send } from '../api.js';
 import { ask, snippet, toast } from '../parts/dialog.js';
-import { el, fill } from '../parts/dom.js';
+import { card, el, fill, head, link, remark, title } from '../parts/dom.js';
 import { pages, press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -26,7 +26,7 @@ export function page() {
         columns: [
           { name: 'due', label: 'Due', by: (row) => row.due, cell: (row) => countdown(row.due) },
           { name: 'id', label: 'Event', class: 'mono', cell: (row) => row.id ?? '–' },
-          { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => el('a', { href: `#/topics/${part(row.topic)}` }, row.topic) },
+          { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(`#/topics/${part(row.topic)}`, row.topic) },
           { name: 'key', label: 'Key', class: 'mono', cell: (row) => row.key ?? '' },
           { name: 'for', label: 'Waits for', cell: (row) => (row.waitsFor === 'time' ? 'a time of day' : 'the end of a delay') },
           { name: 'size', label: 'Payload', class: 'num', by: (row) => row.payloadBytes, cell: (row) => size(row.payloadBytes) },
@@ -53,13 +53,13 @@ export function page() {
       const noTimers = el('div', { class: 'teach', hidden: true }, el('h3', null, 'No timers'),
         el('p', null, 'A message of the loop that is to be sent later.'),
         snippet('millrace send \'{"kind":"command","type":"Timer.Set","data":{"delayMs":60000,"message":{"kind":"event","type":"Tea.Ready","data":{}}}}\''));
-      const moreEvents = el('p', { class: 'more', hidden: true }, 'There are more: GET /delayed lists all of them.');
-      const moreTimers = el('p', { class: 'more', hidden: true }, 'There are more: GET /timers lists all of them.');
+      const moreEvents = remark('There are more: GET /delayed lists all of them.');
+      const moreTimers = remark('There are more: GET /timers lists all of them.');
       const cannot = may('os') ? null : el('p', { class: 'more' }, `Timers cannot be shown: ${missing('os')}.`);
-      fill(root, el('div', { class: 'head' }, el('div', { class: 'grow' }, el('h1', null, 'Waiting'),
-        topic ? el('p', { class: 'sub' }, `Events of ${topic}. `, el('a', { href: '#/waiting' }, 'Show all')) : null)),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Delayed events')), events.box, moreEvents, noEvents),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Timers')), timers.box, moreTimers, noTimers, cannot));
+      fill(root, head(title('Waiting',
+        topic ? el('p', { class: 'sub' }, `Events of ${topic}. `, link('#/waiting', 'Show all')) : null)),
+        card('Delayed events', events.box, moreEvents, noEvents),
+        card('Timers', timers.box, moreTimers, noTimers, cannot));
       const show = (/** @type {{ box: HTMLElement, show: (rows: any[]) => void }} */ list, /** @type {HTMLElement} */ none, /** @type {HTMLElement} */ further, /** @type {{ rows: any[], more: boolean }} */ found) => {
         list.show(found.rows);
         list.box.hidden = found.rows.length === 0;

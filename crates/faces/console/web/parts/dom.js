@@ -94,3 +94,33 @@ export function save(name, content) {
   link.remove();
   setTimeout(() => URL.revokeObjectURL(url), 10_000);
 }
+
+/** The title of a page and what is said below it. @param {string} text @param {...Child} more */
+export function title(text, ...more) {
+  return el('div', { class: 'grow' }, el('h1', null, text), ...more);
+}
+
+/** A part of a page with a title. @param {string} text @param {...Child} content */
+export function card(text, ...content) {
+  return el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, text)), ...content);
+}
+
+/** A link. @param {string} href @param {...Child} text */
+export function link(href, ...text) {
+  return el('a', { href }, ...text);
+}
+
+/** Below a list, shown only when it holds. @param {...Child} text */
+export function remark(...text) {
+  return el('p', { class: 'more', hidden: true }, ...text);
+}
+
+/** The first row of a page. @param {...Child} parts */
+export function head(...parts) {
+  return el('div', { class: 'head' }, ...parts);
+}
+
+/** @param {...Child} text */
+export function muted(...text) {
+  return el('p', { class: 'muted' }, ...text);
+}

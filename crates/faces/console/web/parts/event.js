@@ -2,7 +2,7 @@
 
 import { ROOT, address, get, lines, part } from '../api.js';
 import { curl, missing, state } from '../state.js';
-import { button, copy, el, fill, save } from './dom.js';
+import { button, copy, el, fill, link, muted, save } from './dom.js';
 import { drawer, toast } from './dialog.js';
 import { icon } from './icons.js';
 import { envelope, tree } from './json.js';
@@ -55,12 +55,12 @@ export async function showEvent(topic, partition, offset, acts) {
   const content = missing('subscribe') === null ? [payload(found), copies(found, acts)]
     : [el('p', { class: 'banner calm' }, icon('key'), 'Payload, key and header values are withheld: your token has the scope inspect and not subscribe.')];
   fill(inside, facts(found), ...content, el('section', null, el('h3', null, 'How far everybody is'), story));
-  fill(story, el('p', { class: 'muted' }, 'Looking…'));
+  fill(story, muted('Looking…'));
   try {
     const told = await get(`/events/${part(found.id)}`, { query: { topic } });
     fill(story, standing(/** @type {Story} */ (told), topic));
   } catch (error) {
-    fill(story, el('p', { class: 'muted' }, error instanceof Error ? error.message : String(error)));
+    fill(story, muted(error instanceof Error ? error.message : String(error)));
   }
 }
 
@@ -134,11 +134,11 @@ function standing(story, topic) {
   const row = (/** @type {Node | string} */ who, /** @type {string} */ how, /** @type {string[]} */ rest) =>
     el('tr', null, el('td', null, who), el('td', null, sign(how)), el('td', { class: 'muted' }, rest.filter(Boolean).join(' · ')));
   const rows = [
-    ...story.groups.map((one) => row(el('a', { href: `#/topics/${part(topic)}/groups/${part(one.group)}` }, one.group), one.state,
+    ...story.groups.map((one) => row(link(`#/topics/${part(topic)}/groups/${part(one.group)}`, one.group), one.state,
       [one.attempts > 1 ? `attempt ${one.attempts}` : '', one.agent ?? (one.connection ? `connection ${one.connection}` : ''), one.reason ?? ''])),
     ...story.claims.map((one) => row(`handler ${one.handler ?? ''}`, one.status ?? '', [(one.attempts ?? 0) > 1 ? `attempt ${one.attempts}` : '', one.error ?? ''])),
   ];
-  const none = el('p', { class: 'muted' }, 'No group and no handler has to do with this event.');
+  const none = muted('No group and no handler has to do with this event.');
   const lineage = story.lineage;
   const id = (/** @type {string} */ of) => el('code', null, of);
   return [
@@ -150,7 +150,7 @@ function standing(story, topic) {
       lineage.causation ? [el('dt', null, 'Caused by'), el('dd', null, id(lineage.causation))] : [],
       lineage.root ? [el('dt', null, 'Root'), el('dd', null, id(lineage.root))] : [],
       lineage.correlation ? [el('dt', null, 'Correlation'), el('dd', null, id(lineage.correlation))] : []) : '',
-    story.traceId ? el('p', { class: 'muted' }, 'Trace ', id(story.traceId)) : '',
+    story.traceId ? muted('Trace ', id(story.traceId)) : '',
   ];
 }
 

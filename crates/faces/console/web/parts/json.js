@@ -1,6 +1,6 @@
 // JSON as it was written: cut by our own tokenizer, never through `JSON.parse`, so that every digit stays.
 
-import { el, fill } from './dom.js';
+import { el, fill, muted } from './dom.js';
 
 const PREVIEW = 64 * 1024;
 /** Members of one object that are shown before they are asked for. */
@@ -113,7 +113,7 @@ export function tree(raw, open = raw.length < 2000 ? 6 : 2, label = 'Payload') {
 /** @param {string} value */
 function large(value) {
   const shown = el('pre', null, value.slice(0, PREVIEW));
-  const note = el('p', { class: 'muted' }, `The first 64 KiB of ${value.length.toLocaleString('en-US')} characters. `);
+  const note = muted(`The first 64 KiB of ${value.length.toLocaleString('en-US')} characters. `);
   const all = el('button', { type: 'button', class: 'btn small', onclick: () => { fill(shown, value); note.remove(); } }, 'Show all');
   note.append(all);
   return el('div', { class: 'json', tabindex: '0', role: 'region', 'aria-label': 'Payload' }, shown, note);
