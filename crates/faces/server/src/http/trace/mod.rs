@@ -78,7 +78,7 @@ fn question(app: &App, caller: &Caller, params: &Params) -> Result<Question, Ref
     Ok(Question {
         wanted,
         topic: params.text("topic").map(|topic| topic_key(params, topic)).transpose()?,
-        by: caller.by_unless_admin(),
+        by: caller.by(),
         events_max: params.number("limit", 1..=EVENTS_MAX)?.unwrap_or(EVENTS_DEFAULT) as usize,
         look_max: scan_max,
         scan_max: params.number("scan", 1..=scan_max)?.unwrap_or(scan_max),
