@@ -11,6 +11,8 @@ use crate::server::{Server, eventually};
 use crate::socket::Socket;
 
 const CANARY: &str = "canary-5e1f";
+/// The same in a header that the server reads: the trace of a `traceparent`.
+const CANARY_TRACE: &str = "5e1f5e1f5e1f5e1f5e1f5e1f5e1f5e1f";
 const TOKENS: &str = r#"
 [[auth.tokens]]
 token = "root-secret"
@@ -39,7 +41,8 @@ fn server() -> Server {
     root("POST", "/topics", json!({"topic": "t", "partitions": 2, "maxAttempts": 1}));
     root("POST", "/topics", json!({"topic": "held", "maxAttempts": 5}));
     let event = |id: &str| {
-        json!({"id": id, "key": CANARY, "headers": {"x-what": CANARY, "ce-source": CANARY},
+        json!({"id": id, "key": CANARY, "headers": {"x-what": CANARY, "ce-source": CANARY,
+                "traceparent": format!("00-{CANARY_TRACE}-5e1f5e1f5e1f5e1f-01")},
             "payload": {"text": CANARY, "deep": [{"at": CANARY}]}})
     };
     root("POST", "/topics/t/events", event("i"));
@@ -84,7 +87,8 @@ fn server() -> Server {
 fn give_up(server: &Server) {
     let config = Config { event_max_attempts: 1, ..Config::default() };
     let session = Session::builder(&server.store_url()).config(config).open().expect("a session");
-    session.publish(OrderPlaced { note: CANARY.to_owned() }).expect("a publish");
+    let placed = OrderPlaced { note: CANARY.to_owned() };
+    session.publish(placed.with_id("placed")).expect("a publish");
     let bill =
         Handler::from_fn::<OrderPlaced>("shop:bill", |ctx| Err(format!("no: {}", ctx.event.note).into()));
     session.run_until_idle(vec![bill], vec![]).expect("a run");
@@ -102,7 +106,7 @@ fn addresses(template: &str, job: &str) -> Vec<String> {
     for (name, values) in [
         ("{topic}", &["t", "t.DLQ", "held", "order.placed"][..]),
         ("{group}", &["g"]),
-        ("{id}", &["i", "h"]),
+        ("{id}", &["i", "h", "placed"]),
         ("{job}", &[job]),
         ("{connection}", &["ws-1"]),
     ] {
@@ -122,6 +126,7 @@ fn addresses(template: &str, job: &str) -> Vec<String> {
             "?order=asc&partition=all&lineage=true&limit=100",
             "?scan=1000&partition=all",
         ],
+        "/trace" => &["", "?id=i", "?id=h", "?id=placed", "?correlation=i"],
         "/topics/{topic}/tail" => &["?from=ts:0&lineage=true"],
         "/dead-letters" => &["", "?topic=t", "?topic=t&partition=1", "?handler=shop:bill"],
         _ => &[""],
@@ -145,6 +150,10 @@ fn answer(server: &Server, token: &str, path: &str, accept: &str) -> (u16, Strin
     (status, format!("{head}\n{text}"))
 }
 
+fn tells(answer: &str) -> bool {
+    answer.contains(CANARY) || answer.contains(CANARY_TRACE)
+}
+
 /// Endpoints without a plain answer, or without an answer of this server.
 fn is_left_out(path: &str) -> bool {
     path.starts_with("/console") || matches!(path, "/" | "/ws" | "/os")
@@ -162,10 +171,10 @@ fn no_endpoint_shows_content_to_a_token_that_only_inspects() {
         for path in addresses(template, &job) {
             for accept in ["*/*", "application/x-ndjson", "application/cloudevents-batch+json"] {
                 let (status, told) = answer(&server, "inspector-secret", &path, accept);
-                assert!(!told.contains(CANARY), "{path} ({accept}) tells: {told}");
+                assert!(!tells(&told), "{path} ({accept}) tells: {told}");
                 assert!([200, 400, 403, 404].contains(&status), "{path}: {told}");
                 let (whole_status, whole) = answer(&server, "root-secret", &path, accept);
-                if whole.contains(CANARY) && status == 200 {
+                if tells(&whole) && status == 200 {
                     assert!(
                         told.contains("\"withheld\":true"),
                         "{path} does not say what it leaves out: {told}"
@@ -194,9 +203,37 @@ fn no_endpoint_shows_content_to_a_token_that_only_inspects() {
         "/topics/{topic}/groups/{group}",
         "/topics/{topic}/groups/{group}/inflight",
         "/topics/{topic}/tail",
+        "/trace",
     ] {
         assert!(hidden.contains(&template), "the canary was not in {template}: {hidden:?}");
     }
+}
+
+#[test]
+fn a_trace_shows_what_failed_and_not_why() {
+    let server = server();
+    // The job publishes letters again.
+    eventually("the job has ended", || {
+        server.request_as("root-secret", "GET", "/jobs", &Value::Null).1["jobs"][0]["state"] != "running"
+    });
+    let kinds = |id: &str| {
+        let path = format!("/trace?id={id}");
+        let (status, whole) = server.request_as("root-secret", "GET", &path, &Value::Null);
+        assert_eq!((status, &whole["withheld"]), (200, &Value::Null), "{whole}");
+        let (status, told) = server.request_as("inspector-secret", "GET", &path, &Value::Null);
+        assert_eq!((status, &told["withheld"]), (200, &json!(true)), "{told}");
+        let of = |trace: &Value, name: &str| -> Vec<Value> {
+            trace["nodes"].as_array().expect("nodes").iter().map(|node| node[name].clone()).collect()
+        };
+        for name in ["id", "what", "parent", "place"] {
+            assert_eq!(of(&told, name), of(&whole, name), "{name} is no content");
+        }
+        assert!(of(&whole, "error").iter().any(Value::is_string), "{whole}");
+        of(&told, "what")
+    };
+    let letter = kinds("i");
+    assert!(letter.contains(&json!("letter")) && letter.contains(&json!("delivery")), "{letter:?}");
+    assert!(kinds("placed").contains(&json!("claim")));
 }
 
 #[test]

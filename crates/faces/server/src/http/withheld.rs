@@ -10,7 +10,7 @@ use millrace_model::{Event, EventBody, Headers, JsonText};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{
     DelayedDoc, EventStory, GroupList, GroupPage, HandlerLetter, InflightList, JobDoc, LetterReason,
-    OpenClaims,
+    OpenClaims, Trace,
 };
 
 use crate::access::Caller;
@@ -76,6 +76,13 @@ pub(crate) fn story(story: &mut EventStory) {
     story.claims.iter_mut().for_each(|claim| claim.error = None);
     story.groups.iter_mut().for_each(|group| group.reason = None);
     story.letters.iter_mut().for_each(|letter| letter.reason = None);
+}
+
+/// What failed says why, and the trace that an author named is the value of a header.
+pub(crate) fn trace(trace: &mut Trace) {
+    for node in &mut trace.nodes {
+        trace.withheld |= node.error.take().is_some() | node.trace_id.take().is_some();
+    }
 }
 
 pub(crate) fn open_claims(list: &mut OpenClaims) {

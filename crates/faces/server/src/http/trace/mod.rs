@@ -30,7 +30,7 @@ use crate::access::{Caller, Scope};
 use crate::app::{App, SharedApp};
 use crate::http::trace::cursor::Cursor;
 use crate::http::trace::gather::{Gathered, LoopView, Question, Wanted, gather};
-use crate::http::{damaged_name, document, event_story};
+use crate::http::{damaged_name, document, event_story, withheld};
 use crate::params::{Params, topic_key};
 use crate::refusal::Refusal;
 
@@ -60,7 +60,11 @@ pub(crate) async fn show(
     nodes.sort_by_key(|node| node.at);
     let Gathered { root, complete, scanned, next, .. } = gathered;
     let next = next.map(|cursor| cursor.text());
-    Ok(document(StatusCode::OK, &Trace { root, nodes, complete, scanned, next }))
+    let mut trace = Trace { root, nodes, complete, scanned, next, withheld: false };
+    if caller.is_withheld() {
+        withheld::trace(&mut trace);
+    }
+    Ok(document(StatusCode::OK, &trace))
 }
 
 fn question(app: &App, caller: &Caller, params: &Params) -> Result<Question, Refusal> {
