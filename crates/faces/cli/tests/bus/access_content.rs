@@ -1,4 +1,5 @@
-//! What a list of one topic hides from administrators on pages that are about many: what events say.
+//! What a list of one topic hides from administrators on pages that are about many: what events say; and timers of other
+//! namespaces.
 
 use std::time::Duration;
 
@@ -8,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::access::{open, server};
 use crate::server::{Server, eventually};
+use crate::socket::Socket;
 
 const SECRET: &str = "for-alice-only";
 
@@ -98,4 +100,82 @@ fn administrators_are_not_told_what_events_say_that_a_list_denies_them() {
     assert_eq!((&group["lag"], &group["withheld"]), (&json!(1), &json!(true)), "{group}");
     let count = &ask(&server, "root-secret", "/handlers").1["handlers"][0]["deadLetters"];
     assert_eq!(count, &json!(1));
+}
+
+const TENANTS: &str = r#"
+[[auth.tokens]]
+token = "root-secret"
+agent = "root"
+scopes = ["admin"]
+namespaces = ["*"]
+
+[[auth.tokens]]
+token = "eu-secret"
+agent = "eu"
+scopes = ["admin"]
+namespaces = ["eu"]
+
+[[auth.tokens]]
+token = "eu-also-secret"
+agent = "eu-also"
+scopes = ["os"]
+namespaces = ["eu"]
+
+[[auth.tokens]]
+token = "us-secret"
+agent = "us"
+scopes = ["admin"]
+namespaces = ["us"]
+"#;
+
+/// Sets a timer for an hour, and returns its name.
+fn set_timer(server: &Server, token: &str, namespace: &str) -> String {
+    let url = format!("{}os?namespace={namespace}", server.ws_url());
+    let mut os = Socket::open_as(&url, token).expect("it opens");
+    let what = json!({"topic": "reminders", "payload": 2, "namespace": namespace});
+    let template = json!({"kind": "command", "type": "Bus.Publish", "data": what});
+    let data = json!({"delayMs": 3_600_000, "message": template});
+    let metadata = json!({"id": format!("set-by-{token}"), "timestamp": 1});
+    os.send(&json!({"kind": "command", "type": "Timer.Set", "data": data, "metadata": metadata}));
+    let answer = os.next();
+    answer["data"]["timerId"].as_str().unwrap_or_else(|| panic!("{answer}")).to_owned()
+}
+
+#[test]
+fn timers_are_seen_and_cancelled_only_by_those_who_may_act_where_they_were_set() {
+    let mut server = Server::with_config(TENANTS, &[]);
+    let (of_eu, of_us) = (set_timer(&server, "eu-secret", "eu"), set_timer(&server, "us-secret", "us"));
+    let of_root = set_timer(&server, "root-secret", "default");
+    let seen = |server: &Server, token: &str, namespace: &str| -> Vec<String> {
+        let (mut names, mut after) = (Vec::new(), String::new());
+        loop {
+            let path = format!("/timers?namespace={namespace}&limit=1{after}");
+            let (status, page) = ask(server, token, &path);
+            assert_eq!(status, 200, "{page}");
+            let timers = page["timers"].as_array().expect("timers").iter();
+            names.extend(timers.map(|timer| timer["timer"].as_str().expect("a name").to_owned()));
+            match page["next"].as_str() {
+                Some(next) => after = format!("&after={next}"),
+                None => return names,
+            }
+        }
+    };
+    for restarted in [false, true] {
+        if restarted {
+            server.kill_and_restart();
+        }
+        assert_eq!(seen(&server, "eu-secret", "eu"), [of_eu.as_str()], "restarted: {restarted}");
+        assert_eq!(seen(&server, "eu-also-secret", "eu"), [of_eu.as_str()], "restarted: {restarted}");
+        assert_eq!(seen(&server, "us-secret", "us"), [of_us.as_str()], "restarted: {restarted}");
+        assert_eq!(seen(&server, "root-secret", "eu").len(), 3, "restarted: {restarted}");
+    }
+    let cancel = |token: &str, timer: &str, namespace: &str| {
+        let path = format!("/timers/{timer}?namespace={namespace}");
+        server.request_as(token, "DELETE", &path, &Value::Null).0
+    };
+    assert_eq!(cancel("eu-secret", &of_us, "eu"), 404, "a timer that is not seen is not there");
+    assert_eq!(cancel("eu-secret", &of_root, "eu"), 404);
+    assert_eq!(cancel("us-secret", &of_us, "us"), 200);
+    assert_eq!(cancel("root-secret", &of_eu, "default"), 200);
+    assert_eq!(seen(&server, "root-secret", "default"), [of_root.as_str()]);
 }
