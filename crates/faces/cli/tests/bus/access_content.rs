@@ -1,6 +1,8 @@
-//! What a list of one topic hides from administrators on pages that are about many: what events say; and timers of other
-//! namespaces.
+//! What a list of one topic hides on pages that are about many: from administrators what events say, from others that
+//! the topic is there; and timers of other namespaces.
 
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use millrace::{Config, Event, Handler, HandlerOutcome, HandlerSettings, Session};
@@ -17,6 +19,9 @@ const SECRET: &str = "for-alice-only";
 struct SalaryPaid {
     note: String,
 }
+
+#[derive(Event, Serialize, Deserialize)]
+struct OrderPlaced {}
 
 fn ask(server: &Server, token: &str, path: &str) -> (u16, Value) {
     server.request_as(token, "GET", path, &Value::Null)
@@ -100,6 +105,36 @@ fn administrators_are_not_told_what_events_say_that_a_list_denies_them() {
     assert_eq!((&group["lag"], &group["withheld"]), (&json!(1), &json!(true)), "{group}");
     let count = &ask(&server, "root-secret", "/handlers").1["handlers"][0]["deadLetters"];
     assert_eq!(count, &json!(1));
+}
+
+#[test]
+fn sessions_do_not_name_handlers_of_topics_that_the_caller_may_not_read() {
+    let server = server();
+    make_private(&server);
+    act(&server, "alice-secret", "/topics/salary.paid/events", &json!({"payload": {"note": "x"}}));
+    act(&server, "alice-secret", "/topics/order.placed/events", &json!({"payload": {}}));
+    let (wake, asleep) = channel::<()>();
+    let asleep = Arc::new(Mutex::new(asleep));
+    let also_asleep = asleep.clone();
+    // Both end with an error when the test lets go.
+    let hidden = Handler::from_fn::<SalaryPaid>("pay:pack", move |_| {
+        let _ = asleep.lock().map(|asleep| asleep.recv());
+        Ok(())
+    });
+    let shown = Handler::from_fn::<OrderPlaced>("shop:pack", move |_| {
+        let _ = also_asleep.lock().map(|asleep| asleep.recv());
+        Ok(())
+    });
+    let config = Config { handler_concurrency: 2, ..Config::default() };
+    let session = Session::builder(&server.store_url()).config(config).open().expect("a session");
+    let running = session.spawn(vec![hidden, shown], vec![]).expect("a run");
+    let holds = |token: &str| ask(&server, token, "/sessions").1["sessions"][0]["holds"].clone();
+    let both = json!({"pay:pack": 1, "shop:pack": 1});
+    eventually("both handlers hold an event", || holds("alice-secret") == both);
+    assert_eq!(holds("root-secret"), both);
+    assert_eq!(holds("reader-secret"), json!({"shop:pack": 1}));
+    drop(wake);
+    running.stop().expect("a stop");
 }
 
 const TENANTS: &str = r#"
