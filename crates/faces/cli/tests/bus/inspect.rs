@@ -2,8 +2,9 @@
 //! test takes the endpoints from the server's own document, so a new one cannot be forgotten.
 
 use std::io::{BufRead, BufReader};
+use std::time::Duration;
 
-use millrace::{Config, Event, Handler, Session};
+use millrace::{Config, Event, Handler, HandlerOutcome, HandlerSettings, Session};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -91,7 +92,17 @@ fn give_up(server: &Server) {
     session.publish(placed.with_id("placed")).expect("a publish");
     let bill =
         Handler::from_fn::<OrderPlaced>("shop:bill", |ctx| Err(format!("no: {}", ctx.event.note).into()));
-    session.run_until_idle(vec![bill], vec![]).expect("a run");
+    let mail = Handler::from_fn::<OrderPlaced>("shop:mail", |ctx| {
+        let why = format!("later: {}", ctx.event.note);
+        Err(HandlerOutcome::retry_after(Duration::from_secs(3600), why).into())
+    });
+    let more = HandlerSettings { max_attempts: Some(5), ..HandlerSettings::default() };
+    let running = session.spawn(vec![bill, mail.with_settings(more)], vec![]).expect("a run");
+    eventually("one handler gives up, one waits", || {
+        let list = server.request_as("root-secret", "GET", "/handlers", &Value::Null).1;
+        (&list["handlers"][0]["deadLetters"], &list["handlers"][1]["waiting"]) == (&json!(1), &json!(1))
+    });
+    running.stop().expect("a stop");
 }
 
 /// The number of the only job.
@@ -108,6 +119,7 @@ fn addresses(template: &str, job: &str) -> Vec<String> {
         ("{group}", &["g"]),
         ("{id}", &["i", "h", "placed"]),
         ("{job}", &[job]),
+        ("{handler}", &["shop:bill", "shop:mail"]),
         ("{connection}", &["ws-1"]),
     ] {
         found = found
@@ -195,7 +207,9 @@ fn no_endpoint_shows_content_to_a_token_that_only_inspects() {
     for template in [
         "/dead-letters",
         "/dead-letters/{topic}/summary",
+        "/delayed",
         "/events/{id}",
+        "/handlers/{handler}/claims",
         "/jobs",
         "/jobs/{job}",
         "/topics/{topic}/events",
@@ -282,7 +296,8 @@ fn inspecting_changes_nothing_and_subscribes_to_nothing() {
     let mut socket = Socket::open_as(&server.ws_url(), "inspector-secret").expect("a socket");
     socket.send(&json!({"type": "SUBSCRIBE", "topic": "t", "group": "x", "rid": 1}));
     assert_eq!(socket.expect("ERROR")["code"], "forbidden");
-    for path in ["/metrics", "/stats", "/stats/history", "/capabilities"] {
+    let more = ["/handlers", "/sessions", "/schedules", "/delayed"];
+    for path in ["/metrics", "/stats", "/stats/history", "/capabilities"].iter().chain(&more) {
         assert_eq!(server.request_as("inspector-secret", "GET", path, &Value::Null).0, 200, "{path}");
     }
     for path in ["/settings", "/log", "/connections"] {
