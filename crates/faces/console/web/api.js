@@ -14,6 +14,9 @@ export class Problem extends Error {
   }
 }
 
+/** @param {unknown} error */
+export const errorText = (error) => (error instanceof Error ? error.message : String(error));
+
 /** The page is at `…/console/`, the interface above it: a path in front of a proxy stays. */
 export const ROOT = new URL('../', document.baseURI);
 

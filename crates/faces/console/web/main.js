@@ -1,6 +1,6 @@
 // The beginning: who is looking, which page, and the door when a token is needed.
 
-import { Problem, door, get, setToken } from './api.js';
+import { door, errorText, get, Problem, setToken } from './api.js';
 import { ask, closeDrawer, field } from './parts/dialog.js';
 import { el, fill, link, muted } from './parts/dom.js';
 import { icon } from './parts/icons.js';
@@ -88,7 +88,7 @@ async function route() {
 
 /** @param {unknown} error */
 function trouble(error) {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = errorText(error);
   const again = el('button', { type: 'button', class: 'btn', onclick: () => { shownPath = ''; void route(); } }, 'Try again');
   const back = on('link', () => {
     if (state.link !== 'connected') return;
@@ -176,7 +176,7 @@ async function begin() {
       break;
     } catch (error) {
       const main = document.getElementById('main');
-      if (main) fill(main, el('div', { class: 'page' }, el('div', { class: 'banner bad', role: 'alert' }, icon('bad'), error instanceof Error ? error.message : String(error))));
+      if (main) fill(main, el('div', { class: 'page' }, el('div', { class: 'banner bad', role: 'alert' }, icon('bad'), errorText(error))));
       if (error instanceof Problem && error.status === 401) continue;
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }

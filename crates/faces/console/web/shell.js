@@ -2,7 +2,7 @@
 
 import { get, part } from './api.js';
 import { ask, leaveDrawer } from './parts/dialog.js';
-import { el, fill } from './parts/dom.js';
+import { el, fact, fill } from './parts/dom.js';
 import { icon, mark } from './parts/icons.js';
 import { keep, on, state, tell } from './state.js';
 
@@ -212,7 +212,7 @@ export function keyboard() {
       event.preventDefault();
       document.getElementById('search')?.focus();
     } else if (event.key === 'p') flip();
-    else if (event.key === '?') void ask({ title: 'Keys', act: 'Close', body: [el('dl', { class: 'facts' }, HELP.map(([key, what]) => [el('dt', null, el('code', null, key ?? '')), el('dd', null, what ?? '')]).flat())], done: async () => {} });
+    else if (event.key === '?') void ask({ title: 'Keys', act: 'Close', body: [el('dl', { class: 'facts' }, HELP.flatMap(([key, what]) => fact(el('code', null, key), what)))], done: async () => {} });
     else if (event.key === 'j' || event.key === 'k') step(event.key === 'j' ? 1 : -1);
     else if (event.key === 'Enter' && target.matches('tr.link')) target.click();
   });

@@ -1,8 +1,8 @@
 // The events of a topic: the newest first, a search with a cursor, and a tail that shows them as they come.
 
-import { Problem, address, get, lines, part, stream } from '../api.js';
+import { address, errorText, get, lines, part, Problem, stream } from '../api.js';
 import { closeDrawer } from '../parts/dialog.js';
-import { el, fill, link, muted, save, say } from '../parts/dom.js';
+import { button, el, faint, fill, link, muted, save, say } from '../parts/dom.js';
 import { showEvent } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { envelope } from '../parts/json.js';
@@ -61,14 +61,14 @@ export function events(body, doc, context) {
       { name: 'ts', label: 'Published', width: '222px', cell: (row) => time(row.ts) },
       { name: 'offset', label: many ? 'Place' : 'Offset', width: '110px', class: 'mono', cell: (row) => link(`#/topics/${part(topic)}?e=${row.partition}:${row.offset}`, many ? `${row.partition}/${row.offset}` : row.offset) },
       { name: 'key', label: 'Key', width: '150px', class: 'mono', cell: (row) => row.key ?? '' },
-      { name: 'payload', label: 'Payload', class: 'preview', cell: (row) => (withheld ? el('span', { class: 'muted' }, 'withheld') : row.payload.slice(0, 300)) },
+      { name: 'payload', label: 'Payload', class: 'preview', cell: (row) => (withheld ? faint('withheld') : row.payload.slice(0, 300)) },
     ],
   });
   const none = el('div', { class: 'teach', hidden: true });
   fill(body, el('section', { class: 'card' },
     el('form', { class: 'title', role: 'search', 'aria-label': 'Events', onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); search(); } },
       fields.contains, fields.key, fields.header, fields.path, partition, at, el('button', { class: 'btn' }, icon('search'), 'Search'), el('span', { class: 'grow' }),
-      fresh, live, el('button', { type: 'button', class: 'btn', onclick: () => void exportAll() }, 'Export')),
+      fresh, live, button('btn', 'Export', () => void exportAll())),
     list.box, none, foot));
 
   const filters = () => Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value.trim()]));
@@ -128,7 +128,7 @@ export function events(body, doc, context) {
       say(`${rows.length} events`);
     } catch (error) {
       if (signal.aborted) return;
-      fill(foot, el('span', { class: 'state bad' }, icon('bad'), error instanceof Error ? error.message : String(error)));
+      fill(foot, el('span', { class: 'state bad' }, icon('bad'), errorText(error)));
     }
   }
 
@@ -194,7 +194,7 @@ export function events(body, doc, context) {
     const query = { ...filters(), ...(many && partition.value !== 'all' ? { partition: partition.value } : {}) };
     stream(`/topics/${part(topic)}/tail`, { signal: controller.signal, query }, each)
       .catch((error) => {
-        if (!controller.signal.aborted) fill(foot, el('span', { class: 'state bad' }, icon('bad'), error instanceof Error ? error.message : String(error)));
+        if (!controller.signal.aborted) fill(foot, el('span', { class: 'state bad' }, icon('bad'), errorText(error)));
       })
       .finally(() => {
         if (tailing === controller) stop();

@@ -1,11 +1,14 @@
 // One group: how far it is in events and in time, who works, and what everybody holds.
 
-import { get, part, send } from '../api.js';
+import { errorText, get, part, send } from '../api.js';
 import { chart, recent } from '../parts/chart.js';
 import { ask, field, toast } from '../parts/dialog.js';
-import { card, el, fill, head, link, muted, remark } from '../parts/dom.js';
+import { badge, card, crumbs, el, fill, head, link, muted, remark } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
+import { topicLink } from '../parts/links.js';
+import { tile } from '../parts/meter.js';
+import { press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, rate, span, time } from '../parts/time.js';
@@ -31,7 +34,7 @@ export function page(names) {
       const nothing = remark('Nothing is in flight.');
       fill(root,
         head(el('div', { class: 'grow' },
-          el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/topics', 'Topics'), '›', link(`#/topics/${part(topic)}`, topic), '›', link(`#/topics/${part(topic)}/groups`, 'Groups'), '›'),
+          crumbs(link('#/topics', 'Topics'), link(topicLink(topic), topic), link(`${topicLink(topic)}/groups`, 'Groups')),
           el('h1', null, group)), acts),
         banner, tiles,
         el('section', { class: 'card', hidden: state.namespace !== 'default' }, el('div', { class: 'title' }, el('h2', null, 'Waiting, up to the last hour')), trend),
@@ -52,12 +55,8 @@ export function page(names) {
         banner.hidden = !doc.paused;
         fill(banner, icon('pause'), 'This group is paused: nothing is delivered to it, also after a restart, until it is resumed.');
         partitions.show(doc.partitions);
-        members.show(doc.members);
-        flights.show(held.inflight);
-        nobody.hidden = doc.members.length > 0;
-        members.box.hidden = doc.members.length === 0;
-        nothing.hidden = held.inflight.length > 0;
-        flights.box.hidden = held.inflight.length === 0;
+        members.show(doc.members, nobody);
+        flights.show(held.inflight, nothing);
       });
       if (state.namespace !== 'default' || missing('metrics')) return;
       poll(signal, 30_000, async () => {
@@ -80,8 +79,6 @@ function tilesOf(doc, samples) {
   const speed = first && last && seconds > 0 ? (last.done - first.done) / seconds : null;
   const sinks = first && last && seconds > 0 ? (first.lag - last.lag) / seconds : 0;
   const clear = doc.lag === 0 ? 'nothing waits' : sinks > 0.05 ? `clear in about ${span((doc.lag / sinks) * 1000)}` : samples.length > 5 ? (sinks < -0.05 ? 'and it grows' : 'and it stays') : '';
-  const tile = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ note, tone = '') =>
-    el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value), el('div', { class: 'note' }, note));
   const late = (doc.lagMs ?? 0) > 60_000;
   return [
     tile('Waiting', count(doc.lag), clear, late ? 'warn' : ''),
@@ -95,12 +92,11 @@ function tilesOf(doc, samples) {
 /** @param {Group} doc @param {string} path @param {() => void} again */
 function actsOf(doc, path, again) {
   const why = missing('subscribe');
-  const press = (/** @type {string} */ label, /** @type {() => Promise<unknown>} */ act, tone = '') =>
-    el('button', { type: 'button', class: `btn ${tone}`, disabled: why !== null, title: why, onclick: async () => { try { await act(); } catch (error) { toast(error instanceof Error ? error.message : String(error), { bad: true }); } again(); } }, label);
+  const act = (/** @type {string} */ label, /** @type {() => Promise<unknown>} */ does, tone = '') => press(label, why, does, again, tone);
   return [
-    doc.paused ? press('Resume', () => send('POST', `${path}/resume`), 'primary') : press('Pause', () => send('POST', `${path}/pause`)),
-    press('Move…', () => seek(doc, path)),
-    press('Delete…', () => remove(doc, path), 'danger'),
+    doc.paused ? act('Resume', () => send('POST', `${path}/resume`), 'primary') : act('Pause', () => send('POST', `${path}/pause`)),
+    act('Move…', () => seek(doc, path)),
+    act('Delete…', () => remove(doc, path), 'danger'),
   ];
 }
 
@@ -128,7 +124,7 @@ async function seek(doc, path) {
       told.className = ahead > 0 ? 'banner' : 'banner calm';
       fill(told, words.length === 0 ? 'The group stands there already.' : `${doc.group} ${words.join(' and ')}.`);
     } catch (error) {
-      fill(told, error instanceof Error ? error.message : String(error));
+      fill(told, errorText(error));
     }
   };
   for (const control of [kind, partition]) control.addEventListener('change', () => void preview());
@@ -155,7 +151,7 @@ async function remove(doc, path) {
     done: async () => {
       await send('DELETE', path);
       toast(`Group ${doc.group} is deleted.`);
-      location.hash = `#/topics/${part(doc.topic)}/groups`;
+      location.hash = `${topicLink(doc.topic)}/groups`;
     },
   });
 }
@@ -189,7 +185,7 @@ function memberTable(group) {
       { name: 'inflight', label: 'Holds', class: 'num', cell: (row) => `${count(row.inflight)} of ${count(row.maxInflight)}` },
       { name: 'oldest', label: 'Oldest held', class: 'num', cell: (row) => (row.oldestMs == null ? '–' : span(row.oldestMs)) },
       { name: 'credits', label: 'Credits', class: 'num', cell: (row) => row.credits ?? '–' },
-      { name: 'state', label: 'State', cell: (row) => (row.congested ? el('span', { class: 'badge bad' }, 'does not read') : el('span', { class: 'badge good' }, 'reads')) },
+      { name: 'state', label: 'State', cell: (row) => (row.congested ? badge('bad', 'does not read') : badge('good', 'reads')) },
     ],
   });
 }
@@ -204,7 +200,7 @@ function flightTable(topic, group) {
       { name: 'offset', label: 'Event', class: 'mono', cell: (row) => el('a', { href: eventLink(topic, row.partition, row.offset) }, `${row.partition}/${row.offset}`) },
       { name: 'state', label: 'State', cell: (row) => words[row.state] ?? row.state },
       { name: 'who', label: 'Connection', cell: (row) => row.connection ?? '–' },
-      { name: 'attempts', label: 'Attempt', class: 'num', cell: (row) => (row.attempts > 1 ? el('span', { class: 'badge warn' }, row.attempts) : row.attempts) },
+      { name: 'attempts', label: 'Attempt', class: 'num', cell: (row) => (row.attempts > 1 ? badge('warn', row.attempts) : row.attempts) },
       { name: 'since', label: 'Delivered', cell: (row) => time(row.deliveredAt) },
       { name: 'until', label: 'Until', class: 'num', cell: (row) => (row.until == null ? '–' : `in ${span(Math.max(0, row.until - Date.now() - state.skew))}`) },
       { name: 'reason', label: 'Last failure', cell: (row) => row.reason ?? '' },

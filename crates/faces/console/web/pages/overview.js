@@ -1,13 +1,15 @@
 // What flows, what waits, what failed: at a glance.
 
-import { Problem, ROOT, get, part } from '../api.js';
+import { Problem, ROOT, get } from '../api.js';
+import { banner } from '../parts/banner.js';
 import { recent, spark } from '../parts/chart.js';
 import { snippet } from '../parts/dialog.js';
-import { card, el, fill, head, link, muted, title } from '../parts/dom.js';
+import { badge, barred, card, el, faint, fill, head, link, muted, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
+import { groupLink, topicLink } from '../parts/links.js';
 import { meter } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
-import { table } from '../parts/table.js';
+import { number, table } from '../parts/table.js';
 import { count, rate, size, span } from '../parts/time.js';
 import { curl, missing, wantsToken } from '../state.js';
 
@@ -72,7 +74,7 @@ export function page() {
           draw(stats);
         } catch (error) {
           if (error instanceof Problem && error.status === 403) {
-            fill(root, el('h1', null, 'Overview'), el('p', { class: 'banner' }, icon('key'), `The figures need the scope metrics: ${error.message}.`), el('p', null, link('#/topics', 'Go to the topics')));
+            fill(root, el('h1', null, 'Overview'), banner('', 'key', `The figures need the scope metrics: ${error.message}.`), el('p', null, link('#/topics', 'Go to the topics')));
           } else if (!(error instanceof Problem) && !signal.aborted) throw error;
         }
       });
@@ -127,14 +129,14 @@ function groupTable() {
     caption: 'Groups, the one that is furthest behind first',
     sort: 'lag', descending: true,
     key: (/** @type {Row} */ row) => `${row.topic}/${row.group}`,
-    open: (row) => { location.hash = `#/topics/${part(row.topic)}/groups/${part(row.group)}`; },
+    open: (row) => { location.hash = groupLink(row.topic, row.group); },
     columns: [
-      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => link(`#/topics/${part(row.topic)}/groups/${part(row.group)}`, row.group) },
-      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(`#/topics/${part(row.topic)}`, row.topic) },
-      { name: 'lag', label: 'Waiting', class: 'num', by: (row) => row.lag, cell: (row) => count(row.lag) },
+      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => link(groupLink(row.topic, row.group), row.group) },
+      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(topicLink(row.topic), row.topic) },
+      number('lag', 'Waiting'),
       { name: 'lagMs', label: 'Behind', class: 'num', by: (row) => row.lagMs ?? 0, cell: (row) => (row.lagMs === null ? '–' : row.lag === 0 ? '0 s' : span(row.lagMs)) },
-      { name: 'inflight', label: 'In flight', class: 'num', by: (row) => row.inflight, cell: (row) => count(row.inflight) },
-      { name: 'state', label: '', cell: (row) => (row.paused ? el('span', { class: 'badge warn' }, 'paused') : '') },
+      number('inflight', 'In flight'),
+      { name: 'state', label: '', cell: (row) => (row.paused ? badge('warn', 'paused') : '') },
     ],
   });
 }
@@ -150,7 +152,7 @@ function attention(stats, samples, letters, rows) {
   if (server?.trouble) note('bad', [server.trouble]);
   const first = samples[0];
   for (const row of rows.filter((one) => one.lag > 0).slice(0, 50)) {
-    const name = link(`#/topics/${part(row.topic)}/groups/${part(row.group)}`, row.group);
+    const name = link(groupLink(row.topic, row.group), row.group);
     const before = first?.stats.byGroup?.[row.topic]?.[row.group]?.lag;
     const age = row.lagMs === null ? '' : `, its oldest event has waited ${span(row.lagMs)}`;
     if (row.paused) note('warn', [name, ` on ${row.topic} is paused: ${count(row.lag)} events wait${age}`]);
@@ -161,7 +163,7 @@ function attention(stats, samples, letters, rows) {
   if (letters > 0) note('bad', [link('#/letters', `${count(letters)} dead ${letters === 1 ? 'letter' : 'letters'}`), ' in the last hour']);
   if (stats.os && (stats.os.unhealthy ?? 0) > 0) note('bad', [`${stats.os.unhealthy} capabilities of the loop are unhealthy`]);
   if (server && (server.connections ?? 0) > 0.8 * (server.connectionsMax ?? Infinity)) note('warn', ['Nearly all connections are taken']);
-  if (found.length === 0) return [el('li', null, el('span', { class: 'state good' }, icon('good')), el('span', { class: 'muted' }, 'Nothing: everything that was published is on its way or done.'))];
+  if (found.length === 0) return [el('li', null, el('span', { class: 'state good' }, icon('good')), faint('Nothing: everything that was published is on its way or done.'))];
   return found.slice(0, 8);
 }
 
@@ -188,7 +190,7 @@ function boundsOf(stats) {
 function empty() {
   const ws = ROOT.href.replace(/^http/, 'ws');
   const why = missing('publish');
-  const press = el('button', { type: 'button', class: 'btn primary', disabled: why !== null, title: why, onclick: async () => (await import('../parts/publish.js')).publish('hello') }, 'Publish an event');
+  const press = el('button', { type: 'button', class: 'btn primary', ...barred(why), onclick: async () => (await import('../parts/publish.js')).publish('hello') }, 'Publish an event');
   return el('section', { class: 'card teach' },
     el('h2', null, 'Nothing has been published yet'),
     muted('Publish an event, from here or from a terminal. Its answer comes when it is on disk. Then read it with a group: what the group has acknowledged it does not get again.'),

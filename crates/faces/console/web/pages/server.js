@@ -1,10 +1,11 @@
 // How the server itself is doing: commits, the disk, bounds, refusals, and what its log warns of.
 
 import { get } from '../api.js';
+import { banner } from '../parts/banner.js';
 import { chart, recent } from '../parts/chart.js';
-import { card, el, fill, head, muted, remark, title } from '../parts/dom.js';
+import { badge, barred, card, el, faint, fill, head, muted, remark, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
-import { meter } from '../parts/meter.js';
+import { meter, tile } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, rate, size, span, time } from '../parts/time.js';
@@ -48,7 +49,7 @@ export function page() {
             card('Bounds', bounds),
             card('Refusals', refusals.box, none))));
       } else {
-        root.append(el('p', { class: 'banner' }, icon('key'), `The figures: ${why}.`));
+        root.append(banner('', 'key', `The figures: ${why}.`));
       }
       root.append(log.box);
       /** @type {Sample[]} */
@@ -63,9 +64,7 @@ export function page() {
           fill(heat, heatOf(stats));
           fill(bounds, boundsOf(stats));
           const codes = Object.entries(stats.refusals ?? {});
-          refusals.show(codes);
-          refusals.box.hidden = codes.length === 0;
-          none.hidden = codes.length > 0;
+          refusals.show(codes, none);
         });
         poll(signal, 30_000, async () => {
           const history = /** @type {import('../types.js').History} */ (await get('/stats/history', { signal, query: { ...recent(), series: SERIES } }));
@@ -110,8 +109,6 @@ const classesOf = (stats) => /** @type {[number, number][]} */ (stats.server?.co
 function tilesOf(stats, samples) {
   const server = stats.server ?? {};
   const commits = server.commits ?? 0;
-  const tile = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ note, tone = '') =>
-    el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value), el('div', { class: 'note' }, note));
   const classes = classesOf(stats);
   return [
     tile('Syncs', `${rate(speed(samples, (one) => one.server?.commits ?? 0))} /s`, `${count(commits)} since the start`),
@@ -168,14 +165,14 @@ function boundsOf(stats) {
 
 function logCard() {
   const why = missing('admin');
-  const level = el('select', { 'aria-label': 'Lines from this level on', disabled: why !== null, title: why }, [['warn', 'warnings and errors'], ['error', 'errors'], ['info', 'everything']].map(([value, label]) => el('option', { value }, label ?? '')));
+  const level = el('select', { 'aria-label': 'Lines from this level on', ...barred(why) }, [['warn', 'warnings and errors'], ['error', 'errors'], ['info', 'everything']].map(([value, label]) => el('option', { value }, label ?? '')));
   const list = table({
     caption: 'The last lines of the log, the newest first',
     columns: [
       { name: 'ts', label: 'Time', cell: (/** @type {LogLine} */ row) => time(row.ts) },
-      { name: 'level', label: 'Level', cell: (row) => el('span', { class: `badge ${row.level === 'error' ? 'bad' : row.level === 'warn' ? 'warn' : ''}` }, row.level) },
+      { name: 'level', label: 'Level', cell: (row) => badge(row.level === 'error' ? 'bad' : row.level === 'warn' ? 'warn' : '', row.level) },
       { name: 'target', label: 'From', class: 'mono', cell: (row) => row.target },
-      { name: 'message', label: 'What', cell: (row) => el('span', null, row.message, Object.entries(row.fields).map(([name, value]) => el('span', { class: 'muted' }, ` ${name}=${value}`)), row.cut ? el('span', { class: 'badge' }, 'cut') : '') },
+      { name: 'message', label: 'What', cell: (row) => el('span', null, row.message, Object.entries(row.fields).map(([name, value]) => faint(` ${name}=${value}`)), row.cut ? badge('', 'cut') : '') },
     ],
   });
   const none = remark('No such line.');
@@ -187,9 +184,7 @@ function logCard() {
     level: () => level.value,
     /** @param {import('../types.js').Log} doc */
     show(doc) {
-      list.show(doc.lines);
-      list.box.hidden = doc.lines.length === 0;
-      none.hidden = doc.lines.length > 0;
+      list.show(doc.lines, none);
       told.hidden = doc.forgotten === 0;
       fill(told, `${count(doc.forgotten)} older lines are kept no longer: the whole log is on the server's stderr.`);
     },

@@ -3,9 +3,10 @@
 import { get, part } from '../api.js';
 import { WORDS, asText, endOf, merge, rows, visible } from '../parts/causes.js';
 import { field, toast } from '../parts/dialog.js';
-import { button, copy, el, fill, head, link, title } from '../parts/dom.js';
+import { badge, button, copy, crumbs, el, faint, fill, head, link, title } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
+import { groupLink } from '../parts/links.js';
 import { sign } from '../parts/sign.js';
 import { longTable } from '../parts/table.js';
 import { count, span, timeText } from '../parts/time.js';
@@ -88,7 +89,7 @@ async function show(id, { root, query, signal, set }) {
     button('btn small', 'Look again', () => void load('')));
   fill(root,
     head(el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/trace', 'Trace'), '›'), el('h1', null, id), sub)),
+      crumbs(link('#/trace', 'Trace')), el('h1', null, id), sub)),
     el('section', { class: 'card' }, tools, scale, table.box, nothing, note));
 
   function draw() {
@@ -132,7 +133,7 @@ async function show(id, { root, query, signal, set }) {
 /** @param {Row} row */
 function linkOf({ node }) {
   const place = node.place;
-  if (node.what === 'delivery' && place) return `#/topics/${part(place.topic)}/groups/${part(node.type)}`;
+  if (node.what === 'delivery' && place) return groupLink(place.topic, node.type);
   return place ? eventLink(place.topic, place.partition, place.offset) : null;
 }
 
@@ -155,8 +156,8 @@ function nameCell(row, collapsed, id, draw) {
     node.error ?? '',
   ].filter(Boolean).join(' · ');
   const cell = el('span', { class: 'node', title: node.id }, flip, icon(ICONS[node.what] ?? 'right'),
-    el('span', { class: 'unseen' }, `level ${level + 1}, `), el('span', { class: 'muted' }, word), name,
-    node.id === id ? el('span', { class: 'badge accent' }, 'here') : '',
+    el('span', { class: 'unseen' }, `level ${level + 1}, `), faint(word), name,
+    node.id === id ? badge('accent', 'here') : '',
     more ? el('span', { class: 'muted clip' }, more) : '');
   // Deep chains stay within the column.
   cell.style.paddingLeft = `${Math.min(level, 12) * 16}px`;

@@ -3,6 +3,7 @@
 import { ROOT, part, send } from '../api.js';
 import { ask, snippet, toast } from '../parts/dialog.js';
 import { card, el, fill, head, link, remark, title } from '../parts/dom.js';
+import { topicLink } from '../parts/links.js';
 import { pages, press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -26,7 +27,7 @@ export function page() {
         columns: [
           { name: 'due', label: 'Due', by: (row) => row.due, cell: (row) => countdown(row.due) },
           { name: 'id', label: 'Event', class: 'mono', cell: (row) => row.id ?? '–' },
-          { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(`#/topics/${part(row.topic)}`, row.topic) },
+          { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(topicLink(row.topic), row.topic) },
           { name: 'key', label: 'Key', class: 'mono', cell: (row) => row.key ?? '' },
           { name: 'for', label: 'Waits for', cell: (row) => (row.waitsFor === 'time' ? 'a time of day' : 'the end of a delay') },
           { name: 'size', label: 'Payload', class: 'num', by: (row) => row.payloadBytes, cell: (row) => size(row.payloadBytes) },
@@ -60,10 +61,8 @@ export function page() {
         topic ? el('p', { class: 'sub' }, `Events of ${topic}. `, link('#/waiting', 'Show all')) : null)),
         card('Delayed events', events.box, moreEvents, noEvents),
         card('Timers', timers.box, moreTimers, noTimers, cannot));
-      const show = (/** @type {{ box: HTMLElement, show: (rows: any[]) => void }} */ list, /** @type {HTMLElement} */ none, /** @type {HTMLElement} */ further, /** @type {{ rows: any[], more: boolean }} */ found) => {
-        list.show(found.rows);
-        list.box.hidden = found.rows.length === 0;
-        none.hidden = found.rows.length > 0;
+      const show = (/** @type {{ show: (rows: any[], none: HTMLElement) => void }} */ list, /** @type {HTMLElement} */ none, /** @type {HTMLElement} */ further, /** @type {{ rows: any[], more: boolean }} */ found) => {
+        list.show(found.rows, none);
         further.hidden = !found.more;
       };
       timers.box.hidden = true;

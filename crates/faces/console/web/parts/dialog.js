@@ -1,6 +1,6 @@
 // Dialogs, the drawer at the right, and short notes at the bottom.
 
-import { copy, el, fill, say } from './dom.js';
+import { button, copy, el, fill, say } from './dom.js';
 import { icon } from './icons.js';
 
 /**
@@ -14,7 +14,7 @@ export function ask(spec) {
     const go = el('button', { class: spec.danger ? 'btn danger' : 'btn primary' }, spec.act);
     const form = el('form', { method: 'dialog', novalidate: true },
       el('h2', { id: 'dialog-title' }, spec.title), spec.body, why,
-      el('div', { class: 'acts' }, spec.stays ? '' : el('button', { type: 'button', class: 'btn', onclick: () => close(false) }, 'Cancel'), go));
+      el('div', { class: 'acts' }, spec.stays ? '' : button('btn', 'Cancel', () => close(false)), go));
     const box = el('dialog', { class: spec.wide ? 'wide' : null, 'aria-labelledby': 'dialog-title' }, form);
     const close = (/** @type {boolean} */ done) => {
       box.close();

@@ -124,3 +124,31 @@ export function head(...parts) {
 export function muted(...text) {
   return el('p', { class: 'muted' }, ...text);
 }
+
+/** A muted word within a line. @param {...Child} text */
+export function faint(...text) {
+  return el('span', { class: 'muted' }, ...text);
+}
+
+/** @param {string} tone `good`, `warn`, `bad`, `accent` or nothing @param {Child} text @param {string | null} [told] when it is pointed at */
+export function badge(tone, text, told = null) {
+  return el('span', { class: `badge ${tone}`, title: told }, text);
+}
+
+/** An entry of a list of facts. @param {Child} name @param {Child | Child[]} value */
+export function fact(name, value) {
+  return [el('dt', null, name), el('dd', null, value)];
+}
+
+/** The way to a page, from the pages above it. @param {...Child} links */
+export function crumbs(...links) {
+  return el('nav', { class: 'crumbs', 'aria-label': 'Path' }, links.flatMap((one) => [one, '›']));
+}
+
+/** What an empty page says, in the place of its list. @param {string} name @param {string} text @param {...Child} more */
+export function teach(name, text, ...more) {
+  return el('div', { class: 'teach', hidden: true }, el('h2', null, name), el('p', null, text), ...more);
+}
+
+/** For a control that cannot be used for a reason. @param {string | null} why */
+export const barred = (why) => ({ disabled: why !== null, title: why });

@@ -2,6 +2,7 @@
 
 import { el, fill } from './dom.js';
 import { icon } from './icons.js';
+import { count } from './time.js';
 
 /**
  * @template T
@@ -44,8 +45,12 @@ export function table(spec) {
   };
   return {
     box,
-    /** @param {T[]} next */
-    show(next) {
+    /** @param {T[]} next @param {HTMLElement} [none] what is shown instead of no rows */
+    show(next, none) {
+      if (none) {
+        box.hidden = next.length === 0;
+        none.hidden = next.length > 0;
+      }
       // Rows never move under the pointer.
       if (rows.length > 0 && box.matches(':hover') && spec.key) {
         const known = new Map(next.map((row) => [spec.key?.(row), row]));
@@ -73,6 +78,12 @@ function rowOf(spec, row) {
     });
   }
   return made;
+}
+
+/** A column of whole numbers, which are the member of this name. @param {string} name @param {string} label */
+export function number(name, label) {
+  const of = (/** @type {any} */ row) => row[name] ?? 0;
+  return { name, label, class: 'num', by: of, cell: (/** @type {any} */ row) => count(of(row)) };
 }
 
 /**
@@ -103,8 +114,8 @@ export function longTable(spec) {
     wanted = 0;
     const height = Number.parseInt(getComputedStyle(document.documentElement).getPropertyValue('--row'), 10) || 36;
     const first = Math.max(0, Math.floor(box.scrollTop / height) - 10);
-    const count = Math.ceil((box.clientHeight || 600) / height) + 20;
-    const last = Math.min(rows.length, first + count);
+    const near = Math.ceil((box.clientHeight || 600) / height) + 20;
+    const last = Math.min(rows.length, first + near);
     grid.setAttribute('aria-rowcount', String(rows.length + 1));
     const shown = rows.slice(first, last).map((row, at) => {
       const made = rowOf(spec, row);

@@ -1,6 +1,6 @@
 // Times, durations and numbers as people read them.
 
-import { el } from './dom.js';
+import { el, faint } from './dom.js';
 import { state } from '../state.js';
 
 const WHOLE = new Intl.NumberFormat('en-US');
@@ -60,7 +60,7 @@ export const moment = (ms) => clockText(new Date(ms), state.clock === 'utc').rep
 
 /** The same as an element that says the exact time when it is pointed at. @param {number | null | undefined} ms */
 export function time(ms) {
-  if (!ms) return el('span', { class: 'muted' }, '–');
+  if (!ms) return faint('–');
   const iso = new Date(ms).toISOString();
   return el('time', { datetime: iso, title: iso, class: 'nowrap' }, timeText(ms));
 }
@@ -73,7 +73,7 @@ export function until(ms) {
 
 /** The same as an element that says the exact time when it is pointed at. @param {number | null | undefined} ms */
 export function countdown(ms) {
-  if (!ms) return el('span', { class: 'muted' }, '–');
+  if (!ms) return faint('–');
   const iso = new Date(ms).toISOString();
   return el('time', { datetime: iso, title: iso, class: 'nowrap' }, until(ms));
 }
