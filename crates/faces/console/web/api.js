@@ -132,10 +132,11 @@ export async function lines(path, options) {
 
 /**
  * Lines without end, as they come.
- * @param {string} path @param {Options} options @param {(lines: string[]) => void} each
+ * @param {string} path @param {Options} options @param {() => void} begun @param {(lines: string[]) => void} each
  */
-export async function stream(path, options, each) {
+export async function stream(path, options, begun, each) {
   const response = await call(path, { ...options, accept: NDJSON });
+  begun();
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
