@@ -20,6 +20,9 @@ export const errorText = (error) => (error instanceof Error ? error.message : St
 /** The page is at `…/console/`, the interface above it: a path in front of a proxy stays. */
 export const ROOT = new URL('../', document.baseURI);
 
+/** The same for the clients of the bus, as in printed commands. */
+export const BUS = ROOT.href.replace(/^http/, 'ws');
+
 let token = stored();
 
 function stored() {

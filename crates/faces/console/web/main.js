@@ -15,7 +15,7 @@ import { on, state, tell } from './state.js';
 
 /** Pages by the first part of the address; each is loaded when it is first opened. @type {Record<string, () => Promise<{ page: (names: string[]) => Page }>>} */
 const PAGES = {
-  '': () => import('./pages/overview.js'),
+  overview: () => import('./pages/overview.js'),
   topics: () => import('./pages/topics.js'),
   topic: () => import('./pages/topic.js'),
   group: () => import('./pages/group.js'),
@@ -50,7 +50,7 @@ function place() {
 function pageOf(names) {
   if (names[0] === 'topics' && names[2] === 'groups' && names[3]) return 'group';
   if (names[0] === 'topics' && names[1]) return 'topic';
-  return names[0] ?? '';
+  return names[0] ?? 'overview';
 }
 
 async function route() {
@@ -127,10 +127,10 @@ async function askToken(why) {
   const remember = el('input', { type: 'checkbox' });
   await ask({
     title: 'This server wants a token',
-    act: 'Come in',
+    act: 'Sign in',
     stays: true,
     body: [
-      muted(why, '.'),
+      muted(why, '. Paste a token of this server (--first-token FILE writes one).'),
       field('Token', token, 'Kept in this tab, and sent with every request.'),
       el('label', { class: 'check' }, remember, 'Remember it on this device'),
     ],

@@ -2,7 +2,7 @@
 
 import { address, errorText, get, lines, part, Problem, stream } from '../api.js';
 import { closeDrawer } from '../parts/dialog.js';
-import { button, el, faint, fill, link, muted, save, say } from '../parts/dom.js';
+import { button, el, faint, fill, link, muted, panel, save, say } from '../parts/dom.js';
 import { showEvent } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { envelope } from '../parts/json.js';
@@ -68,7 +68,7 @@ export function events(body, doc, context) {
     ],
   });
   const none = el('div', { class: 'teach', hidden: true });
-  fill(body, el('section', { class: 'card' },
+  fill(body, panel(
     el('form', { class: 'title', role: 'search', 'aria-label': 'Events', onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); search(); } },
       fields.contains, fields.key, fields.header, fields.path, partition, at, el('button', { class: 'btn' }, icon('search'), 'Search'), el('span', { class: 'grow' }),
       fresh, live, button('btn', 'Export', () => void exportAll())),

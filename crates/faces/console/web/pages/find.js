@@ -28,7 +28,7 @@ export function page(names) {
       }
       if (event && topics.length + groups.length === 0) return go(eventLink(event.topic, event.partition, event.offset));
       const items = [
-        ...(event ? [el('li', null, icon('letters'), el('a', { href: eventLink(event.topic, event.partition, event.offset) }, `event ${event.id} of ${event.topic}`))] : []),
+        ...(event ? [el('li', null, icon('letters'), link(eventLink(event.topic, event.partition, event.offset), `event ${event.id} of ${event.topic}`))] : []),
         ...topics.map((topic) => el('li', null, icon('topics'), link(topicLink(topic.topic), topic.topic))),
         ...groups.map(([topic = '', group = '']) => el('li', null, icon('person'), link(groupLink(topic, group), `group ${group} of ${topic}`))),
       ];

@@ -11,7 +11,7 @@ import { tile } from '../parts/meter.js';
 import { press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
-import { count, rate, span, time } from '../parts/time.js';
+import { count, many, rate, span, time } from '../parts/time.js';
 import { missing, state } from '../state.js';
 
 /** @typedef {import('../types.js').Group} Group */
@@ -102,7 +102,7 @@ function actsOf(doc, path, again) {
 
 /** @param {Group} doc @param {string} path */
 async function seek(doc, path) {
-  const kind = el('select', null, [['earliest', 'the oldest event'], ['latest', 'the end: leave out what waits'], ['offset', 'an offset'], ['timestamp', 'a time']].map(([value, label]) => el('option', { value }, label ?? '')));
+  const kind = el('select', null, [['earliest', 'the oldest event'], ['latest', 'the end: leave out what waits'], ['offset', 'an offset'], ['timestamp', 'a time']].map(([value, label]) => el('option', { value }, label)));
   const value = el('input', { type: 'text', disabled: true, placeholder: '' });
   const partition = el('select', null, el('option', { value: '' }, 'all partitions'), doc.partitions.map((one) => el('option', { value: one.partition }, `partition ${one.partition}`)));
   const told = el('p', { class: 'banner calm', role: 'status' }, 'Choose where to go.');
@@ -120,7 +120,7 @@ async function seek(doc, path) {
       const moved = sought.partitions.map((one) => one.next - 1 - (doc.partitions.find((of) => of.partition === one.partition)?.committed ?? 0));
       const back = moved.filter((by) => by < 0).reduce((sum, by) => sum - by, 0);
       const ahead = moved.filter((by) => by > 0).reduce((sum, by) => sum + by, 0);
-      const words = [back > 0 ? `moves back ${count(back)} events, which are delivered again` : '', ahead > 0 ? `leaves out ${count(ahead)} events, which are never delivered` : ''].filter(Boolean);
+      const words = [back > 0 ? `moves back ${many(back, 'event')}, which are delivered again` : '', ahead > 0 ? `leaves out ${many(ahead, 'event')}, which are never delivered` : ''].filter(Boolean);
       told.className = ahead > 0 ? 'banner' : 'banner calm';
       fill(told, words.length === 0 ? 'The group stands there already.' : `${doc.group} ${words.join(' and ')}.`);
     } catch (error) {
@@ -147,7 +147,7 @@ async function remove(doc, path) {
     title: `Delete group ${doc.group}?`,
     act: 'Delete group',
     danger: true,
-    body: [el('p', null, `Its positions in ${doc.partitions.length} ${doc.partitions.length === 1 ? 'partition' : 'partitions'} are forgotten; ${count(doc.lag)} events that wait for it stay in the topic. A group of this name begins anew.`)],
+    body: [el('p', null, `Its positions in ${many(doc.partitions.length, 'partition')} are forgotten; ${count(doc.lag)} events that wait for it stay in the topic. A group of this name begins anew.`)],
     done: async () => {
       await send('DELETE', path);
       toast(`Group ${doc.group} is deleted.`);
@@ -163,9 +163,9 @@ function partitionTable(topic, group) {
     key: (/** @type {any} */ row) => String(row.partition),
     columns: [
       { name: 'partition', label: 'Partition', cell: (row) => row.partition },
-      { name: 'committed', label: 'Done up to', class: 'num', cell: (row) => (row.committed === 0 ? '0' : el('a', { href: eventLink(topic, row.partition, row.committed) }, count(row.committed))) },
+      { name: 'committed', label: 'Done up to', class: 'num', cell: (row) => (row.committed === 0 ? '0' : link(eventLink(topic, row.partition, row.committed), count(row.committed))) },
       { name: 'ts', label: 'Published', cell: (row) => time(row.committedTs) },
-      { name: 'next', label: 'Next', class: 'num', cell: (row) => (row.lag === 0 ? '–' : el('a', { href: eventLink(topic, row.partition, row.committed + 1) }, count(row.committed + 1))) },
+      { name: 'next', label: 'Next', class: 'num', cell: (row) => (row.lag === 0 ? '–' : link(eventLink(topic, row.partition, row.committed + 1), count(row.committed + 1))) },
       { name: 'lag', label: 'Waiting', class: 'num', cell: (row) => count(row.lag) },
       { name: 'lagMs', label: 'Behind', class: 'num', cell: (row) => (row.lagMs == null ? '–' : row.lag === 0 ? '0 s' : span(row.lagMs)) },
       { name: 'inflight', label: 'In flight', class: 'num', cell: (row) => count(row.inflight) },
@@ -179,7 +179,7 @@ function memberTable(group) {
     caption: `Members of ${group}`,
     key: (/** @type {any} */ row) => String(row.connection),
     columns: [
-      { name: 'who', label: 'Who', cell: (row) => row.agent ?? `connection ${row.connection}` },
+      { name: 'who', label: 'Who', cell: (row) => row.agent ?? (row.peer ? `connection ${row.connection}` : 'inside the server') },
       { name: 'peer', label: 'From', class: 'mono', cell: (row) => row.peer ?? '–' },
       { name: 'since', label: 'Since', cell: (row) => time(row.since) },
       { name: 'inflight', label: 'Holds', class: 'num', cell: (row) => `${count(row.inflight)} of ${count(row.maxInflight)}` },
@@ -197,7 +197,7 @@ function flightTable(topic, group) {
     caption: `Events that ${group} holds`,
     key: (/** @type {any} */ row) => `${row.partition}:${row.offset}`,
     columns: [
-      { name: 'offset', label: 'Event', class: 'mono', cell: (row) => el('a', { href: eventLink(topic, row.partition, row.offset) }, `${row.partition}/${row.offset}`) },
+      { name: 'offset', label: 'Event', class: 'mono', cell: (row) => link(eventLink(topic, row.partition, row.offset), `${row.partition}/${row.offset}`) },
       { name: 'state', label: 'State', cell: (row) => words[row.state] ?? row.state },
       { name: 'who', label: 'Connection', cell: (row) => row.connection ?? '–' },
       { name: 'attempts', label: 'Attempt', class: 'num', cell: (row) => (row.attempts > 1 ? badge('warn', row.attempts) : row.attempts) },

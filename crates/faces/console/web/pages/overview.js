@@ -1,16 +1,16 @@
 // What flows, what waits, what failed: at a glance.
 
-import { Problem, ROOT, get } from '../api.js';
+import { BUS, ROOT, get } from '../api.js';
 import { banner } from '../parts/banner.js';
 import { recent, spark } from '../parts/chart.js';
 import { snippet } from '../parts/dialog.js';
-import { badge, barred, card, el, faint, fill, head, link, muted, title } from '../parts/dom.js';
+import { badge, barred, card, el, faint, fill, head, link, muted, remark, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { groupLink, topicLink } from '../parts/links.js';
-import { meter } from '../parts/meter.js';
+import { meter, tile } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
 import { number, table } from '../parts/table.js';
-import { count, rate, size, span } from '../parts/time.js';
+import { count, many, rate, size, span } from '../parts/time.js';
 import { curl, missing, wantsToken } from '../state.js';
 
 /** @typedef {import('../types.js').Stats} Stats */
@@ -18,6 +18,9 @@ import { curl, missing, wantsToken } from '../state.js';
 /** @typedef {{ at: number, stats: Stats }} Sample */
 
 const AGAIN_MS = 10_000;
+/** An event that nobody holds for so long has nobody to take it; shorter, it may be on its way. */
+const IDLE_MS = 30_000;
+const LATE_MS = 60_000;
 const SERIES = 'published,delivered,acks,lag,inflight,deadLetters';
 
 /** @returns {import('../main.js').Page} */
@@ -30,8 +33,13 @@ export function page() {
       const groups = groupTable();
       const bounds = el('div', { class: 'body' });
       const teach = el('div', { hidden: true });
+      const nobody = remark('No group reads yet.');
+      if (missing('metrics') && missing('inspect')) {
+        fill(root, head(title('Overview')), banner('', 'key', 'Your token has no scope metrics, so there are no figures here.'), el('p', null, link('#/topics', 'Go to the topics')));
+        return;
+      }
       const live = el('div', { class: 'two' },
-        card('Groups that are behind', groups.box),
+        card('Groups', groups.box, nobody),
         el('div', { class: 'stack' },
           card('Needs attention', notes),
           card('Server', bounds)));
@@ -49,34 +57,24 @@ export function page() {
         const letters = Math.round(lettersOf(history)) + stats.deadLetters - (counted ?? stats.deadLetters);
         fill(tiles, tilesOf(stats, samples, history, letters));
         const behind = groupRows(stats);
-        groups.show(behind);
+        groups.show(behind, nobody);
         fill(notes, attention(stats, samples, letters, behind));
         fill(bounds, boundsOf(stats));
       };
       poll(signal, AGAIN_MS, async () => {
-        try {
-          history = await get('/stats/history', { signal, query: { ...recent(), series: SERIES } });
-        } catch (error) {
-          if (!(error instanceof Problem)) throw error;
-        }
+        history = await get('/stats/history', { signal, query: { ...recent(), series: SERIES } });
         const last = samples.at(-1);
         counted = last?.stats.deadLetters ?? null;
         if (last) draw(last.stats);
       });
       poll(signal, 1000, async () => {
-        try {
-          const stats = /** @type {Stats} */ (await get('/stats', { signal }));
-          const before = samples.at(-1);
-          // A server that was started again counts anew.
-          if (before && before.stats.uptimeMs > stats.uptimeMs) samples = [];
-          counted ??= stats.deadLetters;
-          samples = [...samples, { at: performance.now(), stats }].slice(-120);
-          draw(stats);
-        } catch (error) {
-          if (error instanceof Problem && error.status === 403) {
-            fill(root, el('h1', null, 'Overview'), banner('', 'key', `The figures need the scope metrics: ${error.message}.`), el('p', null, link('#/topics', 'Go to the topics')));
-          } else if (!(error instanceof Problem) && !signal.aborted) throw error;
-        }
+        const stats = /** @type {Stats} */ (await get('/stats', { signal }));
+        const before = samples.at(-1);
+        // A server that was started again counts anew.
+        if (before && before.stats.uptimeMs > stats.uptimeMs) samples = [];
+        counted ??= stats.deadLetters;
+        samples = [...samples, { at: performance.now(), stats }].slice(-120);
+        draw(stats);
       });
     },
   };
@@ -102,16 +100,16 @@ const lettersOf = (history) => line(history, 'deadLetters', false).reduce((sum, 
 
 /** @param {Stats} stats @param {Sample[]} samples @param {History | null} history @param {number} letters */
 function tilesOf(stats, samples, history, letters) {
-  const tile = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ unit, /** @type {string} */ note, /** @type {import('../parts/chart.js').Points} */ points, tone = '') =>
-    el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value, unit ? el('small', null, unit) : ''),
-      el('div', { class: 'note' }, note), points.length > 0 ? spark(points, `${name}, up to the last hour`) : '');
+  const behind = groupRows(stats).filter((row) => row.lag > 0).length;
+  const figure = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ unit, /** @type {string} */ note, /** @type {import('../parts/chart.js').Points} */ points, tone = '') =>
+    tile(name, unit ? [value, el('small', null, unit)] : value, note, tone, ...(points.length > 0 ? [spark(points, `${name}, up to the last hour`)] : []));
   return [
-    tile('Published', rate(speed(samples, (one) => one.published)), '/s', `${count(stats.published)} since the start`, line(history, 'published', true)),
-    tile('Delivered', rate(speed(samples, (one) => one.delivered)), '/s', stats.redeliveries > 0 ? `${count(stats.redeliveries)} again` : '', line(history, 'delivered', true)),
-    tile('Acknowledged', rate(speed(samples, (one) => one.acks)), '/s', stats.nacks > 0 ? `${count(stats.nacks)} refused` : '', line(history, 'acks', true)),
-    tile('Waiting', count(stats.lag), '', `in ${count(stats.groups)} ${stats.groups === 1 ? 'group' : 'groups'}`, line(history, 'lag', false)),
-    tile('In flight', count(stats.inflight), '', `${count(stats.subscriptions)} subscriptions`, line(history, 'inflight', false)),
-    tile('Dead letters', count(letters), 'last hour', `${count(stats.deadLetters)} since the start`, line(history, 'deadLetters', false), letters > 0 ? 'bad' : ''),
+    figure('Published', rate(speed(samples, (one) => one.published)), '/s', `${count(stats.published)} since the start`, line(history, 'published', true)),
+    figure('Delivered', rate(speed(samples, (one) => one.delivered)), '/s', stats.redeliveries > 0 ? `${count(stats.redeliveries)} again` : '', line(history, 'delivered', true)),
+    figure('Acknowledged', rate(speed(samples, (one) => one.acks)), '/s', stats.nacks > 0 ? `${count(stats.nacks)} refused` : '', line(history, 'acks', true)),
+    figure('Waiting', count(stats.lag), '', stats.lag > 0 ? `in ${many(behind, 'group')}` : '', line(history, 'lag', false)),
+    figure('In flight', count(stats.inflight), '', many(stats.subscriptions, 'subscription'), line(history, 'inflight', false)),
+    figure('Dead letters', count(letters), 'last hour', `${count(stats.deadLetters)} since the start`, line(history, 'deadLetters', false), letters > 0 ? 'bad' : ''),
   ];
 }
 
@@ -154,16 +152,18 @@ function attention(stats, samples, letters, rows) {
   for (const row of rows.filter((one) => one.lag > 0).slice(0, 50)) {
     const name = link(groupLink(row.topic, row.group), row.group);
     const before = first?.stats.byGroup?.[row.topic]?.[row.group]?.lag;
-    const age = row.lagMs === null ? '' : `, its oldest event has waited ${span(row.lagMs)}`;
-    if (row.paused) note('warn', [name, ` on ${row.topic} is paused: ${count(row.lag)} events wait${age}`]);
-    else if (row.inflight === 0) note('warn', [name, ` on ${row.topic} does not work: ${count(row.lag)} events wait${age}`]);
-    else if (before !== undefined && row.lag > before + 10 && samples.length > 20) note('warn', [name, ` on ${row.topic} falls behind: ${count(row.lag)} events wait, ${count(row.lag - before)} more than before`]);
-    else if ((row.lagMs ?? 0) > 60_000) note('warn', [name, ` on ${row.topic} is late${age}`]);
+    const wait = `${many(row.lag, 'event')} ${row.lag === 1 ? 'waits' : 'wait'}`;
+    const since = row.lagMs === null ? '' : `, the oldest for ${span(row.lagMs)}`;
+    const late = row.lagMs ?? 0;
+    if (row.paused) note('warn', [name, ` on ${row.topic} is paused: ${wait}${since}`]);
+    else if (row.inflight === 0 && late > IDLE_MS) note('warn', [`nobody reads ${row.topic} as `, name, `: ${wait}${since}`]);
+    else if (before !== undefined && row.lag > before + 10 && samples.length > 20) note('warn', [name, ` on ${row.topic} falls behind: ${wait}, ${count(row.lag - before)} more than before`]);
+    else if (late > LATE_MS) note('warn', [name, ` on ${row.topic} is late: ${wait}${since}`]);
   }
-  if (letters > 0) note('bad', [link('#/letters', `${count(letters)} dead ${letters === 1 ? 'letter' : 'letters'}`), ' in the last hour']);
+  if (letters > 0) note('bad', [link('#/letters', many(letters, 'dead letter')), ' in the last hour']);
   if (stats.os && (stats.os.unhealthy ?? 0) > 0) note('bad', [`${stats.os.unhealthy} capabilities of the loop are unhealthy`]);
   if (server && (server.connections ?? 0) > 0.8 * (server.connectionsMax ?? Infinity)) note('warn', ['Nearly all connections are taken']);
-  if (found.length === 0) return [el('li', null, el('span', { class: 'state good' }, icon('good')), faint('Nothing: everything that was published is on its way or done.'))];
+  if (found.length === 0) return [el('li', null, el('span', { class: 'state good' }, icon('good')), faint('Nothing.'))];
   return found.slice(0, 8);
 }
 
@@ -188,7 +188,6 @@ function boundsOf(stats) {
 }
 
 function empty() {
-  const ws = ROOT.href.replace(/^http/, 'ws');
   const why = missing('publish');
   const press = el('button', { type: 'button', class: 'btn primary', ...barred(why), onclick: async () => (await import('../parts/publish.js')).publish('hello') }, 'Publish an event');
   return el('section', { class: 'card teach' },
@@ -197,6 +196,6 @@ function empty() {
     el('div', null, press),
     wantsToken() ? muted('The commands take the token from the variable ', el('code', null, 'MILLRACE_TOKEN'), '.') : '',
     snippet(`${curl()} ${new URL('topics/hello/events', ROOT).href} -d '{"payload":{"hello":"world"}}'`),
-    snippet(`millrace pub hello '{"hello":"world"}' --url ${ws}`),
-    snippet(`millrace sub hello --group readers --from earliest --url ${ws}`));
+    snippet(`millrace pub hello '{"hello":"world"}' --url ${BUS}`),
+    snippet(`millrace sub hello --group readers --from earliest --url ${BUS}`));
 }

@@ -3,7 +3,7 @@
 import { get } from '../api.js';
 import { banner } from '../parts/banner.js';
 import { chart, recent } from '../parts/chart.js';
-import { badge, barred, card, el, faint, fill, head, muted, remark, title } from '../parts/dom.js';
+import { badge, barred, card, el, faint, fill, grid, head, muted, panel, remark, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { meter, tile } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
@@ -113,8 +113,8 @@ function tilesOf(stats, samples) {
   return [
     tile('Syncs', `${rate(speed(samples, (one) => one.server?.commits ?? 0))} /s`, `${count(commits)} since the start`),
     tile('Events per sync', commits > 0 ? ((server.commitEvents ?? 0) / commits).toFixed(1) : '–', 'since the start'),
-    tile('Commit, half of them', quantile(classes, 0.5), '50 of 100 were as fast'),
-    tile('Commit, nearly all', quantile(classes, 0.99), '99 of 100 were as fast'),
+    tile('Commit, p50', quantile(classes, 0.5), '50 of 100 were as fast'),
+    tile('Commit, p99', quantile(classes, 0.99), '99 of 100 were as fast'),
     tile('Waiting', count(server.requestsWaiting ?? 0), 'requests for a commit', (server.requestsWaiting ?? 0) > 1000 ? 'warn' : ''),
     tile('Up', span(stats.uptimeMs), (server.commitsRetried ?? 0) > 0 ? `${count(server.commitsRetried ?? 0)} commits tried again` : ''),
   ];
@@ -135,10 +135,8 @@ function heatOf(stats) {
   const told = classes.map(([bound, times], at) => /** @type {[string, number]} */ ([label(bound, at), times])).filter(([, times]) => times > 0);
   return [
     el('div', { class: 'heat', role: 'img', 'aria-label': `Times of commits: ${told.map(([name, times]) => `${name} ${times}`).join(', ')}` }, columns),
-    muted(`From ${label(classes[0]?.[0] ?? 0, 0)} at the left to ${label(classes.at(-1)?.[0] ?? 0, classes.length - 1)} at the right; heights are logarithms.`),
-    el('details', null, el('summary', { class: 'muted' }, 'As a table'), el('table', null, el('caption', { class: 'unseen' }, 'Times of commits'),
-      el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'Took'), el('th', { scope: 'col', class: 'num' }, 'Commits'))),
-      el('tbody', null, told.map(([name, times]) => el('tr', null, el('td', null, name), el('td', { class: 'num' }, count(times))))))),
+    muted(`From ${label(classes[0]?.[0] ?? 0, 0)} at the left to ${label(classes.at(-1)?.[0] ?? 0, classes.length - 1)} at the right; the bars are on a logarithmic scale.`),
+    el('details', null, el('summary', { class: 'muted' }, 'As a table'), grid('Times of commits', ['Took', 'Commits'], told.map(([name, times]) => el('tr', null, el('td', null, name), el('td', { class: 'num' }, count(times)))), true)),
   ];
 }
 
@@ -165,7 +163,7 @@ function boundsOf(stats) {
 
 function logCard() {
   const why = missing('admin');
-  const level = el('select', { 'aria-label': 'Lines from this level on', ...barred(why) }, [['warn', 'warnings and errors'], ['error', 'errors'], ['info', 'everything']].map(([value, label]) => el('option', { value }, label ?? '')));
+  const level = el('select', { 'aria-label': 'Lines from this level on', ...barred(why) }, [['warn', 'warnings and errors'], ['error', 'errors'], ['info', 'everything']].map(([value, label]) => el('option', { value }, label)));
   const list = table({
     caption: 'The last lines of the log, the newest first',
     columns: [
@@ -175,9 +173,9 @@ function logCard() {
       { name: 'message', label: 'What', cell: (row) => el('span', null, row.message, Object.entries(row.fields).map(([name, value]) => faint(` ${name}=${value}`)), row.cut ? badge('', 'cut') : '') },
     ],
   });
-  const none = remark('No such line.');
+  const none = remark('Nothing at this level since the start.');
   const told = el('p', { class: 'more', hidden: true });
-  const box = el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Log'), level),
+  const box = panel(el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Log'), level),
     why === null ? [list.box, none, told] : el('p', { class: 'more' }, `The log: ${why}.`));
   return {
     box, why,

@@ -2,7 +2,7 @@
 
 import { get } from '../api.js';
 import { banner } from '../parts/banner.js';
-import { badge, card, el, faint, fill, head, link, muted, remark, title } from '../parts/dom.js';
+import { badge, card, el, faint, fill, head, link, muted, panel, remark, title } from '../parts/dom.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { time } from '../parts/time.js';
@@ -53,7 +53,7 @@ export function page() {
       });
       fill(root, top,
         muted('Flags beat the environment, which beats the file. A setting such as frame-bytes-max is the flag --frame-bytes-max, the variable MILLRACE_FRAME_BYTES_MAX and the key frame_bytes_max.'),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'), el('div', { class: 'bar' }, search, el('label', { class: 'check' }, set_, 'Only those that are set'))), list.box, none),
+        panel(el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'), el('div', { class: 'bar' }, search, el('label', { class: 'check' }, set_, 'Only those that are set'))), list.box, none),
         card('Tokens and certificates', tokens.box, open),
         entriesCard);
       poll(signal, 30_000, async () => {

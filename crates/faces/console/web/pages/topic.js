@@ -1,14 +1,14 @@
 // One topic: its events, its groups, its settings.
 
-import { get, part, send } from '../api.js';
+import { BUS, get, part, send } from '../api.js';
 import { ask, field, snippet, toast } from '../parts/dialog.js';
-import { badge, barred, button, crumbs, el, faint, fill, head, link, teach } from '../parts/dom.js';
+import { badge, barred, button, crumbs, el, faint, fill, grid, head, link, panel, region, teach } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { groupLink } from '../parts/links.js';
 import { poll } from '../parts/poll.js';
 import { publish } from '../parts/publish.js';
-import { number, table } from '../parts/table.js';
-import { count, size, span, time } from '../parts/time.js';
+import { number, table, when } from '../parts/table.js';
+import { many, size, span } from '../parts/time.js';
 import { missing } from '../state.js';
 import { events } from './events.js';
 
@@ -45,7 +45,7 @@ function summary(doc) {
     el('div', { class: 'grow' },
       crumbs(link('#/topics', 'Topics')),
       el('h1', null, doc.topic),
-      el('p', { class: 'sub' }, `${count(held)} events · ${parts} ${parts === 1 ? 'partition' : 'partitions'} · ${doc.groups?.length ?? 0} groups`,
+      el('p', { class: 'sub' }, [many(held, 'event'), many(parts, 'partition'), many(doc.groups?.length ?? 0, 'group')].join(' · '),
         dlq ? [' · ', link(`#/letters/${part(doc.topic.slice(0, -4))}`, 'show as dead letters')] : [])),
     el('div', { class: 'acts' },
       el('button', { type: 'button', class: 'btn primary', ...barred(why), onclick: () => void publish(doc.topic) }, icon('plus'), 'Publish')));
@@ -70,13 +70,13 @@ function groups(body, topic, signal) {
       number('members', 'Members'),
       number('lag', 'Waiting'),
       number('inflight', 'In flight'),
-      { name: 'created', label: 'Since', by: (row) => row.created, cell: (row) => time(row.created) },
+      when('created', 'Since'),
       { name: 'state', label: 'State', cell: (row) => (row.paused ? badge('warn', 'paused') : row.members === 0 ? badge('', 'nobody here') : badge('good', 'works')) },
     ],
   });
   const none = teach('No group reads this topic', 'A group is made by its first subscriber. Its position is kept, also over restarts.',
-    snippet(`millrace sub ${topic} --group readers --from earliest`));
-  fill(body, el('section', { class: 'card' }, list.box, none));
+    snippet(`millrace sub ${topic} --group readers --from earliest --url ${BUS}`));
+  fill(body, panel(list.box, none));
   poll(signal, 2000, async () => {
     const found = /** @type {import('../types.js').GroupList} */ (await get(`/topics/${part(topic)}/groups`, { signal }));
     const sum = (/** @type {any} */ group, /** @type {string} */ name) => group.partitions.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
@@ -116,11 +116,10 @@ function settings(body, doc) {
       el('td', null, set ? badge('accent', 'set here') : faint(value === undefined ? '' : 'of the server')));
   });
   fill(body,
-    el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'),
+    panel(el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'),
       button('btn', 'Change…', () => void change(doc), barred(why))),
-    el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Settings of the topic' }, el('table', null, el('caption', { class: 'unseen' }, 'Settings'),
-      el('thead', null, el('tr', null, ['Setting', 'Value', 'Where it comes from'].map((text) => el('th', { scope: 'col' }, text)))), el('tbody', null, rows)))),
-    el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Danger zone')),
+    region('scroll', 'Settings of the topic', grid('Settings', ['Setting', 'Value', 'Where it comes from'], rows))),
+    panel(el('div', { class: 'title' }, el('h2', null, 'Danger zone')),
       el('div', { class: 'body bar' }, el('p', { class: 'grow' }, 'Deleting a topic removes its events, its groups and their positions.'),
         button('btn danger', 'Delete topic…', () => void remove(doc.topic), barred(why)))));
 }

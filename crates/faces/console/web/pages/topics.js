@@ -2,7 +2,7 @@
 
 import { get, part, send } from '../api.js';
 import { ask, field, snippet, toast } from '../parts/dialog.js';
-import { barred, el, faint, fill, head, link, title } from '../parts/dom.js';
+import { barred, el, faint, fill, head, link, panel, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
 import { groupLink, topicLink } from '../parts/links.js';
 import { poll } from '../parts/poll.js';
@@ -40,7 +40,7 @@ export function page() {
           { name: 'letters', label: 'Dead letters', class: 'num', by: (row) => row.topic.deadLetters ?? 0, cell: letters },
         ],
       });
-      const card = el('section', { class: 'card' }, el('div', { class: 'title' }, filter, el('label', { class: 'check' }, system, 'Topics of the server')), list.box, note);
+      const card = panel(el('div', { class: 'title' }, filter, el('label', { class: 'check' }, system, 'Show system topics')), list.box, note);
       fill(root, head(title('Topics'), el('div', { class: 'acts' }, make)), card);
       /** @type {Map<string, { at: number, published: number }>} */
       let before = new Map();

@@ -2,13 +2,13 @@
 
 import { ROOT, part, send } from '../api.js';
 import { ask, snippet, toast } from '../parts/dialog.js';
-import { card, el, fill, head, link, remark, title } from '../parts/dom.js';
+import { badge, card, el, fill, head, link, remark, title } from '../parts/dom.js';
 import { topicLink } from '../parts/links.js';
 import { pages, press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, countdown, size } from '../parts/time.js';
-import { may, missing } from '../state.js';
+import { curl, may, missing } from '../state.js';
 
 /** @typedef {import('../types.js').Delayed} Delayed */
 /** @typedef {import('../types.js').Timer} Timer */
@@ -40,7 +40,7 @@ export function page() {
         caption: 'Timers of the loop, the next one first',
         key: (/** @type {Timer} */ row) => row.timer,
         columns: [
-          { name: 'due', label: 'Due', cell: (row) => el('span', null, countdown(row.due), row.tryingAgain ? el('span', { class: 'badge warn', title: 'Nobody took its message yet.' }, 'tries again') : '') },
+          { name: 'due', label: 'Due', cell: (row) => el('span', null, countdown(row.due), row.tryingAgain ? badge('warn', 'tries again', 'Nobody took its message yet.') : '') },
           { name: 'what', label: 'Sends', cell: (row) => el('span', null, `${row.kind} `, el('code', null, row.type)) },
           { name: 'by', label: 'Set by', cell: (row) => row.capability ?? row.agent ?? 'a client' },
           { name: 'durable', label: 'Kept', cell: (row) => (row.durable ? 'over restarts' : 'until the server ends') },
@@ -50,10 +50,10 @@ export function page() {
       });
       const noEvents = el('div', { class: 'teach', hidden: true }, el('h3', null, 'No delayed events'),
         el('p', null, 'An event that is published with a delay waits here, on disk, and gets its place in the topic when it is due.'),
-        snippet(`curl ${ROOT.href}topics/hello/events -d '{"payload":1,"delay_ms":60000}'`));
+        snippet(`${curl()} ${ROOT.href}topics/hello/events -d '{"payload":1,"delay_ms":60000}'`));
       const noTimers = el('div', { class: 'teach', hidden: true }, el('h3', null, 'No timers'),
         el('p', null, 'A message of the loop that is to be sent later.'),
-        snippet('millrace send \'{"kind":"command","type":"Timer.Set","data":{"delayMs":60000,"message":{"kind":"event","type":"Tea.Ready","data":{}}}}\''));
+        snippet('millrace send --socket FILE \'{"kind":"command","type":"Timer.Set","data":{"delayMs":60000,"message":{"kind":"event","type":"Tea.Ready","data":{}}}}\''));
       const moreEvents = remark('There are more: GET /delayed lists all of them.');
       const moreTimers = remark('There are more: GET /timers lists all of them.');
       const cannot = may('os') ? null : el('p', { class: 'more' }, `Timers cannot be shown: ${missing('os')}.`);

@@ -1,10 +1,10 @@
 // One event in the drawer: what it says, what caused it, and how far everybody is with it.
 
-import { address, errorText, get, lines, part, ROOT } from '../api.js';
+import { BUS, address, errorText, get, lines, part } from '../api.js';
 import { banner } from './banner.js';
 import { groupLink } from './links.js';
 import { curl, missing, state } from '../state.js';
-import { button, copy, el, fact, fill, link, muted, save } from './dom.js';
+import { button, copy, el, fact, fill, grid, link, muted, region, save } from './dom.js';
 import { drawer, toast } from './dialog.js';
 import { icon } from './icons.js';
 import { envelope, tree } from './json.js';
@@ -74,7 +74,7 @@ function facts(event) {
     event.key === null ? [] : fact('Key', el('code', null, event.key)),
     event.priority === null ? [] : fact('Priority', event.priority),
     event.headers.length === 0 ? [] : fact('Headers', el('dl', { class: 'facts' },
-      event.headers.map(([name, value]) => [el('dt', { class: 'mono' }, name), el('dd', { class: 'mono' }, value)]).flat()))));
+      event.headers.flatMap(([name, value]) => [el('dt', { class: 'mono' }, name), el('dd', { class: 'mono' }, value)])))));
 }
 
 /** @param {Envelope} event */
@@ -85,7 +85,7 @@ function payload(event) {
   flip.addEventListener('click', () => {
     raw = !raw;
     flip.setAttribute('aria-pressed', String(raw));
-    fill(shown, raw ? el('div', { class: 'json', tabindex: '0', role: 'region', 'aria-label': 'Payload' }, el('pre', null, event.payload)) : tree(event.payload));
+    fill(shown, raw ? region('json', 'Payload', el('pre', null, event.payload)) : tree(event.payload));
   });
   const take = button('btn small', 'Copy', async () => {
     await copy(event.payload);
@@ -106,12 +106,11 @@ function copies(event, acts) {
   };
   const to = address(`/topics/${part(event.topic)}/events`).href;
   const space = state.namespace === 'default' ? '' : ` --namespace ${state.namespace}`;
-  const ws = ROOT.href.replace(/^http/, 'ws');
   const literal = (/** @type {unknown} */ value) => JSON.stringify(value);
   /** @type {Record<string, () => string>} */
   const forms = {
     curl: () => `${curl()} ${quoted(to)} -d ${quoted(body())}`,
-    'command line': () => `millrace pub ${event.topic} ${quoted(event.payload)}${event.key === null ? '' : ` --key ${quoted(event.key)}`}${space} --url ${ws}`,
+    'command line': () => `millrace pub ${event.topic} ${quoted(event.payload)}${event.key === null ? '' : ` --key ${quoted(event.key)}`}${space} --url ${BUS}`,
     JavaScript: () => `await bus.publish(${literal(event.topic)}, ${event.payload}${event.key === null ? '' : `, ${literal(event.key)}`});`,
     Python: () => `requests.post(${literal(to)}, data=${literal(body())}, headers={"content-type": "application/json"}).raise_for_status()`,
     Rust: () => `client.publish(${literal(event.topic)}, serde_json::value::RawValue::from_string(${literal(event.payload)}.into())?).await?;`,
@@ -143,10 +142,9 @@ function standing(story, topic) {
   const lineage = story.lineage;
   const id = (/** @type {string} */ of) => el('code', null, of);
   return [
-    rows.length === 0 ? none : el('div', { class: 'scroll card', tabindex: '0', role: 'region', 'aria-label': 'Groups and handlers' }, el('table', null, el('caption', { class: 'unseen' }, 'Groups and handlers of this event'),
-      el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'Who'), el('th', { scope: 'col' }, 'State'), el('th', { scope: 'col' }, 'More'))), el('tbody', null, rows))),
-    story.letters.length === 0 ? '' : el('p', null, 'Its letters: ', story.letters.map((one) => [el('a', { href: eventLink(one.dlq, one.partition, one.offset) }, `${one.partition}/${one.offset}`), one.reason ? ` (${one.reason}) ` : ' ']).flat()),
-    story.replays.length === 0 ? '' : el('p', null, 'Published again as: ', story.replays.map((one) => [el('a', { href: eventLink(one.topic, one.partition, one.offset) }, `${one.partition}/${one.offset}`), ' ']).flat()),
+    rows.length === 0 ? none : region('scroll card', 'Groups and handlers', grid('Groups and handlers of this event', ['Who', 'State', 'More'], rows)),
+    story.letters.length === 0 ? '' : el('p', null, 'Its letters: ', story.letters.flatMap((one) => [link(eventLink(one.dlq, one.partition, one.offset), `${one.partition}/${one.offset}`), one.reason ? ` (${one.reason}) ` : ' '])),
+    story.replays.length === 0 ? '' : el('p', null, 'Published again as: ', story.replays.flatMap((one) => [link(eventLink(one.topic, one.partition, one.offset), `${one.partition}/${one.offset}`), ' '])),
     lineage.causation || lineage.root || lineage.correlation ? el('dl', { class: 'facts' },
       lineage.causation ? fact('Caused by', id(lineage.causation)) : [],
       lineage.root ? fact('Root', id(lineage.root)) : [],

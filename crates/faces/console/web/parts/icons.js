@@ -14,7 +14,7 @@ const PATHS = {
   schedules: 'M2.500 4h11v9.500h-11zM2.500 7h11M5.500 2.500v3M10.500 2.500v3',
   waiting: 'M4.500 2.500h7M4.500 13.500h7M5 2.500c0 3 6 4 6 5.500s-6 2.500-6 5.500M11 2.500c0 3-6 4-6 5.500s6 2.500 6 5.500',
   server: 'M2.500 3h11v4h-11zM2.500 9h11v4h-11zM5 5h.1M5 11h.1',
-  capabilities: 'M3 3h4v4H3zM9 9h4v4H9zM7 5h4v4M5 7v4h4',
+  capabilities: 'M8 2l5 3v6l-5 3-5-3V5zM3 5l5 3 5-3M8 8v6',
   settings: 'M2 5h6M12 5h2M2 11h2M8 11h6M10 3.500v3M6 9.500v3',
   search: 'M7 2.500a4.500 4.500 0 1 0 0 9a4.500 4.500 0 0 0 0-9zM10.500 10.500L14 14',
   pause: 'M5.500 3.500v9M10.500 3.500v9',

@@ -11,7 +11,7 @@ export function meter(name, value, max, show) {
     el('div', { class: `meter ${share > 0.9 ? 'bad' : share > 0.7 ? 'warn' : ''}`, role: 'meter', 'aria-label': name, 'aria-valuenow': value, 'aria-valuemin': 0, 'aria-valuemax': max }, bar));
 }
 
-/** @param {string} name @param {import('./dom.js').Child | Node[]} value @param {string} note @param {string} [tone] @param {...Node} more */
+/** @param {string} name @param {import('./dom.js').Child | import('./dom.js').Child[]} value @param {string} note @param {string} [tone] @param {...Node} more */
 export function tile(name, value, note, tone = '', ...more) {
   return el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value), el('div', { class: 'note' }, note), ...more);
 }

@@ -1,8 +1,8 @@
 // Tables: real ones, with a caption and sorting; long ones draw only the rows that can be seen.
 
-import { el, fill } from './dom.js';
+import { el, fill, region } from './dom.js';
 import { icon } from './icons.js';
-import { count } from './time.js';
+import { count, time } from './time.js';
 
 /**
  * @template T
@@ -21,7 +21,7 @@ export function table(spec) {
   let descending = spec.descending ?? false;
   const body = el('tbody');
   const head = el('tr');
-  const box = el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': spec.caption }, el('table', null, el('caption', { class: 'unseen' }, spec.caption), el('thead', null, head), body));
+  const box = region('scroll', spec.caption, el('table', null, el('caption', { class: 'unseen' }, spec.caption), el('thead', null, head), body));
 
   const drawHead = () => fill(head, spec.columns.map((column) => {
     const on = column.name === sort;
@@ -86,6 +86,11 @@ export function number(name, label) {
   return { name, label, class: 'num', by: of, cell: (/** @type {any} */ row) => count(of(row)) };
 }
 
+/** A column of points in time. @param {string} name @param {string} label */
+export function when(name, label) {
+  return { name, label, by: (/** @type {any} */ row) => row[name] ?? 0, cell: (/** @type {any} */ row) => time(row[name]) };
+}
+
 /**
  * A table of any length: rows of one height, of which only those near the window are in the page.
  * @template T
@@ -104,7 +109,7 @@ export function longTable(spec) {
     })),
     el('thead', null, el('tr', null, spec.columns.map((column) => el('th', { scope: 'col', class: column.class }, column.label)))),
     body);
-  const box = el('div', { class: 'scroll tall', tabindex: '0', role: 'region', 'aria-label': spec.caption }, grid);
+  const box = region('scroll tall', spec.caption, grid);
   const space = (/** @type {number} */ px) => {
     const cell = el('td', { colspan: spec.columns.length });
     cell.style.height = `${px}px`;

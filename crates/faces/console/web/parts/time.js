@@ -8,6 +8,9 @@ const WHOLE = new Intl.NumberFormat('en-US');
 /** 1,234,567 @param {number | bigint} value */
 export const count = (value) => WHOLE.format(value).replaceAll(',', '\u2009');
 
+/** 1 event, 2 events @param {number} value @param {string} word */
+export const many = (value, word) => `${count(value)} ${word}${value === 1 ? '' : 's'}`;
+
 /** A rate: few digits, none wasted. @param {number | null} perSecond */
 export function rate(perSecond) {
   if (perSecond === null || !Number.isFinite(perSecond)) return '–';
@@ -78,8 +81,5 @@ export function countdown(ms) {
   return el('time', { datetime: iso, title: iso, class: 'nowrap' }, until(ms));
 }
 
-/** Hours and minutes for the axis of a chart. @param {number} ms */
-export function hour(ms) {
-  const at = new Date(ms);
-  return state.clock === 'utc' ? `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}` : `${two(at.getHours())}:${two(at.getMinutes())}`;
-}
+/** Hours and minutes for the axis of a chart, and seconds if it is short. @param {number} ms @param {boolean} seconds */
+export const hour = (ms, seconds) => clockText(new Date(ms), state.clock === 'utc').slice(11, seconds ? 19 : 16);
