@@ -8,7 +8,7 @@ import { icon } from '../parts/icons.js';
 import { envelope } from '../parts/json.js';
 import { poll } from '../parts/poll.js';
 import { publish } from '../parts/publish.js';
-import { longTable } from '../parts/table.js';
+import { longTable } from '../parts/long-table.js';
 import { count, time } from '../parts/time.js';
 import { missing } from '../state.js';
 

@@ -8,7 +8,7 @@ import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { groupLink } from '../parts/links.js';
 import { sign } from '../parts/sign.js';
-import { longTable } from '../parts/table.js';
+import { longTable } from '../parts/long-table.js';
 import { count, span, timeText } from '../parts/time.js';
 import { axis } from '../parts/waterfall.js';
 
