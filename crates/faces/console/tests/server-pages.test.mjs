@@ -92,7 +92,7 @@ test('settings are found by name and source, and warnings of the log are shown',
   await fetch(`${server.http}/topics`, { headers: { authorization: 'Bearer wrong' } });
   const { page, end } = await browser.open(`${server.http}/console/#/settings`, { may: EXPECTED });
   await page.getByLabel('Token', { exact: true }).fill('root-secret');
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByRole('button', { name: 'Sign in' }).click();
   const search = page.getByRole('searchbox', { name: 'Find a setting' });
   await search.fill('audit');
   await page.getByRole('cell', { name: 'refusals, admin', exact: true }).waitFor();
@@ -116,7 +116,7 @@ test('a token that inspects sees no content, and what it may not do is disabled 
   await server.publish('t', { payload: { name: 'canary-77' }, key: 'canary-77', headers: { who: 'canary-77' } }, 'root-secret');
   const { page, end } = await browser.open(`${server.http}/console/#/topics`, { may: EXPECTED });
   await page.getByLabel('Token', { exact: true }).fill('look-secret');
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('link', { name: 't', exact: true }).waitFor();
   await page.goto(`${server.http}/console/#/topics/t?e=0:1`);
   await page.getByText('How far everybody is').waitFor();

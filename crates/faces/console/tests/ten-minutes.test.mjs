@@ -158,6 +158,29 @@ test('events are searched, tailed and exported', async () => {
   await end();
 });
 
+test('the tail has every event, also those of a moment before it began and after it ended', async () => {
+  await server.send('POST', '/topics', { topic: 'ticks', partitions: 3 });
+  let sent = 0;
+  const publish = (times) => server.publish('ticks', Array.from({ length: times }, () => ({ payload: { n: sent++ }, key: `k${sent}` })));
+  await publish(1);
+  const { page, end } = await browser.open(`${server.http}/console/#/topics/ticks`);
+  const shown = (n) => page.getByRole('cell', { name: `{"n":${n}}`, exact: true }).waitFor();
+  await shown(0);
+  // The list does not ask again before it is told to: what follows is known to the tail alone.
+  await page.getByRole('button', { name: /Stop asking/ }).click();
+  await publish(3);
+  await page.getByRole('button', { name: 'Live' }).click();
+  await shown(3);
+  await publish(3);
+  await shown(6);
+  await page.getByRole('button', { name: 'Live' }).click();
+  // More than one page of the list.
+  await publish(300);
+  await page.getByRole('button', { name: /Go on asking/ }).click();
+  await page.getByText(`${sent} events.`).waitFor();
+  await end();
+});
+
 test('a topic is deleted only by its name, letters only after a question', async () => {
   await server.send('POST', '/topics', { topic: 'gone', maxAttempts: 1 });
   const worker = await server.worker('gone', 'g', () => ({ type: 'NACK', reason: 'no' }));

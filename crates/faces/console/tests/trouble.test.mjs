@@ -41,10 +41,10 @@ test('a token is asked for, and again when it ends; what it does not allow is di
   const { page, end } = await browser.open(`${server.http}/console/#/topics`, { may: AWAY });
   const token = page.getByLabel('Token', { exact: true });
   await token.fill('wrong');
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByText('does not accept this token').waitFor();
   await token.fill('one-secret');
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('link', { name: 't', exact: true }).waitFor();
   const create = page.getByRole('button', { name: 'Create topic' });
   assert.ok(await create.isDisabled());
@@ -55,7 +55,7 @@ test('a token is asked for, and again when it ends; what it does not allow is di
   server.child.kill('SIGHUP');
   await page.getByRole('heading', { name: 'This server wants a token' }).waitFor();
   await token.fill('new-secret');
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByRole('link', { name: 't', exact: true }).waitFor();
   await end();
   await server.remove();

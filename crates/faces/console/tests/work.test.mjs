@@ -123,7 +123,7 @@ test('what a token does not allow is shown, disabled, with the reason', async ()
   await guarded.send('GET', '/whoami', undefined, 'reader');
   const { page, end } = await browser.open(`${guarded.http}/console/#/waiting`, { may: /Failed to load resource/ });
   await page.getByLabel('Token', { exact: true }).fill('reader');
-  await page.getByRole('button', { name: 'Come in' }).click();
+  await page.getByRole('button', { name: 'Sign in' }).click();
   await page.getByText('Timers cannot be shown: your token has no scope os.').waitFor();
   await page.getByText('No delayed events').waitFor();
   assert.equal(await page.getByText('No timers').count(), 1, 'it is there');

@@ -14,8 +14,14 @@ export class Problem extends Error {
   }
 }
 
+/** @param {unknown} error */
+export const errorText = (error) => (error instanceof Error ? error.message : String(error));
+
 /** The page is at `…/console/`, the interface above it: a path in front of a proxy stays. */
 export const ROOT = new URL('../', document.baseURI);
+
+/** The same for the clients of the bus, as in printed commands. */
+export const BUS = ROOT.href.replace(/^http/, 'ws');
 
 let token = stored();
 
@@ -129,10 +135,11 @@ export async function lines(path, options) {
 
 /**
  * Lines without end, as they come.
- * @param {string} path @param {Options} options @param {(lines: string[]) => void} each
+ * @param {string} path @param {Options} options @param {() => void} begun @param {(lines: string[]) => void} each
  */
-export async function stream(path, options, each) {
+export async function stream(path, options, begun, each) {
   const response = await call(path, { ...options, accept: NDJSON });
+  begun();
   if (!response.body) return;
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';

@@ -1,6 +1,6 @@
 // The beginning: who is looking, which page, and the door when a token is needed.
 
-import { Problem, door, get, setToken } from './api.js';
+import { door, errorText, get, Problem, setToken } from './api.js';
 import { ask, closeDrawer, field } from './parts/dialog.js';
 import { el, fill, link, muted } from './parts/dom.js';
 import { icon } from './parts/icons.js';
@@ -15,7 +15,7 @@ import { on, state, tell } from './state.js';
 
 /** Pages by the first part of the address; each is loaded when it is first opened. @type {Record<string, () => Promise<{ page: (names: string[]) => Page }>>} */
 const PAGES = {
-  '': () => import('./pages/overview.js'),
+  overview: () => import('./pages/overview.js'),
   topics: () => import('./pages/topics.js'),
   topic: () => import('./pages/topic.js'),
   group: () => import('./pages/group.js'),
@@ -50,7 +50,7 @@ function place() {
 function pageOf(names) {
   if (names[0] === 'topics' && names[2] === 'groups' && names[3]) return 'group';
   if (names[0] === 'topics' && names[1]) return 'topic';
-  return names[0] ?? '';
+  return names[0] ?? 'overview';
 }
 
 async function route() {
@@ -88,7 +88,7 @@ async function route() {
 
 /** @param {unknown} error */
 function trouble(error) {
-  const text = error instanceof Error ? error.message : String(error);
+  const text = errorText(error);
   const again = el('button', { type: 'button', class: 'btn', onclick: () => { shownPath = ''; void route(); } }, 'Try again');
   const back = on('link', () => {
     if (state.link !== 'connected') return;
@@ -127,10 +127,10 @@ async function askToken(why) {
   const remember = el('input', { type: 'checkbox' });
   await ask({
     title: 'This server wants a token',
-    act: 'Come in',
+    act: 'Sign in',
     stays: true,
     body: [
-      muted(why, '.'),
+      muted(why, '. Paste a token of this server (--first-token FILE writes one).'),
       field('Token', token, 'Kept in this tab, and sent with every request.'),
       el('label', { class: 'check' }, remember, 'Remember it on this device'),
     ],
@@ -176,7 +176,7 @@ async function begin() {
       break;
     } catch (error) {
       const main = document.getElementById('main');
-      if (main) fill(main, el('div', { class: 'page' }, el('div', { class: 'banner bad', role: 'alert' }, icon('bad'), error instanceof Error ? error.message : String(error))));
+      if (main) fill(main, el('div', { class: 'page' }, el('div', { class: 'banner bad', role: 'alert' }, icon('bad'), errorText(error))));
       if (error instanceof Problem && error.status === 401) continue;
       await new Promise((resolve) => setTimeout(resolve, 2000));
     }

@@ -2,7 +2,7 @@
 
 import { get, part } from './api.js';
 import { ask, leaveDrawer } from './parts/dialog.js';
-import { el, fill } from './parts/dom.js';
+import { el, fact, fill } from './parts/dom.js';
 import { icon, mark } from './parts/icons.js';
 import { keep, on, state, tell } from './state.js';
 
@@ -59,9 +59,11 @@ function rail() {
     const at = location.hash.split('?')[0] || '#/';
     for (const link of nav.querySelectorAll('li a')) {
       const href = link.getAttribute('href') ?? '';
-      const is = href === '#/' ? at === '#/' || at === '' : at.startsWith(href);
-      if (is) link.setAttribute('aria-current', 'page');
-      else link.removeAttribute('aria-current');
+      const is = href === '#/' ? ['#/', '#/overview', ''].includes(at) : at.startsWith(href);
+      if (is) {
+        link.setAttribute('aria-current', 'page');
+        link.scrollIntoView({ inline: 'center', block: 'nearest' });
+      } else link.removeAttribute('aria-current');
     }
   };
   on('route', light);
@@ -162,11 +164,11 @@ function who() {
       act: 'Done',
       body: [
         el('dl', { class: 'facts' },
-          el('dt', null, 'May'), el('dd', null, me.open ? 'everything: this server has no tokens' : me.scopes.join(', ')),
-          el('dt', null, 'Namespaces'), el('dd', null, me.namespaces.join(', ')),
-          el('dt', null, 'Server'), el('dd', null, `Millrace ${me.version}, up since ${new Date(me.startedAt).toISOString()}`)),
+          fact('May', me.open ? 'everything: this server has no tokens' : me.scopes.join(', ')),
+          fact('Namespaces', me.namespaces.join(', ')),
+          fact('Server', `Millrace ${me.version}, up since ${new Date(me.startedAt).toISOString()}`)),
         el('label', { class: 'field' }, el('span', null, 'Rows'), density),
-        el('label', { class: 'check' }, keys, 'Keys of the keyboard do things'),
+        el('label', { class: 'check' }, keys, 'Keyboard shortcuts'),
       ],
       done: async () => {
         state.density = density.value;
@@ -212,7 +214,7 @@ export function keyboard() {
       event.preventDefault();
       document.getElementById('search')?.focus();
     } else if (event.key === 'p') flip();
-    else if (event.key === '?') void ask({ title: 'Keys', act: 'Close', body: [el('dl', { class: 'facts' }, HELP.map(([key, what]) => [el('dt', null, el('code', null, key ?? '')), el('dd', null, what ?? '')]).flat())], done: async () => {} });
+    else if (event.key === '?') void ask({ title: 'Keyboard shortcuts', act: 'Close', tells: true, body: [el('dl', { class: 'facts' }, HELP.flatMap(([key, what]) => fact(el('code', null, key), what)))], done: async () => {} });
     else if (event.key === 'j' || event.key === 'k') step(event.key === 'j' ? 1 : -1);
     else if (event.key === 'Enter' && target.matches('tr.link')) target.click();
   });

@@ -1,11 +1,11 @@
 // Who is connected, what was refused, and what administrators did.
 
 import { NDJSON, Problem, get, lines, part, send } from '../api.js';
+import { banner } from '../parts/banner.js';
 import { ask, toast } from '../parts/dialog.js';
-import { card, el, fill, head, muted, remark, title } from '../parts/dom.js';
-import { icon } from '../parts/icons.js';
+import { badge, card, el, fill, head, muted, panel, remark, title } from '../parts/dom.js';
 import { poll } from '../parts/poll.js';
-import { table } from '../parts/table.js';
+import { number, table, when } from '../parts/table.js';
 import { count, size, time } from '../parts/time.js';
 import { missing, state } from '../state.js';
 
@@ -24,31 +24,31 @@ export function page() {
       const why = missing('admin');
       const top = head(title('Access'));
       if (why !== null) {
-        fill(root, top, el('p', { class: 'banner' }, icon('key'), `Who is connected, and the audit: ${why}.`));
+        fill(root, top, banner('', 'key', `Who is connected, and the audit: ${why}.`));
         return;
       }
       const here = el('input', { type: 'checkbox' });
       const list = connections((row) => void disconnect(row, () => void again()));
-      const nobody = remark('Nobody is connected. Requests over HTTP are no connections.');
+      const nobody = remark('Nobody is connected. Requests over HTTP and members inside the server, such as those of the demo, are no connections.');
       const more = remark('There are more connections than are listed here.');
       const audit = records();
-      const teach = el('div', { class: 'teach', hidden: true }, el('p', null, 'Refusals and administrative acts are written to the topic system.bus.audit if the server is started with ', el('code', null, '--audit refusals,admin'), '.'));
+      const teach = el('p', { class: 'body', hidden: true }, 'Refusals and administrative acts are written to the topic system.bus.audit if the server is started with ', el('code', null, '--audit refusals,admin'), '.');
       fill(root, top,
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Connections'), el('label', { class: 'check' }, here, `Only ${state.namespace}`)), list.box, nobody, more),
+        panel(el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Connections'), el('label', { class: 'check' }, here, `Only namespace ${state.namespace}`)), list.box, nobody, more),
         card('Refusals and administrative acts', audit.box, teach));
       const again = poll(signal, 2000, async () => {
         const found = /** @type {import('../types.js').ConnectionList} */ (await get('/connections', { signal, bare: true, query: here.checked ? { namespace: state.namespace } : {} }));
-        list.show(found.connections);
-        list.box.hidden = found.connections.length === 0;
-        nobody.hidden = found.connections.length > 0;
+        list.show(found.connections, nobody);
         more.hidden = !found.next;
       });
+      void get('/settings', { signal, bare: true }).then((/** @type {import('../types.js').Settings} */ { settings }) => {
+        const kinds = settings.find((one) => one.name === 'audit')?.value;
+        if (Array.isArray(kinds) && kinds.length > 0) fill(teach, 'Nothing was refused and nothing administered yet.');
+      }, () => {});
       here.addEventListener('change', () => void again());
       poll(signal, 5000, async () => {
         const found = await recorded(signal);
-        audit.show(found);
-        audit.box.hidden = found.length === 0;
-        teach.hidden = found.length > 0;
+        audit.show(found, teach);
       });
     },
   };
@@ -77,10 +77,10 @@ function connections(close) {
       { name: 'agent', label: 'Agent', by: (row) => row.agent ?? '', cell: (row) => row.agent ?? '–' },
       { name: 'peer', label: 'From', class: 'mono', by: (row) => row.peer ?? '', cell: (row) => row.peer ?? 'this machine' },
       { name: 'door', label: 'Talks to', by: (row) => row.door, cell: (row) => `${DOORS[row.door] ?? row.door}${row.namespace ? `, ${row.namespace}` : ''}` },
-      { name: 'since', label: 'Since', by: (row) => row.since, cell: (row) => time(row.since) },
-      { name: 'subscriptions', label: 'Subscriptions', class: 'num', by: (row) => row.subscriptions, cell: (row) => count(row.subscriptions) },
-      { name: 'inflight', label: 'In flight', class: 'num', by: (row) => row.inflight, cell: (row) => count(row.inflight) },
-      { name: 'unread', label: 'Unread', class: 'num', by: (row) => row.unreadBytes, cell: (row) => (row.congested ? el('span', { class: 'badge bad', title: 'It does not read: nothing more is sent to it' }, size(row.unreadBytes)) : size(row.unreadBytes)) },
+      when('since', 'Since'),
+      number('subscriptions', 'Subscriptions'),
+      number('inflight', 'In flight'),
+      { name: 'unread', label: 'Unread', class: 'num', by: (row) => row.unreadBytes, cell: (row) => (row.congested ? badge('bad', size(row.unreadBytes), 'It does not read: nothing more is sent to it') : size(row.unreadBytes)) },
       { name: 'act', label: '', cell: (row) => el('button', { type: 'button', class: 'btn small danger', 'aria-label': `Disconnect ${row.id}`, onclick: () => close(row) }, 'Disconnect…') },
     ],
   });
@@ -91,7 +91,7 @@ function records() {
     caption: 'Refusals and administrative acts, the newest first',
     columns: [
       { name: 'ts', label: 'Time', cell: (/** @type {Record} */ row) => time(row.ts) },
-      { name: 'kind', label: 'What', cell: (row) => el('span', { class: `badge ${row.kind === 'refused' ? 'bad' : ''}` }, row.code ?? row.kind.replaceAll('_', ' ')) },
+      { name: 'kind', label: 'What', cell: (row) => badge(row.kind === 'refused' ? 'bad' : '', row.code ?? row.kind.replaceAll('_', ' ')) },
       { name: 'agent', label: 'Agent', cell: (row) => row.agent ?? '–' },
       { name: 'peer', label: 'From', class: 'mono', cell: (row) => row.peer ?? '–' },
       { name: 'about', label: 'About', cell: (row) => [row.what, row.topic, row.group].filter(Boolean).join(' · ') || '–' },

@@ -1,11 +1,12 @@
 // Who answers the messages of the CQRS loop: health, what waits, and a form to try a message.
 
-import { call, get, send } from '../api.js';
+import { call, errorText, get, send } from '../api.js';
+import { banner } from '../parts/banner.js';
 import { ask, closeDrawer, drawer, field, toast } from '../parts/dialog.js';
-import { el, fill, head, muted, title } from '../parts/dom.js';
+import { badge, barred, button, el, fact, fill, head, muted, panel, title } from '../parts/dom.js';
 import { members, tree } from '../parts/json.js';
 import { poll } from '../parts/poll.js';
-import { table } from '../parts/table.js';
+import { number, table, when } from '../parts/table.js';
 import { count, span, time } from '../parts/time.js';
 import { may, missing, state } from '../state.js';
 
@@ -37,22 +38,26 @@ export function page() {
         columns: [
           { name: 'name', label: 'Name', by: (row) => row.name, cell: (row) => el('button', { type: 'button', class: 'linkish', onclick: () => { set({ c: row.name }); show(row.name); } }, row.name) },
           { name: 'kind', label: 'Kind', by: (row) => row.kind, cell: (row) => row.kind },
-          { name: 'health', label: 'Health', by: (row) => row.health, cell: (row) => el('span', { class: `badge ${TONES[row.health] ?? ''}`, title: row.reason ?? null }, row.health) },
-          { name: 'mailbox', label: 'Mailbox', class: 'num', by: (row) => row.mailbox, cell: (row) => count(row.mailbox) },
-          { name: 'owes', label: 'Owes', class: 'num', by: (row) => row.owes, cell: (row) => count(row.owes) },
-          { name: 'asked', label: 'Asked', class: 'num', by: (row) => row.asked, cell: (row) => count(row.asked) },
-          { name: 'restarts', label: 'Restarts', class: 'num', by: (row) => row.restarts, cell: (row) => (row.restarts > 0 ? el('span', { class: 'badge warn' }, count(row.restarts)) : '0') },
-          { name: 'since', label: 'Since', by: (row) => row.since, cell: (row) => time(row.since) },
+          { name: 'health', label: 'Health', by: (row) => row.health, cell: (row) => badge(TONES[row.health] ?? '', row.health, row.reason ?? null) },
+          number('mailbox', 'Mailbox'),
+          number('owes', 'Answers it owes'),
+          number('asked', 'Answers it awaits'),
+          { name: 'restarts', label: 'Restarts', class: 'num', by: (row) => row.restarts, cell: (row) => (row.restarts > 0 ? badge('warn', count(row.restarts)) : '0') },
+          when('since', 'Since'),
           { name: 'pid', label: 'Process', class: 'num', cell: (row) => row.pid ?? '–' },
         ],
       });
+      if (missing('os') && missing('inspect')) {
+        fill(root, head(title('Capabilities')), banner('', 'key', 'The capabilities: your token has neither the scope os nor inspect.'));
+        return;
+      }
       const reasons = el('ul', { class: 'notes' });
       const why = missing('admin') ?? missing('os');
-      const reload = el('button', { type: 'button', class: 'btn', disabled: why !== null, title: why, onclick: () => void reloadAll(() => void again()) }, 'Reload…');
+      const reload = button('btn', 'Reload…', () => void reloadAll(() => void again()), barred(why));
       fill(root,
         head(title('Capabilities'), el('div', { class: 'acts' }, reload)),
         el('section', { class: 'card', hidden: true }, el('div', { class: 'title' }, el('h2', null, 'Unhealthy')), reasons),
-        el('section', { class: 'card' }, list.box));
+        panel(list.box));
       let first = true;
       const again = poll(signal, 5000, async () => {
         const found = /** @type {import('../types.js').CapabilityList} */ (await get('/capabilities', { signal, bare: true }));
@@ -74,16 +79,15 @@ export function page() {
 
 /** @param {Capability} one @param {() => void} end */
 function inspect(one, end) {
-  const row = (/** @type {string} */ name, /** @type {Node | string} */ value) => [el('dt', null, name), el('dd', null, value)];
   const list = (/** @type {string[]} */ names) => (names.length === 0 ? 'nothing' : names.join(', '));
   drawer(one.name, [], [
     el('p', null, one.description),
     el('dl', { class: 'facts' },
-      row('Kind', one.kind), row('Health', el('span', { class: `badge ${TONES[one.health] ?? ''}` }, one.health)),
-      one.reason ? row('Reason', one.reason) : [],
-      row('Since', time(one.since)), row('Up', span(Math.max(0, Date.now() + state.skew - one.since))),
-      row('Is told', list(one.subscribes)),
-      row('Is fed', list(one.topics.map((fed) => `${fed.topic} as ${fed.group}`)))),
+      fact('Kind', one.kind), fact('Health', badge(TONES[one.health] ?? '', one.health)),
+      one.reason ? fact('Reason', one.reason) : [],
+      fact('Since', time(one.since)), fact('Up', span(Math.max(0, Date.now() + state.skew - one.since))),
+      fact('Events of the loop', list(one.subscribes)),
+      fact('Topics it reads', list(one.topics.map((fed) => `${fed.topic} as ${fed.group}`)))),
     el('h3', null, 'Takes'),
     one.handles.length === 0 ? muted('No requests.') : '',
     ...one.handles.map(handled),
@@ -96,8 +100,8 @@ function handled(of) {
   const press = el('button', { type: 'button', class: 'btn small', disabled: why !== null || of.kind === 'reply' || of.kind === 'error', title: why, onclick: () => void attempt(of) }, 'Try it…');
   const schema = (/** @type {string} */ name, /** @type {unknown} */ document) =>
     el('details', null, el('summary', null, name), tree(JSON.stringify(document), 2, `${name} of ${of.type}`));
-  return el('section', { class: 'card' },
-    el('div', { class: 'title' }, el('h4', { class: 'grow' }, `${of.type} `, el('span', { class: 'badge' }, of.kind)), press),
+  return panel(
+    el('div', { class: 'title' }, el('h4', { class: 'grow' }, `${of.type} `, badge('', of.kind)), press),
     el('div', { class: 'body stack' }, of.description ? el('p', null, of.description) : '', schema('Data', of.input), schema('Reply', of.output)));
 }
 
@@ -150,7 +154,7 @@ async function attempt(of) {
       else if (parts.get('"kind"') === '"error"') told('bad', 'The outcome is an error:', tree(data, 3, 'Outcome'));
       else told('calm', 'The reply:', tree(data, 3, 'Outcome'));
     } catch (error) {
-      told('bad', error instanceof Error ? error.message : String(error));
+      told('bad', errorText(error));
     } finally {
       go.disabled = false;
     }

@@ -1,14 +1,14 @@
 // The events of a topic: the newest first, a search with a cursor, and a tail that shows them as they come.
 
-import { Problem, address, get, lines, part, stream } from '../api.js';
+import { address, errorText, get, lines, part, Problem, stream } from '../api.js';
 import { closeDrawer } from '../parts/dialog.js';
-import { el, fill, link, muted, save, say } from '../parts/dom.js';
+import { button, el, faint, fill, link, muted, panel, save, say } from '../parts/dom.js';
 import { showEvent } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
 import { envelope } from '../parts/json.js';
 import { poll } from '../parts/poll.js';
 import { publish } from '../parts/publish.js';
-import { longTable } from '../parts/table.js';
+import { longTable } from '../parts/long-table.js';
 import { count, time } from '../parts/time.js';
 import { missing } from '../state.js';
 
@@ -30,7 +30,10 @@ export function events(body, doc, context) {
   /** Events that came while the list is not at its top, or is paused. @type {Envelope[]} */
   let waiting = [];
   let older = '';
-  let newer = '';
+  /** The next offset of each partition: what is below is known to the list. @type {Map<number, number>} */
+  let next = new Map();
+  /** The list is read from the start. */
+  let loaded = Promise.resolve();
   let scanned = 0;
   let more = false;
   let open = query.get('e') ?? '';
@@ -61,14 +64,14 @@ export function events(body, doc, context) {
       { name: 'ts', label: 'Published', width: '222px', cell: (row) => time(row.ts) },
       { name: 'offset', label: many ? 'Place' : 'Offset', width: '110px', class: 'mono', cell: (row) => link(`#/topics/${part(topic)}?e=${row.partition}:${row.offset}`, many ? `${row.partition}/${row.offset}` : row.offset) },
       { name: 'key', label: 'Key', width: '150px', class: 'mono', cell: (row) => row.key ?? '' },
-      { name: 'payload', label: 'Payload', class: 'preview', cell: (row) => (withheld ? el('span', { class: 'muted' }, 'withheld') : row.payload.slice(0, 300)) },
+      { name: 'payload', label: 'Payload', class: 'preview', cell: (row) => (withheld ? faint('withheld') : row.payload.slice(0, 300)) },
     ],
   });
   const none = el('div', { class: 'teach', hidden: true });
-  fill(body, el('section', { class: 'card' },
+  fill(body, panel(
     el('form', { class: 'title', role: 'search', 'aria-label': 'Events', onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); search(); } },
       fields.contains, fields.key, fields.header, fields.path, partition, at, el('button', { class: 'btn' }, icon('search'), 'Search'), el('span', { class: 'grow' }),
-      fresh, live, el('button', { type: 'button', class: 'btn', onclick: () => void exportAll() }, 'Export')),
+      fresh, live, button('btn', 'Export', () => void exportAll())),
     list.box, none, foot));
 
   const filters = () => Object.fromEntries(Object.entries(fields).map(([name, field]) => [name, field.value.trim()]));
@@ -104,21 +107,26 @@ export function events(body, doc, context) {
   /** Where the partitions end now: what comes behind is new to the list. */
   async function ends() {
     const now = /** @type {import('../types.js').Topic} */ (await get(`/topics/${part(topic)}`, { signal }));
-    return (now.streams ?? []).filter((one) => place().partition === 'all' || Number(place().partition) === one.partition)
-      .map((one) => `${one.partition}:${Math.max(one.next, 1)}`).join(',');
+    const wanted = (now.streams ?? []).filter((one) => place().partition === 'all' || Number(place().partition) === one.partition);
+    return new Map(wanted.map((one) => [one.partition, Math.max(one.next, 1)]));
   }
+
+  /** Everything of a partition below this offset has been seen. @param {number} partition @param {number} offset */
+  const seen = (partition, offset) => next.set(partition, Math.max(next.get(partition) ?? 1, offset));
 
   /** @param {boolean} onwards */
   async function load(onwards) {
     try {
       const begin = onwards ? { cursor: older } : beginning();
-      if (!onwards) newer = await ends();
+      const end = onwards ? next : await ends();
       const page = await lines(`/topics/${part(topic)}/events`, { signal, query: { order: 'desc', limit: PAGE, scan: SCAN, ...place(), ...filters(), ...begin } });
       const found = page.lines.map(envelope);
       if (!onwards) {
         rows = [];
         waiting = [];
         scanned = 0;
+        next = end;
+        if (at.value.trim() === '') for (const row of found) seen(row.partition, row.offset + 1);
       }
       rows = [...rows, ...found];
       scanned += Number(page.headers.get('millrace-scanned') ?? 0);
@@ -128,21 +136,23 @@ export function events(body, doc, context) {
       say(`${rows.length} events`);
     } catch (error) {
       if (signal.aborted) return;
-      fill(foot, el('span', { class: 'state bad' }, icon('bad'), error instanceof Error ? error.message : String(error)));
+      fail(error);
     }
   }
+  /** @param {unknown} error */
+  const fail = (error) => fill(foot, el('span', { class: 'state bad' }, icon('bad'), errorText(error)));
 
   function search() {
     set({ ...filters(), at: at.value.trim(), p: many && partition.value !== 'all' ? partition.value : null });
-    void load(false);
+    loaded = load(false);
     if (tailing) start();
   }
 
   /** Puts what came on top, unless the reader is further down. @param {Envelope[]} found */
   function arrive(found) {
-    const known = new Set(rows.slice(0, 500).map((row) => `${row.partition}:${row.offset}`));
-    const unknown = found.filter((row) => !known.has(`${row.partition}:${row.offset}`)).reverse();
+    const unknown = found.filter((row) => row.offset >= (next.get(row.partition) ?? 1)).reverse();
     if (unknown.length === 0) return;
+    for (const row of unknown) seen(row.partition, row.offset + 1);
     if (list.box.scrollTop > 40 || open !== '') waiting = [...unknown, ...waiting].slice(0, RING);
     else rows = [...unknown, ...rows].slice(0, RING);
     draw();
@@ -155,14 +165,27 @@ export function events(body, doc, context) {
     draw();
   });
 
+  /** Fetches what was published since the list was last told; false if there is more than it keeps. @param {AbortSignal} signal */
+  async function catchUp(signal) {
+    for (let pages = 0; pages * PAGE < RING; pages += 1) {
+      const cursor = [...next].map(([partition, offset]) => `${partition}:${offset}`).join(',');
+      if (cursor === '') return true;
+      const page = await lines(`/topics/${part(topic)}/events`, { signal, query: { order: 'asc', limit: PAGE, cursor, ...place(), ...filters() } });
+      arrive(page.lines.map(envelope));
+      for (const one of (page.headers.get('millrace-cursor') ?? '').split(',').filter(Boolean)) {
+        const [partition = 0, offset = 1] = one.split(':').map(Number);
+        seen(partition, offset);
+      }
+      if (page.headers.get('millrace-more') !== 'true') return true;
+    }
+    return false;
+  }
+
   // Without the tail: looks for newer events now and then.
   poll(signal, 2000, async () => {
     if (tailing || at.value.trim() !== '') return;
     try {
-      if (newer === '') return;
-      const page = await lines(`/topics/${part(topic)}/events`, { signal, query: { order: 'asc', limit: PAGE, cursor: newer, ...place(), ...filters() } });
-      newer = page.headers.get('millrace-cursor') || newer;
-      arrive(page.lines.map(envelope));
+      await catchUp(signal);
     } catch (error) {
       if (!(error instanceof Problem) && !signal.aborted) throw error;
     }
@@ -176,6 +199,19 @@ export function events(body, doc, context) {
     /** @type {Envelope[]} */
     let came = [];
     let frame = 0;
+    // The tail begins at the end: what was published before is fetched once it is open, and comes first.
+    let caughtUp = at.value.trim() !== '';
+    const begun = async () => {
+      try {
+        await loaded;
+        if (!caughtUp && !(await catchUp(controller.signal))) say('Events were left out');
+      } catch (error) {
+        if (controller.signal.aborted) return;
+        fail(error);
+      }
+      caughtUp = true;
+      flush();
+    };
     const flush = () => {
       frame = 0;
       const now = came;
@@ -189,12 +225,12 @@ export function events(body, doc, context) {
         if (skipped) say(`${skipped[1]} events were left out`);
         else came.push(envelope(line));
       }
-      if (came.length > 0 && frame === 0) frame = requestAnimationFrame(flush);
+      if (came.length > 0 && frame === 0 && caughtUp) frame = requestAnimationFrame(flush);
     };
     const query = { ...filters(), ...(many && partition.value !== 'all' ? { partition: partition.value } : {}) };
-    stream(`/topics/${part(topic)}/tail`, { signal: controller.signal, query }, each)
+    stream(`/topics/${part(topic)}/tail`, { signal: controller.signal, query }, () => void begun(), each)
       .catch((error) => {
-        if (!controller.signal.aborted) fill(foot, el('span', { class: 'state bad' }, icon('bad'), error instanceof Error ? error.message : String(error)));
+        if (!controller.signal.aborted) fail(error);
       })
       .finally(() => {
         if (tailing === controller) stop();
@@ -220,7 +256,8 @@ export function events(body, doc, context) {
     if (!told) set({ e: place || null }, false);
     draw();
     if (place === '') return closeDrawer();
-    const [p = '0', o = '1'] = place.split(':');
+    const [, p, o] = /^(\d+)[:/](\d+)$/.exec(place) ?? [];
+    if (!p || !o) return closeDrawer();
     void showEvent(topic, Number(p), Number(o), {
       go: (offset) => go(`${p}:${offset}`),
       end: () => go(''),
@@ -228,12 +265,13 @@ export function events(body, doc, context) {
     });
   }
 
-  void load(false).then(() => {
+  loaded = load(false);
+  void loaded.then(() => {
     if (open) go(open, true);
   });
-  return (next) => {
-    const place = next.get('e') ?? '';
-    query = next;
+  return (changed) => {
+    const place = changed.get('e') ?? '';
+    query = changed;
     if (place !== open) go(place, true);
     return true;
   };

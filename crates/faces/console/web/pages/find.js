@@ -4,6 +4,7 @@ import { Problem, get, part } from '../api.js';
 import { eventLink } from '../parts/event.js';
 import { el, fill, link, muted } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
+import { groupLink, topicLink } from '../parts/links.js';
 
 /** @param {string[]} names @returns {import('../main.js').Page} */
 export function page(names) {
@@ -14,7 +15,7 @@ export function page(names) {
       fill(root, el('h1', null, 'Looking for ', el('code', null, text), '…'));
       const list = /** @type {import('../types.js').TopicList} */ (await get('/topics', { signal }));
       const exact = list.topics.find((topic) => topic.topic === text);
-      if (exact) return go(`#/topics/${part(text)}`);
+      if (exact) return go(topicLink(text));
       const lower = text.toLowerCase();
       const topics = list.topics.filter((topic) => topic.topic.toLowerCase().includes(lower));
       const groups = list.topics.flatMap((topic) => Object.keys(topic.standing ?? {})
@@ -27,9 +28,9 @@ export function page(names) {
       }
       if (event && topics.length + groups.length === 0) return go(eventLink(event.topic, event.partition, event.offset));
       const items = [
-        ...(event ? [el('li', null, icon('letters'), el('a', { href: eventLink(event.topic, event.partition, event.offset) }, `event ${event.id} of ${event.topic}`))] : []),
-        ...topics.map((topic) => el('li', null, icon('topics'), link(`#/topics/${part(topic.topic)}`, topic.topic))),
-        ...groups.map(([topic = '', group = '']) => el('li', null, icon('person'), link(`#/topics/${part(topic)}/groups/${part(group)}`, `group ${group} of ${topic}`))),
+        ...(event ? [el('li', null, icon('letters'), link(eventLink(event.topic, event.partition, event.offset), `event ${event.id} of ${event.topic}`))] : []),
+        ...topics.map((topic) => el('li', null, icon('topics'), link(topicLink(topic.topic), topic.topic))),
+        ...groups.map(([topic = '', group = '']) => el('li', null, icon('person'), link(groupLink(topic, group), `group ${group} of ${topic}`))),
       ];
       fill(root, el('h1', null, 'Found for ', el('code', null, text)),
         items.length > 0 ? el('div', { class: 'card' }, el('ul', { class: 'notes' }, items))

@@ -1,14 +1,17 @@
 // One group: how far it is in events and in time, who works, and what everybody holds.
 
-import { get, part, send } from '../api.js';
+import { errorText, get, part, send } from '../api.js';
 import { chart, recent } from '../parts/chart.js';
 import { ask, field, toast } from '../parts/dialog.js';
-import { card, el, fill, head, link, muted, remark } from '../parts/dom.js';
+import { badge, card, crumbs, el, fill, head, link, muted, remark } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
+import { topicLink } from '../parts/links.js';
+import { tile } from '../parts/meter.js';
+import { press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
-import { count, rate, span, time } from '../parts/time.js';
+import { count, many, rate, span, time } from '../parts/time.js';
 import { missing, state } from '../state.js';
 
 /** @typedef {import('../types.js').Group} Group */
@@ -31,7 +34,7 @@ export function page(names) {
       const nothing = remark('Nothing is in flight.');
       fill(root,
         head(el('div', { class: 'grow' },
-          el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/topics', 'Topics'), '›', link(`#/topics/${part(topic)}`, topic), '›', link(`#/topics/${part(topic)}/groups`, 'Groups'), '›'),
+          crumbs(link('#/topics', 'Topics'), link(topicLink(topic), topic), link(`${topicLink(topic)}/groups`, 'Groups')),
           el('h1', null, group)), acts),
         banner, tiles,
         el('section', { class: 'card', hidden: state.namespace !== 'default' }, el('div', { class: 'title' }, el('h2', null, 'Waiting, up to the last hour')), trend),
@@ -52,12 +55,8 @@ export function page(names) {
         banner.hidden = !doc.paused;
         fill(banner, icon('pause'), 'This group is paused: nothing is delivered to it, also after a restart, until it is resumed.');
         partitions.show(doc.partitions);
-        members.show(doc.members);
-        flights.show(held.inflight);
-        nobody.hidden = doc.members.length > 0;
-        members.box.hidden = doc.members.length === 0;
-        nothing.hidden = held.inflight.length > 0;
-        flights.box.hidden = held.inflight.length === 0;
+        members.show(doc.members, nobody);
+        flights.show(held.inflight, nothing);
       });
       if (state.namespace !== 'default' || missing('metrics')) return;
       poll(signal, 30_000, async () => {
@@ -80,8 +79,6 @@ function tilesOf(doc, samples) {
   const speed = first && last && seconds > 0 ? (last.done - first.done) / seconds : null;
   const sinks = first && last && seconds > 0 ? (first.lag - last.lag) / seconds : 0;
   const clear = doc.lag === 0 ? 'nothing waits' : sinks > 0.05 ? `clear in about ${span((doc.lag / sinks) * 1000)}` : samples.length > 5 ? (sinks < -0.05 ? 'and it grows' : 'and it stays') : '';
-  const tile = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ note, tone = '') =>
-    el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value), el('div', { class: 'note' }, note));
   const late = (doc.lagMs ?? 0) > 60_000;
   return [
     tile('Waiting', count(doc.lag), clear, late ? 'warn' : ''),
@@ -95,18 +92,17 @@ function tilesOf(doc, samples) {
 /** @param {Group} doc @param {string} path @param {() => void} again */
 function actsOf(doc, path, again) {
   const why = missing('subscribe');
-  const press = (/** @type {string} */ label, /** @type {() => Promise<unknown>} */ act, tone = '') =>
-    el('button', { type: 'button', class: `btn ${tone}`, disabled: why !== null, title: why, onclick: async () => { try { await act(); } catch (error) { toast(error instanceof Error ? error.message : String(error), { bad: true }); } again(); } }, label);
+  const act = (/** @type {string} */ label, /** @type {() => Promise<unknown>} */ does, tone = '') => press(label, why, does, again, tone);
   return [
-    doc.paused ? press('Resume', () => send('POST', `${path}/resume`), 'primary') : press('Pause', () => send('POST', `${path}/pause`)),
-    press('Move…', () => seek(doc, path)),
-    press('Delete…', () => remove(doc, path), 'danger'),
+    doc.paused ? act('Resume', () => send('POST', `${path}/resume`), 'primary') : act('Pause', () => send('POST', `${path}/pause`)),
+    act('Move…', () => seek(doc, path)),
+    act('Delete…', () => remove(doc, path), 'danger'),
   ];
 }
 
 /** @param {Group} doc @param {string} path */
 async function seek(doc, path) {
-  const kind = el('select', null, [['earliest', 'the oldest event'], ['latest', 'the end: leave out what waits'], ['offset', 'an offset'], ['timestamp', 'a time']].map(([value, label]) => el('option', { value }, label ?? '')));
+  const kind = el('select', null, [['earliest', 'the oldest event'], ['latest', 'the end: leave out what waits'], ['offset', 'an offset'], ['timestamp', 'a time']].map(([value, label]) => el('option', { value }, label)));
   const value = el('input', { type: 'text', disabled: true, placeholder: '' });
   const partition = el('select', null, el('option', { value: '' }, 'all partitions'), doc.partitions.map((one) => el('option', { value: one.partition }, `partition ${one.partition}`)));
   const told = el('p', { class: 'banner calm', role: 'status' }, 'Choose where to go.');
@@ -124,11 +120,11 @@ async function seek(doc, path) {
       const moved = sought.partitions.map((one) => one.next - 1 - (doc.partitions.find((of) => of.partition === one.partition)?.committed ?? 0));
       const back = moved.filter((by) => by < 0).reduce((sum, by) => sum - by, 0);
       const ahead = moved.filter((by) => by > 0).reduce((sum, by) => sum + by, 0);
-      const words = [back > 0 ? `moves back ${count(back)} events, which are delivered again` : '', ahead > 0 ? `leaves out ${count(ahead)} events, which are never delivered` : ''].filter(Boolean);
+      const words = [back > 0 ? `moves back ${many(back, 'event')}, which are delivered again` : '', ahead > 0 ? `leaves out ${many(ahead, 'event')}, which are never delivered` : ''].filter(Boolean);
       told.className = ahead > 0 ? 'banner' : 'banner calm';
       fill(told, words.length === 0 ? 'The group stands there already.' : `${doc.group} ${words.join(' and ')}.`);
     } catch (error) {
-      fill(told, error instanceof Error ? error.message : String(error));
+      fill(told, errorText(error));
     }
   };
   for (const control of [kind, partition]) control.addEventListener('change', () => void preview());
@@ -151,11 +147,11 @@ async function remove(doc, path) {
     title: `Delete group ${doc.group}?`,
     act: 'Delete group',
     danger: true,
-    body: [el('p', null, `Its positions in ${doc.partitions.length} ${doc.partitions.length === 1 ? 'partition' : 'partitions'} are forgotten; ${count(doc.lag)} events that wait for it stay in the topic. A group of this name begins anew.`)],
+    body: [el('p', null, `Its positions in ${many(doc.partitions.length, 'partition')} are forgotten; ${count(doc.lag)} events that wait for it stay in the topic. A group of this name begins anew.`)],
     done: async () => {
       await send('DELETE', path);
       toast(`Group ${doc.group} is deleted.`);
-      location.hash = `#/topics/${part(doc.topic)}/groups`;
+      location.hash = `${topicLink(doc.topic)}/groups`;
     },
   });
 }
@@ -167,9 +163,9 @@ function partitionTable(topic, group) {
     key: (/** @type {any} */ row) => String(row.partition),
     columns: [
       { name: 'partition', label: 'Partition', cell: (row) => row.partition },
-      { name: 'committed', label: 'Done up to', class: 'num', cell: (row) => (row.committed === 0 ? '0' : el('a', { href: eventLink(topic, row.partition, row.committed) }, count(row.committed))) },
+      { name: 'committed', label: 'Done up to', class: 'num', cell: (row) => (row.committed === 0 ? '0' : link(eventLink(topic, row.partition, row.committed), count(row.committed))) },
       { name: 'ts', label: 'Published', cell: (row) => time(row.committedTs) },
-      { name: 'next', label: 'Next', class: 'num', cell: (row) => (row.lag === 0 ? '–' : el('a', { href: eventLink(topic, row.partition, row.committed + 1) }, count(row.committed + 1))) },
+      { name: 'next', label: 'Next', class: 'num', cell: (row) => (row.lag === 0 ? '–' : link(eventLink(topic, row.partition, row.committed + 1), count(row.committed + 1))) },
       { name: 'lag', label: 'Waiting', class: 'num', cell: (row) => count(row.lag) },
       { name: 'lagMs', label: 'Behind', class: 'num', cell: (row) => (row.lagMs == null ? '–' : row.lag === 0 ? '0 s' : span(row.lagMs)) },
       { name: 'inflight', label: 'In flight', class: 'num', cell: (row) => count(row.inflight) },
@@ -183,13 +179,13 @@ function memberTable(group) {
     caption: `Members of ${group}`,
     key: (/** @type {any} */ row) => String(row.connection),
     columns: [
-      { name: 'who', label: 'Who', cell: (row) => row.agent ?? `connection ${row.connection}` },
+      { name: 'who', label: 'Who', cell: (row) => row.agent ?? (row.peer ? `connection ${row.connection}` : 'inside the server') },
       { name: 'peer', label: 'From', class: 'mono', cell: (row) => row.peer ?? '–' },
       { name: 'since', label: 'Since', cell: (row) => time(row.since) },
       { name: 'inflight', label: 'Holds', class: 'num', cell: (row) => `${count(row.inflight)} of ${count(row.maxInflight)}` },
       { name: 'oldest', label: 'Oldest held', class: 'num', cell: (row) => (row.oldestMs == null ? '–' : span(row.oldestMs)) },
       { name: 'credits', label: 'Credits', class: 'num', cell: (row) => row.credits ?? '–' },
-      { name: 'state', label: 'State', cell: (row) => (row.congested ? el('span', { class: 'badge bad' }, 'does not read') : el('span', { class: 'badge good' }, 'reads')) },
+      { name: 'state', label: 'State', cell: (row) => (row.congested ? badge('bad', 'does not read') : badge('good', 'reads')) },
     ],
   });
 }
@@ -201,10 +197,10 @@ function flightTable(topic, group) {
     caption: `Events that ${group} holds`,
     key: (/** @type {any} */ row) => `${row.partition}:${row.offset}`,
     columns: [
-      { name: 'offset', label: 'Event', class: 'mono', cell: (row) => el('a', { href: eventLink(topic, row.partition, row.offset) }, `${row.partition}/${row.offset}`) },
+      { name: 'offset', label: 'Event', class: 'mono', cell: (row) => link(eventLink(topic, row.partition, row.offset), `${row.partition}/${row.offset}`) },
       { name: 'state', label: 'State', cell: (row) => words[row.state] ?? row.state },
       { name: 'who', label: 'Connection', cell: (row) => row.connection ?? '–' },
-      { name: 'attempts', label: 'Attempt', class: 'num', cell: (row) => (row.attempts > 1 ? el('span', { class: 'badge warn' }, row.attempts) : row.attempts) },
+      { name: 'attempts', label: 'Attempt', class: 'num', cell: (row) => (row.attempts > 1 ? badge('warn', row.attempts) : row.attempts) },
       { name: 'since', label: 'Delivered', cell: (row) => time(row.deliveredAt) },
       { name: 'until', label: 'Until', class: 'num', cell: (row) => (row.until == null ? '–' : `in ${span(Math.max(0, row.until - Date.now() - state.skew))}`) },
       { name: 'reason', label: 'Last failure', cell: (row) => row.reason ?? '' },

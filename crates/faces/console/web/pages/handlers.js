@@ -2,13 +2,15 @@
 
 import { Problem, get, part, send } from '../api.js';
 import { ask, snippet, toast } from '../parts/dialog.js';
-import { card, el, fill, head, link, remark, title } from '../parts/dom.js';
+import { badge, card, crumbs, el, fill, head, link, panel, remark, teach, title } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
+import { topicLink } from '../parts/links.js';
+import { tile } from '../parts/meter.js';
 import { pages, press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
-import { table } from '../parts/table.js';
-import { count, countdown, span, time, until } from '../parts/time.js';
+import { number, table } from '../parts/table.js';
+import { count, countdown, many, span, time, until } from '../parts/time.js';
 import { missing } from '../state.js';
 
 /** @typedef {import('../types.js').Handler} Handler */
@@ -39,27 +41,24 @@ async function all({ root, signal }) {
     key: (/** @type {Handler} */ row) => row.handler,
     open: (row) => { location.hash = handlerLink(row.handler); },
     columns: [
-      { name: 'handler', label: 'Handler', by: (row) => row.handler, cell: (row) => el('span', null, el('a', { href: handlerLink(row.handler) }, row.handler), row.paused ? el('span', { class: 'badge warn' }, 'paused') : '') },
-      { name: 'topic', label: 'Takes', by: (row) => row.topic, cell: (row) => link(`#/topics/${part(row.topic)}`, row.topic) },
-      { name: 'pending', label: 'Pending', class: 'num', by: (row) => row.pending, cell: (row) => count(row.pending) },
-      { name: 'claimed', label: 'Claimed', class: 'num', by: (row) => row.claimed, cell: (row) => count(row.claimed) },
-      { name: 'waiting', label: 'Waiting', class: 'num', by: (row) => row.waiting, cell: (row) => count(row.waiting) },
+      { name: 'handler', label: 'Handler', by: (row) => row.handler, cell: (row) => el('span', null, link(handlerLink(row.handler), row.handler), row.paused ? badge('warn', 'paused') : '') },
+      { name: 'topic', label: 'Takes', by: (row) => row.topic, cell: (row) => link(topicLink(row.topic), row.topic) },
+      number('pending', 'Pending'),
+      number('claimed', 'Claimed'),
+      number('waiting', 'Waiting'),
       { name: 'due', label: 'Next attempt', by: (row) => row.nextDue ?? Infinity, cell: (row) => countdown(row.nextDue) },
       { name: 'oldest', label: 'Oldest', class: 'num', by: (row) => row.oldestMs ?? 0, cell: (row) => (row.oldestMs == null ? '–' : span(row.oldestMs)) },
-      { name: 'dead', label: 'Dead letters', class: 'num', by: (row) => row.deadLetters, cell: (row) => (row.deadLetters > 0 ? el('span', { class: 'badge bad' }, count(row.deadLetters)) : '0') },
-      { name: 'sessions', label: 'Held by', class: 'num', by: (row) => row.sessions, cell: (row) => `${count(row.sessions)} ${row.sessions === 1 ? 'session' : 'sessions'}` },
+      { name: 'dead', label: 'Dead letters', class: 'num', by: (row) => row.deadLetters, cell: (row) => (row.deadLetters > 0 ? badge('bad', count(row.deadLetters)) : '0') },
+      { name: 'sessions', label: 'Held by', class: 'num', by: (row) => row.sessions, cell: (row) => many(row.sessions, 'session') },
     ],
   });
   const more = remark('There are more handlers: GET /handlers lists all of them.');
-  const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No handlers'),
-    el('p', null, 'A durable handler is a function of a Rust program that opens this store. It appears here when the program has run once.'),
-    snippet(TEACH), snippet('millrace events handlers'));
-  fill(root, head(title('Handlers')), el('section', { class: 'card' }, list.box, more, none));
+  const none = teach('No handlers', 'A durable handler is a function of a Rust program that opens this store. It appears here when the program has run once.',
+    snippet(TEACH), snippet('millrace events handlers --store sqlite:///FILE'));
+  fill(root, head(title('Handlers')), panel(list.box, more, none));
   poll(signal, 2000, async () => {
     const found = /** @type {{ rows: Handler[], more: boolean }} */ (await pages('/handlers', 'handlers', { signal }));
-    list.show(found.rows);
-    list.box.hidden = found.rows.length === 0;
-    none.hidden = found.rows.length > 0;
+    list.show(found.rows, none);
     more.hidden = !found.more;
   });
 }
@@ -78,11 +77,13 @@ async function one(handler, { root, query, signal, set }) {
   const letters = el('div');
   fill(root,
     head(el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/handlers', 'Handlers'), '›'), el('h1', null, handler)), acts),
+      crumbs(link('#/handlers', 'Handlers')), el('h1', null, handler)), acts),
     banner, tiles,
-    el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Open events'), choice), claims.box, nothing, further),
+    panel(el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Open events'), choice), claims.box, nothing, further),
     card('Dead letters', letters));
-  const again = poll(signal, 1000, async () => {
+  // A handler that is not there is not asked for again.
+  const over = new AbortController();
+  const again = poll(AbortSignal.any([signal, over.signal]), 1000, async () => {
     const [list, open] = await Promise.all([
       /** @type {Promise<import('../types.js').HandlerList>} */ (get('/handlers', { signal, query: { handler } })),
       /** @type {Promise<import('../types.js').OpenClaims>} */ (get(`${path}/claims`, { signal, query: { limit: 200, state: only } })).catch(unknown),
@@ -91,14 +92,13 @@ async function one(handler, { root, query, signal, set }) {
     banner.hidden = doc !== undefined && !doc.paused;
     if (!doc || !open) {
       fill(banner, icon('warn'), 'There is no handler of this name: it was forgotten, or no program has run it yet.');
+      over.abort();
       return;
     }
     fill(banner, icon('pause'), 'This handler is paused: it claims nothing in any session until it is resumed (millrace events resume-handler).');
     fill(tiles, tilesOf(doc));
     fill(acts, press('Forget…', missing('admin'), () => forget(handler, doc), () => void again(), 'danger'));
-    claims.show(open.claims.map((claim) => ({ ...claim, topic: open.topic })));
-    claims.box.hidden = open.claims.length === 0;
-    nothing.hidden = open.claims.length > 0;
+    claims.show(open.claims.map((claim) => ({ ...claim, topic: open.topic })), nothing);
     further.hidden = open.next == null;
   });
   choice.addEventListener('change', () => {
@@ -117,11 +117,9 @@ function unknown(error) {
 
 /** @param {Handler} doc */
 function tilesOf(doc) {
-  const tile = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ note, tone = '') =>
-    el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value), el('div', { class: 'note' }, note));
   return [
     tile('Pending', count(doc.pending), `of ${doc.topic}`),
-    tile('Claimed', count(doc.claimed), `by ${count(doc.sessions)} ${doc.sessions === 1 ? 'session' : 'sessions'}`),
+    tile('Claimed', count(doc.claimed), `by ${many(doc.sessions, 'session')}`),
     tile('Waiting', count(doc.waiting), doc.nextDue == null ? '' : `the first is due ${until(doc.nextDue)}`),
     tile('Oldest', doc.oldestMs == null ? '–' : span(doc.oldestMs), 'age of the oldest one'),
     tile('Dead letters', count(doc.deadLetters), '', doc.deadLetters > 0 ? 'bad' : ''),
@@ -149,11 +147,11 @@ function claimTable() {
     caption: 'Events that the handler has open',
     key: (/** @type {any} */ row) => `${row.partition}:${row.offset}`,
     columns: [
-      { name: 'event', label: 'Event', class: 'mono', cell: (row) => el('a', { href: eventLink(row.topic, row.partition, row.offset) }, `${row.partition}/${row.offset}`) },
-      { name: 'state', label: 'State', cell: (row) => el('span', { class: `badge ${tones[row.state] ?? ''}` }, row.state) },
+      { name: 'event', label: 'Event', class: 'mono', cell: (row) => link(eventLink(row.topic, row.partition, row.offset), `${row.partition}/${row.offset}`) },
+      { name: 'state', label: 'State', cell: (row) => badge(tones[row.state] ?? '', row.state) },
       { name: 'lease', label: 'Lease ends', class: 'num', cell: (row) => countdown(row.leaseUntil) },
       { name: 'due', label: 'Next attempt', class: 'num', cell: (row) => countdown(row.due) },
-      { name: 'attempts', label: 'Failed', class: 'num', cell: (row) => (row.attempts > 0 ? el('span', { class: 'badge warn' }, row.attempts) : '0') },
+      { name: 'attempts', label: 'Failed', class: 'num', cell: (row) => (row.attempts > 0 ? badge('warn', row.attempts) : '0') },
       { name: 'session', label: 'Session', class: 'mono', cell: (row) => (row.session ? link(`#/sessions?s=${part(row.session)}`, row.session) : '–') },
       { name: 'ts', label: 'Published', cell: (row) => time(row.ts) },
       { name: 'error', label: 'Last error', cell: (row) => row.error ?? '' },
@@ -182,10 +180,10 @@ function lettersOf(handler, box, signal, changed) {
   const none = remark('It gave up on nothing.');
   fill(box, list.box, none, acts);
   const drawActs = () => {
-    const many = chosen.size === 1 ? '1 letter' : `${count(chosen.size)} letters`;
+    const letters = many(chosen.size, 'letter');
     fill(acts, chosen.size === 0 ? 'Choose letters to replay or delete them.' : [
-      press(`Replay ${many}`, whyReplay, () => act('replay'), () => void again()),
-      press(`Delete ${many}…`, whyDelete, () => remove(many), () => void again(), 'small danger'),
+      press(`Replay ${letters}`, whyReplay, () => act('replay'), () => void again()),
+      press(`Delete ${letters}…`, whyDelete, () => remove(letters), () => void again(), 'small danger'),
     ]);
   };
   /** @param {'replay' | 'delete'} what */
@@ -196,15 +194,13 @@ function lettersOf(handler, box, signal, changed) {
     toast(`${count(done.done.length)} ${what === 'replay' ? 'are with the handler again' : 'deleted'}.${refused ? ` ${refused.detail}` : ''}`, { bad: refused !== undefined });
     changed();
   }
-  /** @param {string} many */
-  async function remove(many) {
-    await ask({ title: `Delete ${many}?`, act: 'Delete for good', danger: true, body: [el('p', null, 'Nothing brings them back. The events themselves stay in their topic as long as it keeps them.')], done: () => act('delete') });
+  /** @param {string} letters */
+  async function remove(letters) {
+    await ask({ title: `Delete ${letters}?`, act: 'Delete for good', danger: true, body: [el('p', null, 'Nothing brings them back. The events themselves stay in their topic as long as it keeps them.')], done: () => act('delete') });
   }
   const again = poll(signal, 5000, async () => {
     const page = /** @type {import('../types.js').HandlerLetters} */ (await get('/dead-letters', { signal, query: { handler, limit: 100 } }));
-    list.show(page.letters);
-    list.box.hidden = page.letters.length === 0;
-    none.hidden = page.letters.length > 0;
+    list.show(page.letters, none);
     acts.hidden = page.letters.length === 0;
     drawActs();
   });

@@ -1,16 +1,17 @@
 // Dead letters: what failed, why, and how to mend it and send it again.
 
-import { Problem, get, lines, part, send } from '../api.js';
+import { BUS, Problem, get, lines, part, send } from '../api.js';
+import { banner } from '../parts/banner.js';
 import { ask, drawer, closeDrawer, field, snippet, toast } from '../parts/dialog.js';
-import { card, el, fill, head, link, title } from '../parts/dom.js';
+import { barred, button, card, crumbs, el, fact, fill, head, link, panel, teach, title } from '../parts/dom.js';
 import { eventLink, fetchEvent, traceLink } from '../parts/event.js';
-import { icon } from '../parts/icons.js';
 import { envelope, pretty, tree } from '../parts/json.js';
 import { diff } from '../parts/diff.js';
+import { groupLink, topicLink } from '../parts/links.js';
 import { poll } from '../parts/poll.js';
-import { table } from '../parts/table.js';
+import { number, table, when } from '../parts/table.js';
 import { headersOf } from '../parts/text.js';
-import { count, time } from '../parts/time.js';
+import { count, many, time } from '../parts/time.js';
 import { missing } from '../state.js';
 
 /** @typedef {import('../parts/json.js').Envelope} Envelope */
@@ -37,23 +38,20 @@ async function all({ root, signal }) {
     columns: [
       { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(`#/letters/${part(row.topic)}`, row.topic) },
       { name: 'who', label: 'Given up by', by: (row) => row.name, cell: (row) => (row.kind === 'handler' ? el('span', null, 'handler ', link(`#/handlers/${part(row.name)}`, row.name)) : row.name) },
-      { name: 'count', label: 'Letters', class: 'num', by: (row) => row.count, cell: (row) => count(row.count) },
-      { name: 'last', label: 'Last', by: (row) => row.last ?? 0, cell: (row) => time(row.last) },
+      number('count', 'Letters'),
+      when('last', 'Last'),
     ],
   });
-  const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No dead letters'),
-    el('p', null, 'An event that its group has refused or left unanswered too often becomes a dead letter: a copy in TOPIC.DLQ, with the reason. Here it can be looked at, mended and published again.'),
-    snippet('millrace dead-letters list'));
-  fill(root, head(title('Dead letters')), el('section', { class: 'card' }, list.box, none));
+  const none = teach('No dead letters', 'An event that its group has refused or left unanswered too often becomes a dead letter: a copy in TOPIC.DLQ, with the reason. Here it can be looked at, mended and published again.',
+    snippet(`millrace dead-letters list --url ${BUS}`));
+  fill(root, head(title('Dead letters')), panel(list.box, none));
   poll(signal, 5000, async () => {
     const found = /** @type {import('../types.js').DeadLetters} */ (await get('/dead-letters', { signal }));
     const rows = [
-      ...found.deadLetters.filter((one) => one.count > 0 && !one.topic.startsWith('system.')).map((one) => ({ kind: 'group', name: 'groups', topic: one.topic, count: one.count, last: null })),
+      ...found.deadLetters.filter((one) => one.count > 0 && !one.topic.startsWith('system.')).map((one) => ({ kind: 'group', name: 'groups', topic: one.topic, count: one.count, last: /** @type {any} */ (one).lastTs })),
       ...(found.handlers ?? []).map((one) => ({ kind: 'handler', name: one.handler, topic: one.topic, count: one.count, last: one.newestTs })),
     ];
-    list.show(rows);
-    list.box.hidden = rows.length === 0;
-    none.hidden = rows.length > 0;
+    list.show(rows, none);
   });
 }
 
@@ -87,20 +85,20 @@ async function ofTopic(topic, { root, query, signal, set }) {
     columns: [
       { name: 'choose', label: '', cell: (row) => el('input', { type: 'checkbox', 'aria-label': `Choose letter ${place(row)}`, checked: chosen.has(place(row)), onchange: (/** @type {Event} */ event) => pick(row, /** @type {HTMLInputElement} */ (event.target).checked) }) },
       { name: 'ts', label: 'Given up', cell: (row) => time(row.ts) },
-      { name: 'place', label: 'Letter', class: 'mono', cell: (row) => el('a', { href: eventLink(dlq, row.partition, row.offset) }, `${row.partition}/${row.offset}`) },
+      { name: 'place', label: 'Letter', class: 'mono', cell: (row) => link(eventLink(dlq, row.partition, row.offset), `${row.partition}/${row.offset}`) },
       { name: 'group', label: 'Group', cell: (row) => header(row, 'x-dlq-group') },
       { name: 'attempts', label: 'Attempts', class: 'num', cell: (row) => header(row, 'x-dlq-attempts') },
       { name: 'reason', label: 'Reason', cell: (row) => header(row, 'x-dlq-reason') },
       { name: 'key', label: 'Key', class: 'mono', cell: (row) => row.key ?? '' },
     ],
   });
-  const none = el('p', { class: 'teach muted', hidden: true }, 'There are no letters here.');
+  const none = el('p', { class: 'teach muted', hidden: true }, 'No dead letters.');
   fill(root,
     head(el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/letters', 'Dead letters'), '›'), el('h1', null, topic),
-      el('p', { class: 'sub' }, 'Kept in ', link(`#/topics/${part(dlq)}`, dlq)))),
+      crumbs(link('#/letters', 'Dead letters')), el('h1', null, topic),
+      el('p', { class: 'sub' }, 'Kept in ', link(topicLink(dlq), dlq)))),
     card('Why', reasons),
-    el('section', { class: 'card' }, el('div', { class: 'title' }, el('label', { class: 'check' }, every, 'All'), word, replayPress, deletePress), list.box, none, foot));
+    panel(el('div', { class: 'title' }, el('label', { class: 'check' }, every, 'All'), word, replayPress, deletePress), list.box, none, foot));
 
   every.addEventListener('change', () => {
     chosen = new Set(every.checked ? shown().map(place) : []);
@@ -120,15 +118,13 @@ async function ofTopic(topic, { root, query, signal, set }) {
   }
   function draw() {
     const now = shown();
-    list.show(now);
-    list.box.hidden = now.length === 0;
-    none.hidden = now.length > 0;
+    list.show(now, none);
     drawActs();
-    fill(foot, `${count(now.length)} letters${only.group || only.reason ? ' match' : ''}. `, more ? el('button', { type: 'button', class: 'btn small', onclick: () => void load(true) }, 'Older letters') : '',
+    fill(foot, `${many(now.length, 'letter')}${only.group || only.reason ? ' match' : ''}. `, more ? button('btn small', 'Older letters', () => void load(true)) : '',
       only.group || only.reason ? [
-        el('button', { type: 'button', class: 'btn small', onclick: () => narrow('', '') }, 'Show all reasons'),
-        el('button', { type: 'button', class: 'btn small', disabled: whyReplay !== null, title: whyReplay, onclick: () => void job('replay') }, 'Replay all that match…'),
-        el('button', { type: 'button', class: 'btn small danger', disabled: whyDelete !== null, title: whyDelete, onclick: () => void job('delete') }, 'Delete all that match…'),
+        button('btn small', 'Show all reasons', () => narrow('', '')),
+        button('btn small', 'Replay all that match…', () => void job('replay'), barred(whyReplay)),
+        button('btn small danger', 'Delete all that match…', () => void job('delete'), barred(whyDelete)),
       ] : []);
   }
   /** @param {string} group @param {string} reason */
@@ -159,7 +155,7 @@ async function ofTopic(topic, { root, query, signal, set }) {
       columns: [
         { name: 'reason', label: 'Reason', by: (/** @type {any} */ row) => row.reason, cell: (row) => row.kind === 'handler' ? row.reason : el('button', { type: 'button', class: 'linkish', onclick: () => narrow(row.group, row.reason) }, row.reason || 'no reason given') },
         { name: 'group', label: 'Given up by', by: (row) => row.group, cell: (row) => (row.kind === 'handler' ? el('span', null, 'handler ', link(`#/handlers/${part(row.group)}`, row.group)) : `group ${row.group}`) },
-        { name: 'count', label: 'Letters', class: 'num', by: (row) => row.count, cell: (row) => count(row.count) },
+        number('count', 'Letters'),
         { name: 'first', label: 'First', by: (row) => row.firstTs, cell: (row) => time(row.firstTs) },
         { name: 'last', label: 'Last', by: (row) => row.lastTs, cell: (row) => time(row.lastTs) },
       ],
@@ -177,9 +173,9 @@ async function ofTopic(topic, { root, query, signal, set }) {
 
   async function replay() {
     await ask({
-      title: `Replay ${count(chosen.size)} ${chosen.size === 1 ? 'letter' : 'letters'}?`,
+      title: `Replay ${many(chosen.size, 'letter')}?`,
       act: 'Publish again',
-      body: [el('p', null, `Their events are published to ${topic} again, as new events at its end.`), el('p', { class: 'banner' }, icon('warn'), 'Every group of the topic gets them, not only the one that gave up. What was replayed before is not stored twice.')],
+      body: [el('p', null, `Their events are published to ${topic} again, as new events at its end.`), banner('', 'warn', 'Every group of the topic gets them, not only the one that gave up. What was replayed before is not stored twice.')],
       done: async () => {
         const done = /** @type {any} */ (await send('POST', `/dead-letters/${part(topic)}/replay`, { letters: letters() }));
         const first = done.published[0];
@@ -190,7 +186,7 @@ async function ofTopic(topic, { root, query, signal, set }) {
   }
   async function remove() {
     const done = await ask({
-      title: `Delete ${count(chosen.size)} ${chosen.size === 1 ? 'letter' : 'letters'}?`,
+      title: `Delete ${many(chosen.size, 'letter')}?`,
       act: 'Delete for good',
       danger: true,
       body: [el('p', null, `They are removed from ${dlq}, and nothing brings them back. The events themselves stay in ${topic} as long as it keeps them.`)],
@@ -207,14 +203,14 @@ async function ofTopic(topic, { root, query, signal, set }) {
     const filter = { ...(only.group ? { group: only.group } : {}), ...(only.reason ? { reason: only.reason } : {}) };
     const preview = /** @type {any} */ (await send('POST', '/jobs', { kind, topic, filter, dryRun: true }));
     const rate = el('input', { type: 'number', min: '1', placeholder: 'as many as possible' });
-    const many = `${preview.complete ? '' : 'more than '}${count(preview.total)} ${preview.total === 1 ? 'letter' : 'letters'}`;
+    const which = `${preview.complete ? '' : 'more than '}${many(preview.total, 'letter')}`;
     await ask({
-      title: kind === 'replay' ? `Replay ${many}?` : `Delete ${many}?`,
+      title: kind === 'replay' ? `Replay ${which}?` : `Delete ${which}?`,
       act: kind === 'replay' ? 'Begin to publish again' : 'Begin to delete for good',
       danger: kind === 'delete',
       body: [
         el('p', null, only.reason ? `All letters of ${topic} with the reason “${only.reason}”.` : `All letters of ${topic} that group ${only.group} gave up on.`),
-        el('p', { class: 'banner' }, icon('warn'), kind === 'replay' ? 'Every group of the topic gets the events again.' : 'Nothing brings the letters back.'),
+        banner('', 'warn', kind === 'replay' ? 'Every group of the topic gets the events again.' : 'Nothing brings the letters back.'),
         field('Letters per second', rate, 'The server does it, also when this page is closed. It can be cancelled.'),
       ],
       done: async () => {
@@ -230,20 +226,21 @@ async function ofTopic(topic, { root, query, signal, set }) {
     const offset = Number(header(letter, 'x-dlq-offset'));
     const own = letter.headers.filter(([name]) => !name.startsWith('x-dlq-'));
     const compare = el('div');
-    const edit = el('button', { type: 'button', class: 'btn primary', disabled: whyReplay !== null, title: whyReplay, onclick: () => void mend(letter) }, 'Edit and replay…');
-    drawer(`Letter ${place(letter)}`, [], [
-      el('section', null, el('p', { class: 'banner bad' }, icon('bad'), el('span', null, header(letter, 'x-dlq-reason') || 'no reason given')),
+    const edit = button('btn primary', 'Edit and replay…', () => void mend(letter), barred(whyReplay));
+    set({ l: place(letter) });
+    drawer(`Letter ${letter.partition}/${letter.offset}`, [], [
+      el('section', null, banner('bad', 'bad', header(letter, 'x-dlq-reason') || 'no reason given'),
         el('dl', { class: 'facts' },
-          el('dt', null, 'Given up by'), el('dd', null, link(`#/topics/${part(topic)}/groups/${part(header(letter, 'x-dlq-group'))}`, header(letter, 'x-dlq-group'))),
-          el('dt', null, 'Attempts'), el('dd', null, header(letter, 'x-dlq-attempts')),
-          el('dt', null, 'At'), el('dd', null, time(letter.ts)),
-          el('dt', null, 'The event'), el('dd', null, el('a', { href: eventLink(topic, from, offset) }, `${topic} ${from}/${offset}`)),
-          letter.key === null ? [] : [el('dt', null, 'Key'), el('dd', { class: 'mono' }, letter.key)],
-          own.map(([name, value]) => [el('dt', { class: 'mono' }, name), el('dd', { class: 'mono' }, value)]).flat())),
+          fact('Given up by', link(groupLink(topic, header(letter, 'x-dlq-group')), header(letter, 'x-dlq-group'))),
+          fact('Attempts', header(letter, 'x-dlq-attempts')),
+          fact('At', time(letter.ts)),
+          fact('The event', link(eventLink(topic, from, offset), `${topic} ${from}/${offset}`)),
+          letter.key === null ? [] : fact('Key', el('code', null, letter.key)),
+          own.flatMap(([name, value]) => fact(el('code', null, name), el('code', null, value))))),
       el('div', { class: 'bar' }, edit, el('a', { class: 'btn', href: traceLink(letter.id, dlq) }, 'What it caused')),
       el('section', null, el('h3', null, 'Payload'), tree(letter.payload)),
       compare,
-    ], closeDrawer);
+    ], () => set({ l: null }));
     if (letter.key === null) return;
     const before = await lines(`/topics/${part(topic)}/events`, { signal, query: { order: 'desc', partition: from, key: letter.key, from: Math.max(offset - 1, 1), limit: 1 } }).catch(() => null);
     const earlier = before?.lines[0] ? envelope(before.lines[0]) : await fetchEvent(topic, from, offset - 1).then((one) => (one?.key === letter.key ? one : null)).catch(() => null);
@@ -267,7 +264,7 @@ async function ofTopic(topic, { root, query, signal, set }) {
       body: [
         field('Payload', payload),
         el('div', { class: 'fields' }, field('Key', key), field('Headers, one per line', headers)),
-        el('p', { class: 'banner' }, icon('warn'), `Every group of ${topic} gets the new event. Its header x-replayed-edited tells it apart from the original.`),
+        banner('', 'warn', `Every group of ${topic} gets the new event. Its header x-replayed-edited tells it apart from the original.`),
       ],
       done: async () => {
         if (payload.value.trim() === '') throw new Error('The payload is empty.');
@@ -279,8 +276,12 @@ async function ofTopic(topic, { root, query, signal, set }) {
     });
     if (done) {
       closeDrawer();
+      set({ l: null });
       await again();
     }
   }
   await again();
+  const [, p, o] = /^(\d+)[:/](\d+)$/.exec(query.get('l') ?? '') ?? [];
+  const wanted = p && o ? await fetchEvent(dlq, Number(p), Number(o)) : null;
+  if (wanted) await show(wanted);
 }

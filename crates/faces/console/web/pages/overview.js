@@ -1,14 +1,16 @@
 // What flows, what waits, what failed: at a glance.
 
-import { Problem, ROOT, get, part } from '../api.js';
+import { BUS, ROOT, get } from '../api.js';
+import { banner } from '../parts/banner.js';
 import { recent, spark } from '../parts/chart.js';
 import { snippet } from '../parts/dialog.js';
-import { card, el, fill, head, link, muted, title } from '../parts/dom.js';
+import { badge, barred, card, el, faint, fill, head, link, muted, remark, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
-import { meter } from '../parts/meter.js';
+import { groupLink, topicLink } from '../parts/links.js';
+import { meter, tile } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
-import { table } from '../parts/table.js';
-import { count, rate, size, span } from '../parts/time.js';
+import { number, table } from '../parts/table.js';
+import { count, many, rate, size, span } from '../parts/time.js';
 import { curl, missing, wantsToken } from '../state.js';
 
 /** @typedef {import('../types.js').Stats} Stats */
@@ -16,6 +18,9 @@ import { curl, missing, wantsToken } from '../state.js';
 /** @typedef {{ at: number, stats: Stats }} Sample */
 
 const AGAIN_MS = 10_000;
+/** An event that nobody holds for so long has nobody to take it; shorter, it may be on its way. */
+const IDLE_MS = 30_000;
+const LATE_MS = 60_000;
 const SERIES = 'published,delivered,acks,lag,inflight,deadLetters';
 
 /** @returns {import('../main.js').Page} */
@@ -28,8 +33,13 @@ export function page() {
       const groups = groupTable();
       const bounds = el('div', { class: 'body' });
       const teach = el('div', { hidden: true });
+      const nobody = remark('No group reads yet.');
+      if (missing('metrics') && missing('inspect')) {
+        fill(root, head(title('Overview')), banner('', 'key', 'Your token has no scope metrics, so there are no figures here.'), el('p', null, link('#/topics', 'Go to the topics')));
+        return;
+      }
       const live = el('div', { class: 'two' },
-        card('Groups that are behind', groups.box),
+        card('Groups', groups.box, nobody),
         el('div', { class: 'stack' },
           card('Needs attention', notes),
           card('Server', bounds)));
@@ -47,34 +57,24 @@ export function page() {
         const letters = Math.round(lettersOf(history)) + stats.deadLetters - (counted ?? stats.deadLetters);
         fill(tiles, tilesOf(stats, samples, history, letters));
         const behind = groupRows(stats);
-        groups.show(behind);
+        groups.show(behind, nobody);
         fill(notes, attention(stats, samples, letters, behind));
         fill(bounds, boundsOf(stats));
       };
       poll(signal, AGAIN_MS, async () => {
-        try {
-          history = await get('/stats/history', { signal, query: { ...recent(), series: SERIES } });
-        } catch (error) {
-          if (!(error instanceof Problem)) throw error;
-        }
+        history = await get('/stats/history', { signal, query: { ...recent(), series: SERIES } });
         const last = samples.at(-1);
         counted = last?.stats.deadLetters ?? null;
         if (last) draw(last.stats);
       });
       poll(signal, 1000, async () => {
-        try {
-          const stats = /** @type {Stats} */ (await get('/stats', { signal }));
-          const before = samples.at(-1);
-          // A server that was started again counts anew.
-          if (before && before.stats.uptimeMs > stats.uptimeMs) samples = [];
-          counted ??= stats.deadLetters;
-          samples = [...samples, { at: performance.now(), stats }].slice(-120);
-          draw(stats);
-        } catch (error) {
-          if (error instanceof Problem && error.status === 403) {
-            fill(root, el('h1', null, 'Overview'), el('p', { class: 'banner' }, icon('key'), `The figures need the scope metrics: ${error.message}.`), el('p', null, link('#/topics', 'Go to the topics')));
-          } else if (!(error instanceof Problem) && !signal.aborted) throw error;
-        }
+        const stats = /** @type {Stats} */ (await get('/stats', { signal }));
+        const before = samples.at(-1);
+        // A server that was started again counts anew.
+        if (before && before.stats.uptimeMs > stats.uptimeMs) samples = [];
+        counted ??= stats.deadLetters;
+        samples = [...samples, { at: performance.now(), stats }].slice(-120);
+        draw(stats);
       });
     },
   };
@@ -100,16 +100,16 @@ const lettersOf = (history) => line(history, 'deadLetters', false).reduce((sum, 
 
 /** @param {Stats} stats @param {Sample[]} samples @param {History | null} history @param {number} letters */
 function tilesOf(stats, samples, history, letters) {
-  const tile = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ unit, /** @type {string} */ note, /** @type {import('../parts/chart.js').Points} */ points, tone = '') =>
-    el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value, unit ? el('small', null, unit) : ''),
-      el('div', { class: 'note' }, note), points.length > 0 ? spark(points, `${name}, up to the last hour`) : '');
+  const behind = groupRows(stats).filter((row) => row.lag > 0).length;
+  const figure = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ unit, /** @type {string} */ note, /** @type {import('../parts/chart.js').Points} */ points, tone = '') =>
+    tile(name, unit ? [value, el('small', null, unit)] : value, note, tone, ...(points.length > 0 ? [spark(points, `${name}, up to the last hour`)] : []));
   return [
-    tile('Published', rate(speed(samples, (one) => one.published)), '/s', `${count(stats.published)} since the start`, line(history, 'published', true)),
-    tile('Delivered', rate(speed(samples, (one) => one.delivered)), '/s', stats.redeliveries > 0 ? `${count(stats.redeliveries)} again` : '', line(history, 'delivered', true)),
-    tile('Acknowledged', rate(speed(samples, (one) => one.acks)), '/s', stats.nacks > 0 ? `${count(stats.nacks)} refused` : '', line(history, 'acks', true)),
-    tile('Waiting', count(stats.lag), '', `in ${count(stats.groups)} ${stats.groups === 1 ? 'group' : 'groups'}`, line(history, 'lag', false)),
-    tile('In flight', count(stats.inflight), '', `${count(stats.subscriptions)} subscriptions`, line(history, 'inflight', false)),
-    tile('Dead letters', count(letters), 'last hour', `${count(stats.deadLetters)} since the start`, line(history, 'deadLetters', false), letters > 0 ? 'bad' : ''),
+    figure('Published', rate(speed(samples, (one) => one.published)), '/s', `${count(stats.published)} since the start`, line(history, 'published', true)),
+    figure('Delivered', rate(speed(samples, (one) => one.delivered)), '/s', stats.redeliveries > 0 ? `${count(stats.redeliveries)} again` : '', line(history, 'delivered', true)),
+    figure('Acknowledged', rate(speed(samples, (one) => one.acks)), '/s', stats.nacks > 0 ? `${count(stats.nacks)} refused` : '', line(history, 'acks', true)),
+    figure('Waiting', count(stats.lag), '', stats.lag > 0 ? `in ${many(behind, 'group')}` : '', line(history, 'lag', false)),
+    figure('In flight', count(stats.inflight), '', many(stats.subscriptions, 'subscription'), line(history, 'inflight', false)),
+    figure('Dead letters', count(letters), 'last hour', `${count(stats.deadLetters)} since the start`, line(history, 'deadLetters', false), letters > 0 ? 'bad' : ''),
   ];
 }
 
@@ -127,14 +127,14 @@ function groupTable() {
     caption: 'Groups, the one that is furthest behind first',
     sort: 'lag', descending: true,
     key: (/** @type {Row} */ row) => `${row.topic}/${row.group}`,
-    open: (row) => { location.hash = `#/topics/${part(row.topic)}/groups/${part(row.group)}`; },
+    open: (row) => { location.hash = groupLink(row.topic, row.group); },
     columns: [
-      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => link(`#/topics/${part(row.topic)}/groups/${part(row.group)}`, row.group) },
-      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(`#/topics/${part(row.topic)}`, row.topic) },
-      { name: 'lag', label: 'Waiting', class: 'num', by: (row) => row.lag, cell: (row) => count(row.lag) },
+      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => link(groupLink(row.topic, row.group), row.group) },
+      { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(topicLink(row.topic), row.topic) },
+      number('lag', 'Waiting'),
       { name: 'lagMs', label: 'Behind', class: 'num', by: (row) => row.lagMs ?? 0, cell: (row) => (row.lagMs === null ? '–' : row.lag === 0 ? '0 s' : span(row.lagMs)) },
-      { name: 'inflight', label: 'In flight', class: 'num', by: (row) => row.inflight, cell: (row) => count(row.inflight) },
-      { name: 'state', label: '', cell: (row) => (row.paused ? el('span', { class: 'badge warn' }, 'paused') : '') },
+      number('inflight', 'In flight'),
+      { name: 'state', label: '', cell: (row) => (row.paused ? badge('warn', 'paused') : '') },
     ],
   });
 }
@@ -150,18 +150,20 @@ function attention(stats, samples, letters, rows) {
   if (server?.trouble) note('bad', [server.trouble]);
   const first = samples[0];
   for (const row of rows.filter((one) => one.lag > 0).slice(0, 50)) {
-    const name = link(`#/topics/${part(row.topic)}/groups/${part(row.group)}`, row.group);
+    const name = link(groupLink(row.topic, row.group), row.group);
     const before = first?.stats.byGroup?.[row.topic]?.[row.group]?.lag;
-    const age = row.lagMs === null ? '' : `, its oldest event has waited ${span(row.lagMs)}`;
-    if (row.paused) note('warn', [name, ` on ${row.topic} is paused: ${count(row.lag)} events wait${age}`]);
-    else if (row.inflight === 0) note('warn', [name, ` on ${row.topic} does not work: ${count(row.lag)} events wait${age}`]);
-    else if (before !== undefined && row.lag > before + 10 && samples.length > 20) note('warn', [name, ` on ${row.topic} falls behind: ${count(row.lag)} events wait, ${count(row.lag - before)} more than before`]);
-    else if ((row.lagMs ?? 0) > 60_000) note('warn', [name, ` on ${row.topic} is late${age}`]);
+    const wait = `${many(row.lag, 'event')} ${row.lag === 1 ? 'waits' : 'wait'}`;
+    const since = row.lagMs === null ? '' : `, the oldest for ${span(row.lagMs)}`;
+    const late = row.lagMs ?? 0;
+    if (row.paused) note('warn', [name, ` on ${row.topic} is paused: ${wait}${since}`]);
+    else if (row.inflight === 0 && late > IDLE_MS) note('warn', [`nobody reads ${row.topic} as `, name, `: ${wait}${since}`]);
+    else if (before !== undefined && row.lag > before + 10 && samples.length > 20) note('warn', [name, ` on ${row.topic} falls behind: ${wait}, ${count(row.lag - before)} more than before`]);
+    else if (late > LATE_MS) note('warn', [name, ` on ${row.topic} is late: ${wait}${since}`]);
   }
-  if (letters > 0) note('bad', [link('#/letters', `${count(letters)} dead ${letters === 1 ? 'letter' : 'letters'}`), ' in the last hour']);
+  if (letters > 0) note('bad', [link('#/letters', many(letters, 'dead letter')), ' in the last hour']);
   if (stats.os && (stats.os.unhealthy ?? 0) > 0) note('bad', [`${stats.os.unhealthy} capabilities of the loop are unhealthy`]);
   if (server && (server.connections ?? 0) > 0.8 * (server.connectionsMax ?? Infinity)) note('warn', ['Nearly all connections are taken']);
-  if (found.length === 0) return [el('li', null, el('span', { class: 'state good' }, icon('good')), el('span', { class: 'muted' }, 'Nothing: everything that was published is on its way or done.'))];
+  if (found.length === 0) return [el('li', null, el('span', { class: 'state good' }, icon('good')), faint('Nothing.'))];
   return found.slice(0, 8);
 }
 
@@ -186,15 +188,14 @@ function boundsOf(stats) {
 }
 
 function empty() {
-  const ws = ROOT.href.replace(/^http/, 'ws');
   const why = missing('publish');
-  const press = el('button', { type: 'button', class: 'btn primary', disabled: why !== null, title: why, onclick: async () => (await import('../parts/publish.js')).publish('hello') }, 'Publish an event');
+  const press = el('button', { type: 'button', class: 'btn primary', ...barred(why), onclick: async () => (await import('../parts/publish.js')).publish('hello') }, 'Publish an event');
   return el('section', { class: 'card teach' },
     el('h2', null, 'Nothing has been published yet'),
     muted('Publish an event, from here or from a terminal. Its answer comes when it is on disk. Then read it with a group: what the group has acknowledged it does not get again.'),
     el('div', null, press),
     wantsToken() ? muted('The commands take the token from the variable ', el('code', null, 'MILLRACE_TOKEN'), '.') : '',
     snippet(`${curl()} ${new URL('topics/hello/events', ROOT).href} -d '{"payload":{"hello":"world"}}'`),
-    snippet(`millrace pub hello '{"hello":"world"}' --url ${ws}`),
-    snippet(`millrace sub hello --group readers --from earliest --url ${ws}`));
+    snippet(`millrace pub hello '{"hello":"world"}' --url ${BUS}`),
+    snippet(`millrace sub hello --group readers --from earliest --url ${BUS}`));
 }

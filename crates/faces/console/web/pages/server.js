@@ -1,10 +1,11 @@
 // How the server itself is doing: commits, the disk, bounds, refusals, and what its log warns of.
 
 import { get } from '../api.js';
+import { banner } from '../parts/banner.js';
 import { chart, recent } from '../parts/chart.js';
-import { card, el, fill, head, muted, remark, title } from '../parts/dom.js';
+import { badge, barred, card, el, faint, fill, grid, head, muted, panel, remark, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
-import { meter } from '../parts/meter.js';
+import { meter, tile } from '../parts/meter.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, rate, size, span, time } from '../parts/time.js';
@@ -48,7 +49,7 @@ export function page() {
             card('Bounds', bounds),
             card('Refusals', refusals.box, none))));
       } else {
-        root.append(el('p', { class: 'banner' }, icon('key'), `The figures: ${why}.`));
+        root.append(banner('', 'key', `The figures: ${why}.`));
       }
       root.append(log.box);
       /** @type {Sample[]} */
@@ -63,9 +64,7 @@ export function page() {
           fill(heat, heatOf(stats));
           fill(bounds, boundsOf(stats));
           const codes = Object.entries(stats.refusals ?? {});
-          refusals.show(codes);
-          refusals.box.hidden = codes.length === 0;
-          none.hidden = codes.length > 0;
+          refusals.show(codes, none);
         });
         poll(signal, 30_000, async () => {
           const history = /** @type {import('../types.js').History} */ (await get('/stats/history', { signal, query: { ...recent(), series: SERIES } }));
@@ -110,14 +109,12 @@ const classesOf = (stats) => /** @type {[number, number][]} */ (stats.server?.co
 function tilesOf(stats, samples) {
   const server = stats.server ?? {};
   const commits = server.commits ?? 0;
-  const tile = (/** @type {string} */ name, /** @type {string} */ value, /** @type {string} */ note, tone = '') =>
-    el('div', { class: `tile ${tone}` }, el('h2', { class: 'label' }, name), el('div', { class: 'value' }, value), el('div', { class: 'note' }, note));
   const classes = classesOf(stats);
   return [
     tile('Syncs', `${rate(speed(samples, (one) => one.server?.commits ?? 0))} /s`, `${count(commits)} since the start`),
     tile('Events per sync', commits > 0 ? ((server.commitEvents ?? 0) / commits).toFixed(1) : '–', 'since the start'),
-    tile('Commit, half of them', quantile(classes, 0.5), '50 of 100 were as fast'),
-    tile('Commit, nearly all', quantile(classes, 0.99), '99 of 100 were as fast'),
+    tile('Commit, p50', quantile(classes, 0.5), '50 of 100 were as fast'),
+    tile('Commit, p99', quantile(classes, 0.99), '99 of 100 were as fast'),
     tile('Waiting', count(server.requestsWaiting ?? 0), 'requests for a commit', (server.requestsWaiting ?? 0) > 1000 ? 'warn' : ''),
     tile('Up', span(stats.uptimeMs), (server.commitsRetried ?? 0) > 0 ? `${count(server.commitsRetried ?? 0)} commits tried again` : ''),
   ];
@@ -138,10 +135,8 @@ function heatOf(stats) {
   const told = classes.map(([bound, times], at) => /** @type {[string, number]} */ ([label(bound, at), times])).filter(([, times]) => times > 0);
   return [
     el('div', { class: 'heat', role: 'img', 'aria-label': `Times of commits: ${told.map(([name, times]) => `${name} ${times}`).join(', ')}` }, columns),
-    muted(`From ${label(classes[0]?.[0] ?? 0, 0)} at the left to ${label(classes.at(-1)?.[0] ?? 0, classes.length - 1)} at the right; heights are logarithms.`),
-    el('details', null, el('summary', { class: 'muted' }, 'As a table'), el('table', null, el('caption', { class: 'unseen' }, 'Times of commits'),
-      el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'Took'), el('th', { scope: 'col', class: 'num' }, 'Commits'))),
-      el('tbody', null, told.map(([name, times]) => el('tr', null, el('td', null, name), el('td', { class: 'num' }, count(times))))))),
+    muted(`From ${label(classes[0]?.[0] ?? 0, 0)} at the left to ${label(classes.at(-1)?.[0] ?? 0, classes.length - 1)} at the right; the bars are on a logarithmic scale.`),
+    el('details', null, el('summary', { class: 'muted' }, 'As a table'), grid('Times of commits', ['Took', 'Commits'], told.map(([name, times]) => el('tr', null, el('td', null, name), el('td', { class: 'num' }, count(times)))), true)),
   ];
 }
 
@@ -168,28 +163,26 @@ function boundsOf(stats) {
 
 function logCard() {
   const why = missing('admin');
-  const level = el('select', { 'aria-label': 'Lines from this level on', disabled: why !== null, title: why }, [['warn', 'warnings and errors'], ['error', 'errors'], ['info', 'everything']].map(([value, label]) => el('option', { value }, label ?? '')));
+  const level = el('select', { 'aria-label': 'Lines from this level on', ...barred(why) }, [['warn', 'warnings and errors'], ['error', 'errors'], ['info', 'everything']].map(([value, label]) => el('option', { value }, label)));
   const list = table({
     caption: 'The last lines of the log, the newest first',
     columns: [
       { name: 'ts', label: 'Time', cell: (/** @type {LogLine} */ row) => time(row.ts) },
-      { name: 'level', label: 'Level', cell: (row) => el('span', { class: `badge ${row.level === 'error' ? 'bad' : row.level === 'warn' ? 'warn' : ''}` }, row.level) },
+      { name: 'level', label: 'Level', cell: (row) => badge(row.level === 'error' ? 'bad' : row.level === 'warn' ? 'warn' : '', row.level) },
       { name: 'target', label: 'From', class: 'mono', cell: (row) => row.target },
-      { name: 'message', label: 'What', cell: (row) => el('span', null, row.message, Object.entries(row.fields).map(([name, value]) => el('span', { class: 'muted' }, ` ${name}=${value}`)), row.cut ? el('span', { class: 'badge' }, 'cut') : '') },
+      { name: 'message', label: 'What', cell: (row) => el('span', null, row.message, Object.entries(row.fields).map(([name, value]) => faint(` ${name}=${value}`)), row.cut ? badge('', 'cut') : '') },
     ],
   });
-  const none = remark('No such line.');
+  const none = remark('Nothing at this level since the start.');
   const told = el('p', { class: 'more', hidden: true });
-  const box = el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Log'), level),
+  const box = panel(el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Log'), level),
     why === null ? [list.box, none, told] : el('p', { class: 'more' }, `The log: ${why}.`));
   return {
     box, why,
     level: () => level.value,
     /** @param {import('../types.js').Log} doc */
     show(doc) {
-      list.show(doc.lines);
-      list.box.hidden = doc.lines.length === 0;
-      none.hidden = doc.lines.length > 0;
+      list.show(doc.lines, none);
       told.hidden = doc.forgotten === 0;
       fill(told, `${count(doc.forgotten)} older lines are kept no longer: the whole log is on the server's stderr.`);
     },

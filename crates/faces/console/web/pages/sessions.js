@@ -2,7 +2,7 @@
 
 import { part } from '../api.js';
 import { snippet } from '../parts/dialog.js';
-import { el, fill, head, remark, title } from '../parts/dom.js';
+import { badge, el, fill, head, panel, remark, teach, title } from '../parts/dom.js';
 import { pages } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
@@ -23,7 +23,7 @@ export function page() {
         isOn: (row) => row.session === on,
         columns: [
           { name: 'session', label: 'Session', class: 'mono', cell: (row) => row.session },
-          { name: 'state', label: 'State', cell: (row) => el('span', null, el('span', { class: `badge ${tones[row.state] ?? ''}` }, row.state), row.hanging.length > 0 ? el('span', { class: 'badge bad', title: row.hanging.map((run) => `${run.handler}: ${run.event}`).join(', ') }, `${count(row.hanging.length)} hanging`) : '') },
+          { name: 'state', label: 'State', cell: (row) => el('span', null, badge(tones[row.state] ?? '', row.state), row.hanging.length > 0 ? badge('bad', `${count(row.hanging.length)} hanging`, row.hanging.map((run) => `${run.handler}: ${run.event}`).join(', ')) : '') },
           { name: 'host', label: 'Host', cell: (row) => row.host ?? '–' },
           { name: 'pid', label: 'Process', class: 'num', cell: (row) => row.pid ?? '–' },
           { name: 'started', label: 'Since', cell: (row) => time(row.started) },
@@ -34,15 +34,12 @@ export function page() {
         ],
       });
       const more = remark('There are more sessions: GET /sessions lists all of them.');
-      const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No sessions'),
-        el('p', null, 'A session is a program with durable handlers that has this store open. It shows itself here when it begins to work.'),
-        snippet('let session = Session::builder("sqlite:///app.db").metadata("version", "1.4.2").open()?;'), snippet('millrace events sessions'));
-      fill(root, head(title('Sessions')), el('section', { class: 'card' }, list.box, more, none));
+      const none = teach('No sessions', 'A session is a program with durable handlers that has this store open. It shows itself here when it begins to work.',
+        snippet('let session = Session::builder("sqlite:///app.db").metadata("version", "1.4.2").open()?;'), snippet('millrace events sessions --store sqlite:///FILE'));
+      fill(root, head(title('Sessions')), panel(list.box, more, none));
       poll(signal, 2000, async () => {
         const found = /** @type {{ rows: Session[], more: boolean }} */ (await pages('/sessions', 'sessions', { signal }));
-        list.show(found.rows);
-        list.box.hidden = found.rows.length === 0;
-        none.hidden = found.rows.length > 0;
+        list.show(found.rows, none);
         more.hidden = !found.more;
       });
     },

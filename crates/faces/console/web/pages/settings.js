@@ -1,8 +1,8 @@
 // Every setting of the server: value, source, bound, and what makes a change count.
 
 import { get } from '../api.js';
-import { card, el, fill, head, link, muted, remark, title } from '../parts/dom.js';
-import { icon } from '../parts/icons.js';
+import { banner } from '../parts/banner.js';
+import { badge, card, el, faint, fill, head, link, muted, panel, remark, title } from '../parts/dom.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { time } from '../parts/time.js';
@@ -21,7 +21,7 @@ export function page() {
       const why = missing('admin');
       const top = head(title('Settings'));
       if (why !== null) {
-        fill(root, top, el('p', { class: 'banner' }, icon('key'), `The settings: ${why}.`));
+        fill(root, top, banner('', 'key', `The settings: ${why}.`));
         return;
       }
       const search = el('input', { type: 'search', placeholder: 'Find a setting', 'aria-label': 'Find a setting', value: query.get('q') ?? '' });
@@ -38,12 +38,8 @@ export function page() {
         if (!doc) return;
         const text = search.value.trim().toLowerCase();
         const found = doc.settings.filter((one) => (!set_.checked || one.from !== 'default') && `${one.name} ${one.about} ${shown(one.value)}`.toLowerCase().includes(text));
-        list.show(found);
-        list.box.hidden = found.length === 0;
-        none.hidden = found.length > 0;
-        tokens.show(doc.tokens);
-        tokens.box.hidden = doc.tokens.length === 0;
-        open.hidden = doc.tokens.length > 0;
+        list.show(found, none);
+        tokens.show(doc.tokens, open);
         entries.show(doc.capabilities);
         entriesCard.hidden = doc.capabilities.length === 0;
       };
@@ -57,7 +53,7 @@ export function page() {
       });
       fill(root, top,
         muted('Flags beat the environment, which beats the file. A setting such as frame-bytes-max is the flag --frame-bytes-max, the variable MILLRACE_FRAME_BYTES_MAX and the key frame_bytes_max.'),
-        el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'), el('div', { class: 'bar' }, search, el('label', { class: 'check' }, set_, 'Only those that are set'))), list.box, none),
+        panel(el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'), el('div', { class: 'bar' }, search, el('label', { class: 'check' }, set_, 'Only those that are set'))), list.box, none),
         card('Tokens and certificates', tokens.box, open),
         entriesCard);
       poll(signal, 30_000, async () => {
@@ -80,9 +76,9 @@ function settingTable() {
     columns: [
       { name: 'name', label: 'Setting', by: (row) => row.name, cell: (row) => el('span', { title: row.about }, el('code', null, row.name)) },
       { name: 'value', label: 'Value', cell: (row) => el('span', { class: 'mono' }, shown(row.value) || '–') },
-      { name: 'from', label: 'From', by: (row) => row.from, cell: (row) => (row.from === 'default' ? el('span', { class: 'muted' }, 'default') : el('span', null, row.from, el('span', { class: 'muted' }, ` (default ${shown(row.default) || 'empty'})`))) },
-      { name: 'accepts', label: 'May be', cell: (row) => el('span', { class: 'muted' }, row.accepts) },
-      { name: 'changes', label: 'Changes with', by: (row) => row.changes, cell: (row) => el('span', { class: `badge ${row.changes === 'SIGHUP' ? 'accent' : ''}` }, row.changes) },
+      { name: 'from', label: 'From', by: (row) => row.from, cell: (row) => (row.from === 'default' ? faint('default') : el('span', null, row.from, faint(` (default ${shown(row.default) || 'empty'})`))) },
+      { name: 'accepts', label: 'May be', cell: (row) => faint(row.accepts) },
+      { name: 'changes', label: 'Changes with', by: (row) => row.changes, cell: (row) => badge(row.changes === 'SIGHUP' ? 'accent' : '', row.changes) },
       { name: 'about', label: 'What for', cell: (row) => row.about },
     ],
   });
@@ -98,7 +94,7 @@ function tokenTable() {
       { name: 'scopes', label: 'May', cell: (row) => row.scopes.join(', ') || 'nothing' },
       { name: 'namespaces', label: 'Where', cell: (row) => (row.namespaces.includes('*') ? 'everywhere' : row.namespaces.join(', ')) },
       { name: 'roles', label: 'Roles', cell: (row) => row.roles.join(', ') || '–' },
-      { name: 'expires', label: 'Until', by: (row) => row.expires ?? Infinity, cell: (row) => (row.expires == null ? 'for ever' : row.expired ? el('span', { class: 'badge bad' }, 'expired') : time(row.expires)) },
+      { name: 'expires', label: 'Until', by: (row) => row.expires ?? Infinity, cell: (row) => (row.expires == null ? 'for ever' : row.expired ? badge('bad', 'expired') : time(row.expires)) },
       { name: 'rate', label: 'Rate', class: 'num', cell: (row) => (row.ratePerSecond == null ? '–' : row.ratePerSecond === 0 ? 'no limit' : `${row.ratePerSecond} /s`) },
     ],
   });

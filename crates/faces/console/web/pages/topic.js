@@ -1,13 +1,14 @@
 // One topic: its events, its groups, its settings.
 
-import { get, part, send } from '../api.js';
+import { BUS, get, part, send } from '../api.js';
 import { ask, field, snippet, toast } from '../parts/dialog.js';
-import { el, fill, head, link } from '../parts/dom.js';
+import { badge, barred, button, crumbs, el, faint, fill, grid, head, link, panel, region, teach } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
+import { groupLink } from '../parts/links.js';
 import { poll } from '../parts/poll.js';
 import { publish } from '../parts/publish.js';
-import { table } from '../parts/table.js';
-import { count, size, span, time } from '../parts/time.js';
+import { number, table, when } from '../parts/table.js';
+import { many, size, span } from '../parts/time.js';
 import { missing } from '../state.js';
 import { events } from './events.js';
 
@@ -42,12 +43,12 @@ function summary(doc) {
   const dlq = doc.topic.endsWith('.DLQ');
   return head(
     el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/topics', 'Topics'), '›'),
+      crumbs(link('#/topics', 'Topics')),
       el('h1', null, doc.topic),
-      el('p', { class: 'sub' }, `${count(held)} events · ${parts} ${parts === 1 ? 'partition' : 'partitions'} · ${doc.groups?.length ?? 0} groups`,
+      el('p', { class: 'sub' }, [many(held, 'event'), many(parts, 'partition'), many(doc.groups?.length ?? 0, 'group')].join(' · '),
         dlq ? [' · ', link(`#/letters/${part(doc.topic.slice(0, -4))}`, 'show as dead letters')] : [])),
     el('div', { class: 'acts' },
-      el('button', { type: 'button', class: 'btn primary', disabled: why !== null, title: why, onclick: () => void publish(doc.topic) }, icon('plus'), 'Publish')));
+      el('button', { type: 'button', class: 'btn primary', ...barred(why), onclick: () => void publish(doc.topic) }, icon('plus'), 'Publish')));
 }
 
 /** @param {string} topic @param {string} tab */
@@ -63,26 +64,23 @@ function groups(body, topic, signal) {
     caption: `Groups of ${topic}`,
     sort: 'lag', descending: true,
     key: (/** @type {any} */ row) => row.group,
-    open: (row) => { location.hash = `#/topics/${part(topic)}/groups/${part(row.group)}`; },
+    open: (row) => { location.hash = groupLink(topic, row.group); },
     columns: [
-      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => link(`#/topics/${part(topic)}/groups/${part(row.group)}`, row.group) },
-      { name: 'members', label: 'Members', class: 'num', by: (row) => row.members, cell: (row) => count(row.members) },
-      { name: 'lag', label: 'Waiting', class: 'num', by: (row) => row.lag, cell: (row) => count(row.lag) },
-      { name: 'inflight', label: 'In flight', class: 'num', by: (row) => row.inflight, cell: (row) => count(row.inflight) },
-      { name: 'created', label: 'Since', by: (row) => row.created, cell: (row) => time(row.created) },
-      { name: 'state', label: 'State', cell: (row) => (row.paused ? el('span', { class: 'badge warn' }, 'paused') : row.members === 0 ? el('span', { class: 'badge' }, 'nobody here') : el('span', { class: 'badge good' }, 'works')) },
+      { name: 'group', label: 'Group', by: (row) => row.group, cell: (row) => link(groupLink(topic, row.group), row.group) },
+      number('members', 'Members'),
+      number('lag', 'Waiting'),
+      number('inflight', 'In flight'),
+      when('created', 'Since'),
+      { name: 'state', label: 'State', cell: (row) => (row.paused ? badge('warn', 'paused') : row.members === 0 ? badge('', 'nobody here') : badge('good', 'works')) },
     ],
   });
-  const none = el('div', { class: 'teach', hidden: true }, el('h2', null, 'No group reads this topic'),
-    el('p', null, 'A group is made by its first subscriber. Its position is kept, also over restarts.'),
-    snippet(`millrace sub ${topic} --group readers --from earliest`));
-  fill(body, el('section', { class: 'card' }, list.box, none));
+  const none = teach('No group reads this topic', 'A group is made by its first subscriber. Its position is kept, also over restarts.',
+    snippet(`millrace sub ${topic} --group readers --from earliest --url ${BUS}`));
+  fill(body, panel(list.box, none));
   poll(signal, 2000, async () => {
     const found = /** @type {import('../types.js').GroupList} */ (await get(`/topics/${part(topic)}/groups`, { signal }));
     const sum = (/** @type {any} */ group, /** @type {string} */ name) => group.partitions.reduce((/** @type {number} */ total, /** @type {any} */ one) => total + one[name], 0);
-    list.show(found.groups.map((group) => ({ ...group, lag: sum(group, 'lag'), inflight: sum(group, 'inflight') })));
-    list.box.hidden = found.groups.length === 0;
-    none.hidden = found.groups.length > 0;
+    list.show(found.groups.map((group) => ({ ...group, lag: sum(group, 'lag'), inflight: sum(group, 'inflight') })), none);
   });
 }
 
@@ -114,17 +112,16 @@ function settings(body, doc) {
     const value = set ? own[name] : defaults[name];
     return el('tr', null,
       el('td', null, el('div', null, label), hint ? el('div', { class: 'muted' }, hint) : ''),
-      el('td', null, value === undefined || value === false ? el('span', { class: 'muted' }, 'not set') : show(value)),
-      el('td', null, set ? el('span', { class: 'badge accent' }, 'set here') : el('span', { class: 'muted' }, value === undefined ? '' : 'of the server')));
+      el('td', null, value === undefined || value === false ? faint('not set') : show(value)),
+      el('td', null, set ? badge('accent', 'set here') : faint(value === undefined ? '' : 'of the server')));
   });
   fill(body,
-    el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'),
-      el('button', { type: 'button', class: 'btn', disabled: why !== null, title: why, onclick: () => void change(doc) }, 'Change…')),
-    el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': 'Settings of the topic' }, el('table', null, el('caption', { class: 'unseen' }, 'Settings'),
-      el('thead', null, el('tr', null, ['Setting', 'Value', 'Where it comes from'].map((text) => el('th', { scope: 'col' }, text)))), el('tbody', null, rows)))),
-    el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, 'Danger zone')),
+    panel(el('div', { class: 'title' }, el('h2', { class: 'grow' }, 'Settings'),
+      button('btn', 'Change…', () => void change(doc), barred(why))),
+    region('scroll', 'Settings of the topic', grid('Settings', ['Setting', 'Value', 'Where it comes from'], rows))),
+    panel(el('div', { class: 'title' }, el('h2', null, 'Danger zone')),
       el('div', { class: 'body bar' }, el('p', { class: 'grow' }, 'Deleting a topic removes its events, its groups and their positions.'),
-        el('button', { type: 'button', class: 'btn danger', disabled: why !== null, title: why, onclick: () => void remove(doc.topic) }, 'Delete topic…'))));
+        button('btn danger', 'Delete topic…', () => void remove(doc.topic), barred(why)))));
 }
 
 /** @param {Topic} doc */

@@ -2,8 +2,9 @@
 
 import { get, part, send } from '../api.js';
 import { ask, field, snippet, toast } from '../parts/dialog.js';
-import { el, fill, head, link, title } from '../parts/dom.js';
+import { barred, el, faint, fill, head, link, panel, title } from '../parts/dom.js';
 import { icon } from '../parts/icons.js';
+import { groupLink, topicLink } from '../parts/links.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, rate, size, time } from '../parts/time.js';
@@ -21,16 +22,16 @@ export function page() {
       const filter = el('input', { type: 'search', placeholder: 'Filter', 'aria-label': 'Filter topics', value: query.get('q') ?? '' });
       const system = el('input', { type: 'checkbox', checked: query.get('system') === '1' });
       const why = missing('admin');
-      const make = el('button', { type: 'button', class: 'btn primary', disabled: why !== null, title: why, onclick: () => void create() }, icon('plus'), 'Create topic');
+      const make = el('button', { type: 'button', class: 'btn primary', ...barred(why), onclick: () => void create() }, icon('plus'), 'Create topic');
       const note = el('div', { class: 'more', hidden: true });
       const list = table({
         caption: 'Topics',
         sort: query.get('sort') ?? 'topic', descending: query.get('desc') === '1',
         onsort: (name, descending) => set({ sort: name, desc: descending ? '1' : null }),
         key: (/** @type {Row} */ row) => row.topic.topic,
-        open: (row) => { location.hash = `#/topics/${part(row.topic.topic)}`; },
+        open: (row) => { location.hash = topicLink(row.topic.topic); },
         columns: [
-          { name: 'topic', label: 'Topic', by: (row) => row.topic.topic, cell: (row) => link(`#/topics/${part(row.topic.topic)}`, row.topic.topic) },
+          { name: 'topic', label: 'Topic', by: (row) => row.topic.topic, cell: (row) => link(topicLink(row.topic.topic), row.topic.topic) },
           { name: 'events', label: 'Events', class: 'num', by: (row) => row.topic.events ?? 0, cell: (row) => count(row.topic.events ?? 0) },
           { name: 'bytes', label: 'Size', class: 'num', by: (row) => row.topic.bytes ?? 0, cell: (row) => size(row.topic.bytes ?? 0) },
           { name: 'rate', label: 'Published /s', class: 'num', by: (row) => row.rate ?? 0, cell: (row) => rate(row.rate) },
@@ -39,7 +40,7 @@ export function page() {
           { name: 'letters', label: 'Dead letters', class: 'num', by: (row) => row.topic.deadLetters ?? 0, cell: letters },
         ],
       });
-      const card = el('section', { class: 'card' }, el('div', { class: 'title' }, filter, el('label', { class: 'check' }, system, 'Topics of the server')), list.box, note);
+      const card = panel(el('div', { class: 'title' }, filter, el('label', { class: 'check' }, system, 'Show system topics')), list.box, note);
       fill(root, head(title('Topics'), el('div', { class: 'acts' }, make)), card);
       /** @type {Map<string, { at: number, published: number }>} */
       let before = new Map();
@@ -80,17 +81,17 @@ export function page() {
 /** @param {Row} row */
 function groups({ topic }) {
   const standing = Object.entries(topic.standing ?? {});
-  if (standing.length === 0) return el('span', { class: 'muted' }, '–');
+  if (standing.length === 0) return faint('–');
   const shown = standing.sort(([, a], [, b]) => b.lag - a.lag).slice(0, 4);
-  const chip = (/** @type {[string, { lag: number, paused: boolean }]} */ [name, of]) => el('a', { class: `badge ${of.paused ? 'warn' : of.lag > 0 ? 'accent' : ''}`, href: `#/topics/${part(topic.topic)}/groups/${part(name)}`, title: of.paused ? 'paused' : null },
+  const chip = (/** @type {[string, { lag: number, paused: boolean }]} */ [name, of]) => el('a', { class: `badge ${of.paused ? 'warn' : of.lag > 0 ? 'accent' : ''}`, href: groupLink(topic.topic, name), title: of.paused ? 'paused' : null },
     `${name} ${of.paused ? '⏸ ' : ''}${count(of.lag)}`);
-  return el('div', { class: 'lags' }, shown.map((one) => chip(one)), standing.length > 4 ? el('span', { class: 'muted' }, `and ${standing.length - 4}`) : '');
+  return el('div', { class: 'lags' }, shown.map((one) => chip(one)), standing.length > 4 ? faint(`and ${standing.length - 4}`) : '');
 }
 
 /** @param {Row} row */
 function letters({ topic }) {
   const found = topic.deadLetters ?? 0;
-  return found === 0 ? el('span', { class: 'muted' }, '0') : link(`#/letters/${part(topic.topic)}`, count(found));
+  return found === 0 ? faint('0') : link(`#/letters/${part(topic.topic)}`, count(found));
 }
 
 function teach() {
@@ -113,8 +114,8 @@ async function create() {
     done: async () => {
       const body = { topic: name.value.trim(), partitions: Number(partitions.value || 1), ...(retention.value ? { retentionMs: Number(retention.value) * 3_600_000 } : {}) };
       const made = /** @type {any} */ (await send('POST', '/topics', body));
-      toast(`Topic ${made.topic} is there.`, { link: ['Open it', `#/topics/${part(made.topic)}`] });
-      location.hash = `#/topics/${part(made.topic)}`;
+      toast(`Topic ${made.topic} is there.`, { link: ['Open it', topicLink(made.topic)] });
+      location.hash = topicLink(made.topic);
     },
   });
 }

@@ -3,11 +3,12 @@
 import { get, part } from '../api.js';
 import { WORDS, asText, endOf, merge, rows, visible } from '../parts/causes.js';
 import { field, toast } from '../parts/dialog.js';
-import { button, copy, el, fill, head, link, title } from '../parts/dom.js';
+import { badge, button, copy, crumbs, el, faint, fill, head, link, panel, title } from '../parts/dom.js';
 import { eventLink } from '../parts/event.js';
 import { icon } from '../parts/icons.js';
+import { groupLink } from '../parts/links.js';
 import { sign } from '../parts/sign.js';
-import { longTable } from '../parts/table.js';
+import { longTable } from '../parts/long-table.js';
 import { count, span, timeText } from '../parts/time.js';
 import { axis } from '../parts/waterfall.js';
 
@@ -23,10 +24,12 @@ const ICONS = { event: 'topics', message: 'right', delivery: 'person', claim: 'j
 
 /** @param {string[]} names @returns {import('../main.js').Page} */
 export function page(names) {
-  const id = names[1];
   return {
-    title: id ? `Trace of ${id}` : 'Trace',
-    open: (context) => (id ? show(id, context) : ask(context.root)),
+    title: names[1] ? `Trace of ${names[1]}` : 'Trace',
+    open: (context) => {
+      const id = names[1] ?? context.query.get('id');
+      return id ? show(id, context) : ask(context.root);
+    },
   };
 }
 
@@ -37,7 +40,7 @@ function ask(root) {
     el('p', null, 'From any event, dead letter, message or timer: what it goes back to, and everything that followed from it over groups, handlers, schedules, letters and the loop.'),
     field('Id', id, 'Of an event, a letter, a message of the loop or a timer.'),
     el('div', { class: 'acts' }, el('button', { class: 'btn primary' }, 'Show its trace')));
-  fill(root, head(title('Trace')), el('section', { class: 'card' }, form));
+  fill(root, head(title('Trace')), panel(form));
 }
 
 /** @param {string} id @param {import('../main.js').Context} context */
@@ -88,8 +91,8 @@ async function show(id, { root, query, signal, set }) {
     button('btn small', 'Look again', () => void load('')));
   fill(root,
     head(el('div', { class: 'grow' },
-      el('nav', { class: 'crumbs', 'aria-label': 'Path' }, link('#/trace', 'Trace'), '›'), el('h1', null, id), sub)),
-    el('section', { class: 'card' }, tools, scale, table.box, nothing, note));
+      crumbs(link('#/trace', 'Trace')), el('h1', null, id), sub)),
+    panel(tools, scale, table.box, nothing, note));
 
   function draw() {
     const shown = visible(all, collapsed, failedOnly);
@@ -132,7 +135,7 @@ async function show(id, { root, query, signal, set }) {
 /** @param {Row} row */
 function linkOf({ node }) {
   const place = node.place;
-  if (node.what === 'delivery' && place) return `#/topics/${part(place.topic)}/groups/${part(node.type)}`;
+  if (node.what === 'delivery' && place) return groupLink(place.topic, node.type);
   return place ? eventLink(place.topic, place.partition, place.offset) : null;
 }
 
@@ -155,8 +158,8 @@ function nameCell(row, collapsed, id, draw) {
     node.error ?? '',
   ].filter(Boolean).join(' · ');
   const cell = el('span', { class: 'node', title: node.id }, flip, icon(ICONS[node.what] ?? 'right'),
-    el('span', { class: 'unseen' }, `level ${level + 1}, `), el('span', { class: 'muted' }, word), name,
-    node.id === id ? el('span', { class: 'badge accent' }, 'here') : '',
+    el('span', { class: 'unseen' }, `level ${level + 1}, `), faint(word), name,
+    node.id === id ? badge('accent', 'here') : '',
     more ? el('span', { class: 'muted clip' }, more) : '');
   // Deep chains stay within the column.
   cell.style.paddingLeft = `${Math.min(level, 12) * 16}px`;
@@ -167,7 +170,8 @@ function nameCell(row, collapsed, id, draw) {
 function bar({ node, failed }, place) {
   const from = place(node.at);
   const to = place(endOf(node));
-  const stripe = el('span', { class: `stripe ${failed ? 'bad' : node.what}` });
+  const isOpen = node.what === 'delivery' && !node.endedAt;
+  const stripe = el('span', { class: `stripe ${failed ? 'bad' : node.what} ${isOpen ? 'open' : ''}` });
   stripe.style.left = `${from * 100}%`;
   stripe.style.width = `${(to - from) * 100}%`;
   // A letter says how many attempts there were; they are the delivery's.

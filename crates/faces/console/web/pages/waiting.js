@@ -2,12 +2,13 @@
 
 import { ROOT, part, send } from '../api.js';
 import { ask, snippet, toast } from '../parts/dialog.js';
-import { card, el, fill, head, link, remark, title } from '../parts/dom.js';
+import { badge, card, el, fill, head, link, remark, title } from '../parts/dom.js';
+import { topicLink } from '../parts/links.js';
 import { pages, press } from '../parts/pages.js';
 import { poll } from '../parts/poll.js';
 import { table } from '../parts/table.js';
 import { count, countdown, size } from '../parts/time.js';
-import { may, missing } from '../state.js';
+import { curl, may, missing } from '../state.js';
 
 /** @typedef {import('../types.js').Delayed} Delayed */
 /** @typedef {import('../types.js').Timer} Timer */
@@ -26,7 +27,7 @@ export function page() {
         columns: [
           { name: 'due', label: 'Due', by: (row) => row.due, cell: (row) => countdown(row.due) },
           { name: 'id', label: 'Event', class: 'mono', cell: (row) => row.id ?? '–' },
-          { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(`#/topics/${part(row.topic)}`, row.topic) },
+          { name: 'topic', label: 'Topic', by: (row) => row.topic, cell: (row) => link(topicLink(row.topic), row.topic) },
           { name: 'key', label: 'Key', class: 'mono', cell: (row) => row.key ?? '' },
           { name: 'for', label: 'Waits for', cell: (row) => (row.waitsFor === 'time' ? 'a time of day' : 'the end of a delay') },
           { name: 'size', label: 'Payload', class: 'num', by: (row) => row.payloadBytes, cell: (row) => size(row.payloadBytes) },
@@ -39,7 +40,7 @@ export function page() {
         caption: 'Timers of the loop, the next one first',
         key: (/** @type {Timer} */ row) => row.timer,
         columns: [
-          { name: 'due', label: 'Due', cell: (row) => el('span', null, countdown(row.due), row.tryingAgain ? el('span', { class: 'badge warn', title: 'Nobody took its message yet.' }, 'tries again') : '') },
+          { name: 'due', label: 'Due', cell: (row) => el('span', null, countdown(row.due), row.tryingAgain ? badge('warn', 'tries again', 'Nobody took its message yet.') : '') },
           { name: 'what', label: 'Sends', cell: (row) => el('span', null, `${row.kind} `, el('code', null, row.type)) },
           { name: 'by', label: 'Set by', cell: (row) => row.capability ?? row.agent ?? 'a client' },
           { name: 'durable', label: 'Kept', cell: (row) => (row.durable ? 'over restarts' : 'until the server ends') },
@@ -49,10 +50,10 @@ export function page() {
       });
       const noEvents = el('div', { class: 'teach', hidden: true }, el('h3', null, 'No delayed events'),
         el('p', null, 'An event that is published with a delay waits here, on disk, and gets its place in the topic when it is due.'),
-        snippet(`curl ${ROOT.href}topics/hello/events -d '{"payload":1,"delay_ms":60000}'`));
+        snippet(`${curl()} ${ROOT.href}topics/hello/events -d '{"payload":1,"delay_ms":60000}'`));
       const noTimers = el('div', { class: 'teach', hidden: true }, el('h3', null, 'No timers'),
         el('p', null, 'A message of the loop that is to be sent later.'),
-        snippet('millrace send \'{"kind":"command","type":"Timer.Set","data":{"delayMs":60000,"message":{"kind":"event","type":"Tea.Ready","data":{}}}}\''));
+        snippet('millrace send --socket FILE \'{"kind":"command","type":"Timer.Set","data":{"delayMs":60000,"message":{"kind":"event","type":"Tea.Ready","data":{}}}}\''));
       const moreEvents = remark('There are more: GET /delayed lists all of them.');
       const moreTimers = remark('There are more: GET /timers lists all of them.');
       const cannot = may('os') ? null : el('p', { class: 'more' }, `Timers cannot be shown: ${missing('os')}.`);
@@ -60,10 +61,8 @@ export function page() {
         topic ? el('p', { class: 'sub' }, `Events of ${topic}. `, link('#/waiting', 'Show all')) : null)),
         card('Delayed events', events.box, moreEvents, noEvents),
         card('Timers', timers.box, moreTimers, noTimers, cannot));
-      const show = (/** @type {{ box: HTMLElement, show: (rows: any[]) => void }} */ list, /** @type {HTMLElement} */ none, /** @type {HTMLElement} */ further, /** @type {{ rows: any[], more: boolean }} */ found) => {
-        list.show(found.rows);
-        list.box.hidden = found.rows.length === 0;
-        none.hidden = found.rows.length > 0;
+      const show = (/** @type {{ show: (rows: any[], none: HTMLElement) => void }} */ list, /** @type {HTMLElement} */ none, /** @type {HTMLElement} */ further, /** @type {{ rows: any[], more: boolean }} */ found) => {
+        list.show(found.rows, none);
         further.hidden = !found.more;
       };
       timers.box.hidden = true;

@@ -1,6 +1,6 @@
 // Lines, drawn as SVG. Zero is on the axis, gaps stay gaps, and every chart has a sentence.
 
-import { el, svg } from './dom.js';
+import { el, grid, region, svg } from './dom.js';
 import { state } from '../state.js';
 import { hour } from './time.js';
 
@@ -71,31 +71,31 @@ export function nice(value) {
 /** A line with its scale, and the same as a table for those who cannot see it. @param {Points} points @param {string} sentence @param {(value: number) => string} show */
 export function chart(points, sentence, show) {
   const top = nice(most(points));
+  // Labels that would be equal get one more digit.
+  const scale = new Set([top, top / 2, 0].map(show)).size === 3 ? show : (/** @type {number} */ value) => String(Number(value.toPrecision(2)));
   const parts = paths(points, top, 100, 100);
-  const grid = [0, 50, 100].map((y) => svg('line', { class: 'grid', x1: 0, x2: 100, y1: y, y2: y }));
+  const levels = [0, 50, 100].map((y) => svg('line', { class: 'grid', x1: 0, x2: 100, y1: y, y2: y }));
   const label = (/** @type {number} */ value, /** @type {string} */ place) => {
-    const made = el('span', { class: 'scale', 'aria-hidden': 'true' }, show(value));
+    const made = el('span', { class: 'scale', 'aria-hidden': 'true' }, scale(value));
     made.style.top = place;
     return made;
   };
   const from = points[0]?.[0] ?? 0;
   const to = points.at(-1)?.[0] ?? 0;
+  const at = (/** @type {number} */ ts) => hour(ts, to - from < 600_000);
   const rows = points.filter(([, value]) => value !== null);
   const table = el(
     'details', null, el('summary', { class: 'muted' }, 'As a table'),
-    el('div', { class: 'scroll tall', tabindex: '0', role: 'region', 'aria-label': `${sentence}, as a table` }, el('table', null,
-      el('caption', { class: 'unseen' }, sentence),
-      el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'Time'), el('th', { scope: 'col', class: 'num' }, 'Value'))),
-      el('tbody', null, rows.map(([ts, value]) => el('tr', null, el('td', null, hour(ts)), el('td', { class: 'num' }, show(value ?? 0))))),
+    region('scroll tall', `${sentence}, as a table`, grid(sentence, ['Time', 'Value'], rows.map(([ts, value]) => el('tr', null, el('td', null, at(ts)), el('td', { class: 'num' }, show(value ?? 0)))), true,
     )),
   );
   return el(
     'figure', null,
     el('div', { class: 'chart-frame' },
       svg('svg', { class: 'chart', viewBox: '0 0 100 100', preserveAspectRatio: 'none', role: 'img', 'aria-label': sentence },
-        ...grid, ...parts.map(({ area }) => svg('path', { class: 'area', d: area })), ...parts.map(({ line }) => svg('path', { class: 'stroke', d: line }))),
+        ...levels, ...parts.map(({ area }) => svg('path', { class: 'area', d: area })), ...parts.map(({ line }) => svg('path', { class: 'stroke', d: line }))),
       label(top, '-7px'), label(top / 2, '68px'), label(0, '143px'),
-      el('div', { class: 'times', 'aria-hidden': 'true' }, el('span', null, hour(from)), el('span', null, hour((from + to) / 2)), el('span', null, hour(to)))),
+      el('div', { class: 'times', 'aria-hidden': 'true' }, [from, (from + to) / 2, to].map((ts) => el('span', null, at(ts))))),
     table,
   );
 }

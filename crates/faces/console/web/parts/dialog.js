@@ -1,11 +1,12 @@
 // Dialogs, the drawer at the right, and short notes at the bottom.
 
-import { copy, el, fill, say } from './dom.js';
+import { button, copy, el, fill, link, say } from './dom.js';
 import { icon } from './icons.js';
 
 /**
  * Opens a dialog with a form. `done` may refuse by throwing; its message is shown and the dialog stays.
- * @param {{ title: string, wide?: boolean, body: (Node | string)[], act: string, danger?: boolean, done: () => Promise<void>, stays?: boolean }} spec
+ * One that `stays` cannot be left without it; one that only `tells` has nothing to cancel.
+ * @param {{ title: string, wide?: boolean, body: (Node | string)[], act: string, danger?: boolean, done: () => Promise<void>, stays?: boolean, tells?: boolean }} spec
  * @returns {Promise<boolean>} whether it was done
  */
 export function ask(spec) {
@@ -14,7 +15,7 @@ export function ask(spec) {
     const go = el('button', { class: spec.danger ? 'btn danger' : 'btn primary' }, spec.act);
     const form = el('form', { method: 'dialog', novalidate: true },
       el('h2', { id: 'dialog-title' }, spec.title), spec.body, why,
-      el('div', { class: 'acts' }, spec.stays ? '' : el('button', { type: 'button', class: 'btn', onclick: () => close(false) }, 'Cancel'), go));
+      el('div', { class: 'acts' }, spec.stays || spec.tells ? '' : button('btn', 'Cancel', () => close(false)), go));
     const box = el('dialog', { class: spec.wide ? 'wide' : null, 'aria-labelledby': 'dialog-title' }, form);
     const close = (/** @type {boolean} */ done) => {
       box.close();
@@ -95,7 +96,7 @@ const toasts = el('div', { class: 'toasts', role: 'status' });
 /** @param {string} text @param {{ bad?: boolean, link?: [string, string] }} [more] */
 export function toast(text, more = {}) {
   if (!toasts.isConnected) document.body.append(toasts);
-  const made = el('div', { class: more.bad ? 'toast bad' : 'toast' }, text, more.link ? el('a', { href: more.link[1] }, more.link[0]) : '');
+  const made = el('div', { class: more.bad ? 'toast bad' : 'toast' }, text, more.link ? link(more.link[1], more.link[0]) : '');
   toasts.append(made);
   say(text);
   setTimeout(() => made.remove(), 8000);

@@ -100,9 +100,14 @@ export function title(text, ...more) {
   return el('div', { class: 'grow' }, el('h1', null, text), ...more);
 }
 
+/** A part of a page without a title. @param {...(Child | Child[])} content */
+export function panel(...content) {
+  return el('section', { class: 'card' }, ...content);
+}
+
 /** A part of a page with a title. @param {string} text @param {...Child} content */
 export function card(text, ...content) {
-  return el('section', { class: 'card' }, el('div', { class: 'title' }, el('h2', null, text)), ...content);
+  return panel(el('div', { class: 'title' }, el('h2', null, text)), ...content);
 }
 
 /** A link. @param {string} href @param {...Child} text */
@@ -123,4 +128,43 @@ export function head(...parts) {
 /** @param {...Child} text */
 export function muted(...text) {
   return el('p', { class: 'muted' }, ...text);
+}
+
+/** A muted word within a line. @param {...Child} text */
+export function faint(...text) {
+  return el('span', { class: 'muted' }, ...text);
+}
+
+/** @param {string} tone `good`, `warn`, `bad`, `accent` or nothing @param {Child} text @param {string | null} [told] when it is pointed at */
+export function badge(tone, text, told = null) {
+  return el('span', { class: `badge ${tone}`, title: told }, text);
+}
+
+/** An entry of a list of facts. @param {Child} name @param {Child | Child[]} value */
+export function fact(name, value) {
+  return [el('dt', null, name), el('dd', null, value)];
+}
+
+/** The way to a page, from the pages above it. @param {...Child} links */
+export function crumbs(...links) {
+  return el('nav', { class: 'crumbs', 'aria-label': 'Path' }, links.flatMap((one) => [one, '›']));
+}
+
+/** What an empty page says, in the place of its list. @param {string} name @param {string} text @param {...Child} more */
+export function teach(name, text, ...more) {
+  return el('div', { class: 'teach', hidden: true }, el('h2', null, name), el('p', null, text), ...more);
+}
+
+/** For a control that cannot be used for a reason. @param {string | null} why */
+export const barred = (why) => ({ disabled: why !== null, title: why });
+
+/** What can be scrolled, also with keys. @param {string} name @param {string} label @param {...Child} content */
+export function region(name, label, ...content) {
+  return el('div', { class: name, tabindex: '0', role: 'region', 'aria-label': label }, ...content);
+}
+
+/** A table that does not change. @param {string} caption @param {string[]} columns @param {Node[]} rows @param {boolean} [figures] all columns but the first are numbers */
+export function grid(caption, columns, rows, figures = false) {
+  const names = columns.map((name, at) => el('th', { scope: 'col', class: figures && at > 0 ? 'num' : null }, name));
+  return el('table', null, el('caption', { class: 'unseen' }, caption), el('thead', null, el('tr', null, names)), el('tbody', null, rows));
 }

@@ -1,8 +1,10 @@
 // One event in the drawer: what it says, what caused it, and how far everybody is with it.
 
-import { ROOT, address, get, lines, part } from '../api.js';
+import { BUS, address, errorText, get, lines, part } from '../api.js';
+import { banner } from './banner.js';
+import { groupLink } from './links.js';
 import { curl, missing, state } from '../state.js';
-import { button, copy, el, fill, link, muted, save } from './dom.js';
+import { button, copy, el, fact, fill, grid, link, muted, region, save } from './dom.js';
 import { drawer, toast } from './dialog.js';
 import { icon } from './icons.js';
 import { envelope, tree } from './json.js';
@@ -41,11 +43,11 @@ export async function showEvent(topic, partition, offset, acts) {
   try {
     event = await fetchEvent(topic, partition, offset);
   } catch (error) {
-    fill(inside, el('p', { class: 'banner bad' }, error instanceof Error ? error.message : String(error)));
+    fill(inside, el('p', { class: 'banner bad' }, errorText(error)));
     return;
   }
   if (!event) {
-    fill(inside, el('p', { class: 'banner' }, icon('warn'), `There is no event at offset ${offset}: it is not published yet, or retention or compaction has removed it.`));
+    fill(inside, banner('', 'warn', `There is no event at offset ${offset}: it is not published yet, or retention or compaction has removed it.`));
     return;
   }
   const found = event;
@@ -53,27 +55,26 @@ export async function showEvent(topic, partition, offset, acts) {
   story.className = 'stack';
   // What is withheld cannot be copied or published again either.
   const content = missing('subscribe') === null ? [payload(found), copies(found, acts)]
-    : [el('p', { class: 'banner calm' }, icon('key'), 'Payload, key and header values are withheld: your token has the scope inspect and not subscribe.')];
+    : [banner('calm', 'key', 'Payload, key and header values are withheld: your token has the scope inspect and not subscribe.')];
   fill(inside, facts(found), ...content, el('section', null, el('h3', null, 'How far everybody is'), story));
   fill(story, muted('Looking…'));
   try {
     const told = await get(`/events/${part(found.id)}`, { query: { topic } });
     fill(story, standing(/** @type {Story} */ (told), topic));
   } catch (error) {
-    fill(story, muted(error instanceof Error ? error.message : String(error)));
+    fill(story, muted(errorText(error)));
   }
 }
 
 /** @param {Envelope} event */
 function facts(event) {
-  const row = (/** @type {string} */ name, /** @type {Node | string} */ value) => [el('dt', null, name), el('dd', null, value)];
   return el('section', null, el('dl', { class: 'facts' },
-    row('Published', time(event.ts)),
-    row('Id', el('code', null, event.id)),
-    event.key === null ? [] : row('Key', el('code', null, event.key)),
-    event.priority === null ? [] : row('Priority', event.priority),
-    event.headers.length === 0 ? [] : row('Headers', el('dl', { class: 'facts' },
-      event.headers.map(([name, value]) => [el('dt', { class: 'mono' }, name), el('dd', { class: 'mono' }, value)]).flat()))));
+    fact('Published', time(event.ts)),
+    fact('Id', el('code', null, event.id)),
+    event.key === null ? [] : fact('Key', el('code', null, event.key)),
+    event.priority === null ? [] : fact('Priority', event.priority),
+    event.headers.length === 0 ? [] : fact('Headers', el('dl', { class: 'facts' },
+      event.headers.flatMap(([name, value]) => [el('dt', { class: 'mono' }, name), el('dd', { class: 'mono' }, value)])))));
 }
 
 /** @param {Envelope} event */
@@ -84,7 +85,7 @@ function payload(event) {
   flip.addEventListener('click', () => {
     raw = !raw;
     flip.setAttribute('aria-pressed', String(raw));
-    fill(shown, raw ? el('div', { class: 'json', tabindex: '0', role: 'region', 'aria-label': 'Payload' }, el('pre', null, event.payload)) : tree(event.payload));
+    fill(shown, raw ? region('json', 'Payload', el('pre', null, event.payload)) : tree(event.payload));
   });
   const take = button('btn small', 'Copy', async () => {
     await copy(event.payload);
@@ -105,12 +106,11 @@ function copies(event, acts) {
   };
   const to = address(`/topics/${part(event.topic)}/events`).href;
   const space = state.namespace === 'default' ? '' : ` --namespace ${state.namespace}`;
-  const ws = ROOT.href.replace(/^http/, 'ws');
   const literal = (/** @type {unknown} */ value) => JSON.stringify(value);
   /** @type {Record<string, () => string>} */
   const forms = {
     curl: () => `${curl()} ${quoted(to)} -d ${quoted(body())}`,
-    'command line': () => `millrace pub ${event.topic} ${quoted(event.payload)}${event.key === null ? '' : ` --key ${quoted(event.key)}`}${space} --url ${ws}`,
+    'command line': () => `millrace pub ${event.topic} ${quoted(event.payload)}${event.key === null ? '' : ` --key ${quoted(event.key)}`}${space} --url ${BUS}`,
     JavaScript: () => `await bus.publish(${literal(event.topic)}, ${event.payload}${event.key === null ? '' : `, ${literal(event.key)}`});`,
     Python: () => `requests.post(${literal(to)}, data=${literal(body())}, headers={"content-type": "application/json"}).raise_for_status()`,
     Rust: () => `client.publish(${literal(event.topic)}, serde_json::value::RawValue::from_string(${literal(event.payload)}.into())?).await?;`,
@@ -134,7 +134,7 @@ function standing(story, topic) {
   const row = (/** @type {Node | string} */ who, /** @type {string} */ how, /** @type {string[]} */ rest) =>
     el('tr', null, el('td', null, who), el('td', null, sign(how)), el('td', { class: 'muted' }, rest.filter(Boolean).join(' · ')));
   const rows = [
-    ...story.groups.map((one) => row(link(`#/topics/${part(topic)}/groups/${part(one.group)}`, one.group), one.state,
+    ...story.groups.map((one) => row(link(groupLink(topic, one.group), one.group), one.state,
       [one.attempts > 1 ? `attempt ${one.attempts}` : '', one.agent ?? (one.connection ? `connection ${one.connection}` : ''), one.reason ?? ''])),
     ...story.claims.map((one) => row(`handler ${one.handler ?? ''}`, one.status ?? '', [(one.attempts ?? 0) > 1 ? `attempt ${one.attempts}` : '', one.error ?? ''])),
   ];
@@ -142,14 +142,13 @@ function standing(story, topic) {
   const lineage = story.lineage;
   const id = (/** @type {string} */ of) => el('code', null, of);
   return [
-    rows.length === 0 ? none : el('div', { class: 'scroll card', tabindex: '0', role: 'region', 'aria-label': 'Groups and handlers' }, el('table', null, el('caption', { class: 'unseen' }, 'Groups and handlers of this event'),
-      el('thead', null, el('tr', null, el('th', { scope: 'col' }, 'Who'), el('th', { scope: 'col' }, 'State'), el('th', { scope: 'col' }, 'More'))), el('tbody', null, rows))),
-    story.letters.length === 0 ? '' : el('p', null, 'Its letters: ', story.letters.map((one) => [el('a', { href: eventLink(one.dlq, one.partition, one.offset) }, `${one.partition}/${one.offset}`), one.reason ? ` (${one.reason}) ` : ' ']).flat()),
-    story.replays.length === 0 ? '' : el('p', null, 'Published again as: ', story.replays.map((one) => [el('a', { href: eventLink(one.topic, one.partition, one.offset) }, `${one.partition}/${one.offset}`), ' ']).flat()),
+    rows.length === 0 ? none : region('scroll card', 'Groups and handlers', grid('Groups and handlers of this event', ['Who', 'State', 'More'], rows)),
+    story.letters.length === 0 ? '' : el('p', null, 'Its letters: ', story.letters.flatMap((one) => [link(eventLink(one.dlq, one.partition, one.offset), `${one.partition}/${one.offset}`), one.reason ? ` (${one.reason}) ` : ' '])),
+    story.replays.length === 0 ? '' : el('p', null, 'Published again as: ', story.replays.flatMap((one) => [link(eventLink(one.topic, one.partition, one.offset), `${one.partition}/${one.offset}`), ' '])),
     lineage.causation || lineage.root || lineage.correlation ? el('dl', { class: 'facts' },
-      lineage.causation ? [el('dt', null, 'Caused by'), el('dd', null, id(lineage.causation))] : [],
-      lineage.root ? [el('dt', null, 'Root'), el('dd', null, id(lineage.root))] : [],
-      lineage.correlation ? [el('dt', null, 'Correlation'), el('dd', null, id(lineage.correlation))] : []) : '',
+      lineage.causation ? fact('Caused by', id(lineage.causation)) : [],
+      lineage.root ? fact('Root', id(lineage.root)) : [],
+      lineage.correlation ? fact('Correlation', id(lineage.correlation)) : []) : '',
     story.traceId ? muted('Trace ', id(story.traceId)) : '',
   ];
 }

@@ -1,6 +1,6 @@
 // JSON as it was written: cut by our own tokenizer, never through `JSON.parse`, so that every digit stays.
 
-import { el, fill, muted } from './dom.js';
+import { el, fill, muted, region } from './dom.js';
 
 const PREVIEW = 64 * 1024;
 /** Members of one object that are shown before they are asked for. */
@@ -107,7 +107,7 @@ function kind(raw) {
 export function tree(raw, open = raw.length < 2000 ? 6 : 2, label = 'Payload') {
   const value = raw.trim();
   if (value.length > PREVIEW) return large(value);
-  return el('div', { class: 'json', tabindex: '0', role: 'region', 'aria-label': label }, node(null, value, open, true));
+  return region('json', label, node(null, value, open, true));
 }
 
 /** @param {string} value */
@@ -116,7 +116,7 @@ function large(value) {
   const note = muted(`The first 64 KiB of ${value.length.toLocaleString('en-US')} characters. `);
   const all = el('button', { type: 'button', class: 'btn small', onclick: () => { fill(shown, value); note.remove(); } }, 'Show all');
   note.append(all);
-  return el('div', { class: 'json', tabindex: '0', role: 'region', 'aria-label': 'Payload' }, shown, note);
+  return region('json', 'Payload', shown, note);
 }
 
 /** @param {string | null} name @param {string} raw @param {number} open @param {boolean} last @returns {HTMLElement} */

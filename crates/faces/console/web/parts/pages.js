@@ -1,8 +1,8 @@
 // Lists that the server gives in pages, and acts on their rows.
 
-import { get } from '../api.js';
+import { errorText, get } from '../api.js';
 import { toast } from './dialog.js';
-import { el } from './dom.js';
+import { barred, el } from './dom.js';
 
 /** Rows of one list that a page of the console shows; behind them the server's own filters help. */
 const ROWS_MAX = 1000;
@@ -36,9 +36,9 @@ export function press(label, why, act, again, tone = 'small') {
     try {
       await act();
     } catch (error) {
-      toast(error instanceof Error ? error.message : String(error), { bad: true });
+      toast(errorText(error), { bad: true });
     }
     again();
   };
-  return el('button', { type: 'button', class: `btn ${tone}`, disabled: why !== null, title: why, onclick: () => void go() }, label);
+  return el('button', { type: 'button', class: `btn ${tone}`, ...barred(why), onclick: () => void go() }, label);
 }

@@ -1,7 +1,8 @@
-// Tables: real ones, with a caption and sorting; long ones draw only the rows that can be seen.
+// Tables: real ones, with a caption and sorting.
 
-import { el, fill } from './dom.js';
+import { el, fill, region } from './dom.js';
 import { icon } from './icons.js';
+import { count, time } from './time.js';
 
 /**
  * @template T
@@ -20,7 +21,7 @@ export function table(spec) {
   let descending = spec.descending ?? false;
   const body = el('tbody');
   const head = el('tr');
-  const box = el('div', { class: 'scroll', tabindex: '0', role: 'region', 'aria-label': spec.caption }, el('table', null, el('caption', { class: 'unseen' }, spec.caption), el('thead', null, head), body));
+  const box = region('scroll', spec.caption, el('table', null, el('caption', { class: 'unseen' }, spec.caption), el('thead', null, head), body));
 
   const drawHead = () => fill(head, spec.columns.map((column) => {
     const on = column.name === sort;
@@ -44,8 +45,12 @@ export function table(spec) {
   };
   return {
     box,
-    /** @param {T[]} next */
-    show(next) {
+    /** @param {T[]} next @param {HTMLElement} [none] what is shown instead of no rows */
+    show(next, none) {
+      if (none) {
+        box.hidden = next.length === 0;
+        none.hidden = next.length > 0;
+      }
       // Rows never move under the pointer.
       if (rows.length > 0 && box.matches(':hover') && spec.key) {
         const known = new Map(next.map((row) => [spec.key?.(row), row]));
@@ -63,7 +68,7 @@ export function table(spec) {
 const compare = (a, b) => (typeof a === 'number' && typeof b === 'number' ? a - b : String(a).localeCompare(String(b)));
 
 /** @template T @param {any} spec @param {T} row */
-function rowOf(spec, row) {
+export function rowOf(spec, row) {
   const cells = spec.columns.map((/** @type {Column<T>} */ column) => el('td', { class: column.class }, column.cell(row)));
   const made = el('tr', { class: `${spec.open ? 'link' : ''}${spec.isOn?.(row) ? ' on' : ''}`.trim() || null }, cells);
   if (spec.open) {
@@ -75,54 +80,13 @@ function rowOf(spec, row) {
   return made;
 }
 
-/**
- * A table of any length: rows of one height, of which only those near the window are in the page.
- * @template T
- * @param {{ caption: string, columns: Column<T>[], open: (row: T) => void, isOn: (row: T) => boolean }} spec
- */
-export function longTable(spec) {
-  let rows = /** @type {T[]} */ ([]);
-  let wanted = 0;
-  const body = el('tbody');
-  const grid = el('table', { class: 'fixed' },
-    el('caption', { class: 'unseen' }, spec.caption),
-    el('colgroup', null, spec.columns.map((column) => {
-      const made = el('col');
-      if (column.width) made.style.width = column.width;
-      return made;
-    })),
-    el('thead', null, el('tr', null, spec.columns.map((column) => el('th', { scope: 'col', class: column.class }, column.label)))),
-    body);
-  const box = el('div', { class: 'scroll tall', tabindex: '0', role: 'region', 'aria-label': spec.caption }, grid);
-  const space = (/** @type {number} */ px) => {
-    const cell = el('td', { colspan: spec.columns.length });
-    cell.style.height = `${px}px`;
-    return el('tr', { class: 'space', 'aria-hidden': 'true' }, cell);
-  };
-  const draw = () => {
-    wanted = 0;
-    const height = Number.parseInt(getComputedStyle(document.documentElement).getPropertyValue('--row'), 10) || 36;
-    const first = Math.max(0, Math.floor(box.scrollTop / height) - 10);
-    const count = Math.ceil((box.clientHeight || 600) / height) + 20;
-    const last = Math.min(rows.length, first + count);
-    grid.setAttribute('aria-rowcount', String(rows.length + 1));
-    const shown = rows.slice(first, last).map((row, at) => {
-      const made = rowOf(spec, row);
-      made.setAttribute('aria-rowindex', String(first + at + 2));
-      return made;
-    });
-    fill(body, first > 0 ? space(first * height) : null, shown, last < rows.length ? space((rows.length - last) * height) : null);
-  };
-  const ask = () => {
-    if (wanted === 0) wanted = requestAnimationFrame(draw);
-  };
-  box.addEventListener('scroll', ask, { passive: true });
-  return {
-    box,
-    /** @param {T[]} next */
-    show(next) {
-      rows = next;
-      ask();
-    },
-  };
+/** A column of whole numbers, which are the member of this name. @param {string} name @param {string} label */
+export function number(name, label) {
+  const of = (/** @type {any} */ row) => row[name] ?? 0;
+  return { name, label, class: 'num', by: of, cell: (/** @type {any} */ row) => count(of(row)) };
+}
+
+/** A column of points in time. @param {string} name @param {string} label */
+export function when(name, label) {
+  return { name, label, by: (/** @type {any} */ row) => row[name] ?? 0, cell: (/** @type {any} */ row) => time(row[name]) };
 }

@@ -1,12 +1,15 @@
 // Times, durations and numbers as people read them.
 
-import { el } from './dom.js';
+import { el, faint } from './dom.js';
 import { state } from '../state.js';
 
 const WHOLE = new Intl.NumberFormat('en-US');
 
 /** 1,234,567 @param {number | bigint} value */
 export const count = (value) => WHOLE.format(value).replaceAll(',', '\u2009');
+
+/** 1 event, 2 events @param {number} value @param {string} word */
+export const many = (value, word) => `${count(value)} ${word}${value === 1 ? '' : 's'}`;
 
 /** A rate: few digits, none wasted. @param {number | null} perSecond */
 export function rate(perSecond) {
@@ -60,7 +63,7 @@ export const moment = (ms) => clockText(new Date(ms), state.clock === 'utc').rep
 
 /** The same as an element that says the exact time when it is pointed at. @param {number | null | undefined} ms */
 export function time(ms) {
-  if (!ms) return el('span', { class: 'muted' }, '–');
+  if (!ms) return faint('–');
   const iso = new Date(ms).toISOString();
   return el('time', { datetime: iso, title: iso, class: 'nowrap' }, timeText(ms));
 }
@@ -73,13 +76,10 @@ export function until(ms) {
 
 /** The same as an element that says the exact time when it is pointed at. @param {number | null | undefined} ms */
 export function countdown(ms) {
-  if (!ms) return el('span', { class: 'muted' }, '–');
+  if (!ms) return faint('–');
   const iso = new Date(ms).toISOString();
   return el('time', { datetime: iso, title: iso, class: 'nowrap' }, until(ms));
 }
 
-/** Hours and minutes for the axis of a chart. @param {number} ms */
-export function hour(ms) {
-  const at = new Date(ms);
-  return state.clock === 'utc' ? `${two(at.getUTCHours())}:${two(at.getUTCMinutes())}` : `${two(at.getHours())}:${two(at.getMinutes())}`;
-}
+/** Hours and minutes for the axis of a chart, and seconds if it is short. @param {number} ms @param {boolean} seconds */
+export const hour = (ms, seconds) => clockText(new Date(ms), state.clock === 'utc').slice(11, seconds ? 19 : 16);
