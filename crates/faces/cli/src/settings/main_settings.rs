@@ -30,7 +30,7 @@ const AUDIT_ALL: &str = "all";
 /// Where the demo keeps its events unless a store is given: a store of its own, because its events are invented.
 pub(super) const DEMO_STORE: &str = "sqlite:///millrace-demo.db";
 
-/// What the demo audits unless kinds are given, so that the console's page Access has records to show.
+/// The kinds that the demo audits unless others are given, so that the console's page Access has records to show.
 pub(super) const DEMO_AUDIT: [AuditKind; 2] = [AuditKind::Refusals, AuditKind::Admin];
 
 const PATH: SettingKind = SettingKind::Text { what: "the path of a file", check: |_| true };
