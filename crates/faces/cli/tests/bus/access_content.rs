@@ -1,5 +1,5 @@
-//! What a list of one topic hides on pages that are about many: from administrators what events say, from others that
-//! the topic is there; and timers of other namespaces.
+//! The list of one topic holds on pages that are about many, too: administrators are not told what its events say, others
+//! not that it is there. Timers of other namespaces are hidden as well.
 
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
@@ -96,7 +96,7 @@ fn administrators_are_not_told_what_events_say_that_a_list_denies_them() {
         let whole = ask(&server, "alice-secret", path);
         assert!(whole.0 == 200 && whole.1.to_string().contains(SECRET), "{path}: {whole:?}");
     }
-    // What is there and why something is missing is told.
+    // The answer tells what is there, and why something is missing.
     let claims = ask(&server, "root-secret", "/handlers/shop:mail/claims").1;
     assert_eq!((&claims["claims"][0]["id"], &claims["withheld"]), (&json!("paid"), &json!(true)), "{claims}");
     let delayed = ask(&server, "root-secret", "/delayed").1["delayed"][0].clone();

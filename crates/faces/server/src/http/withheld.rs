@@ -78,7 +78,7 @@ pub(crate) fn story(story: &mut EventStory) {
     story.letters.iter_mut().for_each(|letter| letter.reason = None);
 }
 
-/// What failed says why, and the trace that an author named is the value of a header.
+/// Leaves out why something has failed, and the trace that an author named: it is the value of a header.
 pub(crate) fn trace(trace: &mut Trace) {
     for node in &mut trace.nodes {
         trace.withheld |= node.error.take().is_some() | node.trace_id.take().is_some();
