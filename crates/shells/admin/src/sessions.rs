@@ -1,9 +1,11 @@
 //! Sessions: which ones work in a namespace, and whether they are alive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use millrace_model::{ClaimRow, HangingRow, Namespace, RunCounts, SessionRow, Space, Timestamp, keys};
+use millrace_model::{
+    ClaimRow, HandlerRow, HangingRow, Namespace, RunCounts, SessionRow, Space, Timestamp, keys,
+};
 use millrace_store::KeyRange;
 use serde::Serialize;
 
@@ -45,38 +47,61 @@ pub struct SessionPage {
 }
 
 impl Admin {
-    /// Returns a page of the sessions of the namespace: those after the session `after`, the newest first.
+    /// Returns a page of the sessions of the namespace: those after the session `after`, the newest first. Handlers are
+    /// named if `may_see` is true for the topic that they take.
     pub fn session_page(
         &self,
         namespace: &Namespace,
         (after, max): (Option<&str>, usize),
         now: Timestamp,
         session_ttl_ms: u64,
+        may_see: &mut dyn FnMut(&str) -> Result<bool, AdminError>,
     ) -> Result<SessionPage, AdminError> {
-        let mut held = self.held_by_session(namespace, now)?;
+        let seen = self.handlers_seen(namespace, may_see)?;
+        let mut held = self.held_by_session(namespace, now, may_see)?;
         let all = self.sessions(namespace, now, session_ttl_ms)?;
         // If the session is gone meanwhile, the list begins again.
         let from = after.and_then(|after| all.iter().position(|one| one.session_id == after));
         let rest: Vec<_> = all.into_iter().skip(from.map_or(0, |at| at + 1)).collect();
         let more = rest.len() > max;
-        let sessions = rest.into_iter().take(max).map(|view| {
+        let sessions = rest.into_iter().take(max).map(|mut view| {
             let holds = held.remove(&view.session_id).unwrap_or_default();
+            view.hanging.retain(|run| seen.contains(run.handler.as_str()));
             (view, holds)
         });
         Ok(SessionPage { sessions: sessions.collect(), more })
+    }
+
+    /// The handlers of topics for which `may_see` is true.
+    fn handlers_seen(
+        &self,
+        namespace: &Namespace,
+        may_see: &mut dyn FnMut(&str) -> Result<bool, AdminError>,
+    ) -> Result<BTreeSet<String>, AdminError> {
+        let mut seen = BTreeSet::new();
+        self.each_row::<AdminError>(Space::Handlers, &KeyRange::prefix(&format!("{namespace}/")), |row| {
+            let handler = HandlerRow::decode(&row.key, &row.value)?;
+            if may_see(&handler.topic)? {
+                seen.extend(row.key.rsplit('/').next().map(str::to_owned));
+            }
+            Ok(ControlFlow::Continue(()))
+        })?;
+        Ok(seen)
     }
 
     fn held_by_session(
         &self,
         namespace: &Namespace,
         now: Timestamp,
+        may_see: &mut dyn FnMut(&str) -> Result<bool, AdminError>,
     ) -> Result<BTreeMap<String, BTreeMap<String, u64>>, AdminError> {
         let mut held: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
         self.each_row::<AdminError>(Space::Claims, &KeyRange::prefix(&format!("{namespace}/")), |row| {
             let claim = ClaimRow::decode(&row.key, &row.value)?;
             if is_leased(&claim, now)
                 && let Some(session) = claim.session
-                && let Some((handler, ..)) = keys::claim_place(&row.key)
+                && let Some((handler, stream, _)) = keys::claim_place(&row.key)
+                && may_see(stream.topic.topic())?
             {
                 *held.entry(session.into()).or_default().entry(handler.to_owned()).or_default() += 1;
             }

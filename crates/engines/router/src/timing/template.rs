@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use millrace_model::{
-    Actor, JsonText, Now, OsId, OsKind, OsMessage, OsType, Principal, TICK_MS, Timestamp, last_members,
+    Actor, JsonText, Namespace, Namespaces, Now, OsId, OsKind, OsMessage, OsType, Principal, TICK_MS,
+    Timestamp, last_members,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -201,11 +202,15 @@ pub(crate) struct BehalfRow {
     agent: Actor,
     #[serde(default)]
     roles: Vec<Actor>,
+    /// Where the principal could act. Absent if it could act in all namespaces, and in rows of older versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    namespaces: Namespaces,
 }
 
 impl BehalfRow {
     pub(crate) fn of(principal: &Principal) -> BehalfRow {
-        BehalfRow { agent: principal.agent.clone(), roles: principal.roles.clone() }
+        let Principal { agent, roles, namespaces } = principal.clone();
+        BehalfRow { agent, roles, namespaces }
     }
 
     pub(crate) fn agent(&self) -> &str {
@@ -214,6 +219,11 @@ impl BehalfRow {
 
     pub(crate) fn is(&self, principal: &Principal) -> bool {
         self.agent == principal.agent
+    }
+
+    /// Whether the principal could act in no namespace but these.
+    pub(crate) fn acted_within(&self, namespaces: &[Namespace]) -> bool {
+        self.namespaces.as_deref().is_some_and(|names| names.iter().all(|name| namespaces.contains(name)))
     }
 
     /// The agent whose share of timers this one counts against. Administrators have no share.

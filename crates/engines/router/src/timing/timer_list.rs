@@ -1,6 +1,6 @@
 //! The timers that wait, for operators: pages of those that are armed, the next one first.
 
-use millrace_model::{Mono, Now, Timestamp};
+use millrace_model::{Mono, Now, Requester, Timestamp};
 
 use crate::router::Router;
 use crate::timing::timers::Timer;
@@ -32,22 +32,38 @@ pub struct TimerView {
 pub struct TimerPlace(pub Mono, pub u64);
 
 impl Router {
-    /// Returns up to `max` timers behind a place. Timers whose row is being written, and those that are being sent, are
-    /// in no place.
-    pub fn timer_page(&self, now: Now, after: Option<TimerPlace>, max: usize) -> Vec<TimerView> {
+    /// Returns up to `max` timers behind a place, of those that `by` may see. Timers whose row is being written, and those
+    /// that are being sent, are in no place.
+    pub fn timer_page(
+        &self,
+        now: Now,
+        by: &Requester,
+        after: Option<TimerPlace>,
+        max: usize,
+    ) -> Vec<TimerView> {
         let places = self.timers.queue.after(after.map(|TimerPlace(at, number)| (at, number)));
         let views = places.filter_map(|(at, number)| {
-            Some(view(self.timers.all.get(&number)?, now, TimerPlace(at, number)))
+            let timer = self.timers.all.get(&number).filter(|timer| is_seen_by(timer, by))?;
+            Some(view(timer, now, TimerPlace(at, number)))
         });
         views.take(max).collect()
     }
 
-    /// Returns a timer that waits, by its name.
-    pub fn timer_named(&self, now: Now, name: &str) -> Option<TimerView> {
+    /// Returns a timer that waits, by its name, if `by` may see it.
+    pub fn timer_named(&self, now: Now, by: &Requester, name: &str) -> Option<TimerView> {
         let number = self.timers.named(name)?;
-        let timer = self.timers.all.get(&number)?;
+        let timer = self.timers.all.get(&number).filter(|timer| is_seen_by(timer, by))?;
         Some(view(timer, now, TimerPlace(timer.armed?.at, number)))
     }
+}
+
+/// A caller who may not act in all namespaces sees the timers of its own agent, and those of agents that could act only
+/// where the caller may act, too.
+fn is_seen_by(timer: &Timer, by: &Requester) -> bool {
+    let Some((caller, own)) = by.principal().and_then(|by| Some((by, by.namespaces.as_deref()?))) else {
+        return true;
+    };
+    timer.row.by.as_ref().is_some_and(|setter| setter.is(caller) || setter.acted_within(own))
 }
 
 fn view(timer: &Timer, now: Now, place: TimerPlace) -> TimerView {

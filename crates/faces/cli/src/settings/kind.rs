@@ -76,6 +76,10 @@ impl SettingKind {
     /// Returns what is accepted, as a continuation of «it must be».
     pub(crate) fn accepted(self) -> String {
         match self {
+            // The largest number that TOML and SQLite have is no bound that anybody chose.
+            SettingKind::Number { min, max } if max >= i64::MAX as u64 => {
+                format!("a whole number from {min} on")
+            }
             SettingKind::Number { min, max } => format!("a whole number from {min} to {max}"),
             SettingKind::Flag => "true or false".into(),
             SettingKind::Choice(choices) => choices.join(", "),

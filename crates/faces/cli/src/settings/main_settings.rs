@@ -30,6 +30,9 @@ const AUDIT_ALL: &str = "all";
 /// Where the demo keeps its events unless a store is given: a store of its own, because its events are invented.
 pub(super) const DEMO_STORE: &str = "sqlite:///millrace-demo.db";
 
+/// What the demo audits unless kinds are given, so that the console's page Access has records to show.
+pub(super) const DEMO_AUDIT: [AuditKind; 2] = [AuditKind::Refusals, AuditKind::Admin];
+
 const PATH: SettingKind = SettingKind::Text { what: "the path of a file", check: |_| true };
 
 pub(super) static SETTINGS: &[SettingDef] = &[
@@ -70,8 +73,9 @@ pub(super) static SETTINGS: &[SettingDef] = &[
     ),
     SettingDef {
         name: "demo",
-        help: "Run a small shop on the server, to have something to look at: orders, payments, a slow group, dead letters. \
-               Needs a store with nothing else in it; without --store sqlite:///millrace-demo.db",
+        help: "Run a small shop on the server, to have something to look at: orders, payments, a slow group, dead letters, \
+               delayed events. Needs a store with nothing else in it; without --store sqlite:///millrace-demo.db, \
+               without --audit refusals,admin",
         kind: SettingKind::Flag,
         scope: Scope::Serve,
         also: &[],

@@ -7,7 +7,7 @@ use clap::parser::ValueSource;
 
 use crate::failure::Failure;
 use crate::settings::flags::CONFIG_FLAG;
-use crate::settings::main_settings::DEMO_STORE;
+use crate::settings::main_settings::{DEMO_AUDIT, DEMO_STORE};
 use crate::settings::{Also, Config, SettingDef, SettingKind, SettingValue, all};
 use crate::settings::{auth, capability, mongo_env};
 
@@ -92,10 +92,20 @@ pub(crate) fn resolve(matches: &ArgMatches) -> Result<Effective, Failure> {
             effective.set(at, setting, SettingValue::Text(url), SettingSource::Env(mongo_env::URL.into()));
         }
     }
-    if effective.config.demo && *effective.source("store") == SettingSource::Default {
-        effective.config.store = DEMO_STORE.to_owned();
+    if effective.config.demo {
+        apply_demo_defaults(&mut effective);
     }
     Ok(effective)
+}
+
+/// The demo has other defaults than a server at work; what the user has set stays.
+fn apply_demo_defaults(effective: &mut Effective) {
+    if *effective.source("store") == SettingSource::Default {
+        effective.config.store = DEMO_STORE.to_owned();
+    }
+    if *effective.source("audit") == SettingSource::Default {
+        effective.config.server.audit = DEMO_AUDIT.into_iter().collect();
+    }
 }
 
 fn bad_value(setting: &SettingDef, found: &str, source: &SettingSource) -> Failure {

@@ -275,6 +275,8 @@ fn circles_and_nonsense_end() {
     assert_eq!(server.get("/trace?correlation=nobody").0, 404);
     let event = publish(&server, "orders");
     assert_eq!(server.get(&format!("/trace?id={event}&namespace=other")).0, 404);
+    let last = format!("/trace?id={event}&after=0,0,{},orders,1", (1_u64 << 53) - 1);
+    assert_eq!(server.get(&last).0, 200, "an offset behind the end");
     let long = "x".repeat(300);
     for wrong in [
         "",
@@ -283,6 +285,8 @@ fn circles_and_nonsense_end() {
         "?id=a&limit=0",
         "?id=a&limit=2001",
         "?id=a&scan=0",
+        &format!("?id={event}&after=0,0,{},orders,1", u64::MAX),
+        &format!("?id={event}&after={},0,0,orders,1", 1_u64 << 53),
         &format!("?id={long}"),
     ] {
         let (status, problem) = server.get(&format!("/trace{wrong}"));

@@ -94,6 +94,8 @@ fn dead_letters_are_listed_and_replayed_to_their_topic_once() {
     let (status, entries) = server.get("/dead-letters?topic=t");
     assert_eq!(status, 200);
     assert!(entries.to_string().contains("boom"), "{entries}");
+    assert_eq!(list["deadLetters"][0]["lastTs"], entries["events"][0]["ts"], "{list}");
+    assert!(list["deadLetters"][0]["lastTs"].is_u64(), "{list}");
     for _ in 0..2 {
         let (status, replayed) = server.post("/dead-letters/t/replay", &json!({}));
         assert_eq!(status / 100, 2, "{replayed}");
@@ -141,6 +143,7 @@ fn lists_of_topics_come_in_pages() {
     assert_eq!((names(&page, "deadLetters"), &page["next"]), (vec!["b".to_owned()], &json!("b.DLQ")));
     let (_, page) = server.get("/dead-letters?limit=1&after=b.DLQ");
     assert_eq!((names(&page, "deadLetters"), page.get("next")), (vec!["d".to_owned()], None));
+    assert_eq!(page["deadLetters"][0].get("lastTs"), None, "without a letter there is no newest one: {page}");
     for query in ["?limit=0", "?limit=4", "?limit=x", "?after=a..b", "?after=%2F"] {
         assert_eq!(server.get(&format!("/topics{query}")).0, 400, "{query}");
     }

@@ -2,8 +2,9 @@
 //! test takes the endpoints from the server's own document, so a new one cannot be forgotten.
 
 use std::io::{BufRead, BufReader};
+use std::time::Duration;
 
-use millrace::{Config, Event, Handler, Session};
+use millrace::{Config, Event, Handler, HandlerOutcome, HandlerSettings, Session};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -11,6 +12,8 @@ use crate::server::{Server, eventually};
 use crate::socket::Socket;
 
 const CANARY: &str = "canary-5e1f";
+/// The same in a header that the server reads: the trace of a `traceparent`.
+const CANARY_TRACE: &str = "5e1f5e1f5e1f5e1f5e1f5e1f5e1f5e1f";
 const TOKENS: &str = r#"
 [[auth.tokens]]
 token = "root-secret"
@@ -39,7 +42,8 @@ fn server() -> Server {
     root("POST", "/topics", json!({"topic": "t", "partitions": 2, "maxAttempts": 1}));
     root("POST", "/topics", json!({"topic": "held", "maxAttempts": 5}));
     let event = |id: &str| {
-        json!({"id": id, "key": CANARY, "headers": {"x-what": CANARY, "ce-source": CANARY},
+        json!({"id": id, "key": CANARY, "headers": {"x-what": CANARY, "ce-source": CANARY,
+                "traceparent": format!("00-{CANARY_TRACE}-5e1f5e1f5e1f5e1f-01")},
             "payload": {"text": CANARY, "deep": [{"at": CANARY}]}})
     };
     root("POST", "/topics/t/events", event("i"));
@@ -84,10 +88,21 @@ fn server() -> Server {
 fn give_up(server: &Server) {
     let config = Config { event_max_attempts: 1, ..Config::default() };
     let session = Session::builder(&server.store_url()).config(config).open().expect("a session");
-    session.publish(OrderPlaced { note: CANARY.to_owned() }).expect("a publish");
+    let placed = OrderPlaced { note: CANARY.to_owned() };
+    session.publish(placed.with_id("placed")).expect("a publish");
     let bill =
         Handler::from_fn::<OrderPlaced>("shop:bill", |ctx| Err(format!("no: {}", ctx.event.note).into()));
-    session.run_until_idle(vec![bill], vec![]).expect("a run");
+    let mail = Handler::from_fn::<OrderPlaced>("shop:mail", |ctx| {
+        let why = format!("later: {}", ctx.event.note);
+        Err(HandlerOutcome::retry_after(Duration::from_secs(3600), why).into())
+    });
+    let more = HandlerSettings { max_attempts: Some(5), ..HandlerSettings::default() };
+    let running = session.spawn(vec![bill, mail.with_settings(more)], vec![]).expect("a run");
+    eventually("one handler gives up, one waits", || {
+        let list = server.request_as("root-secret", "GET", "/handlers", &Value::Null).1;
+        (&list["handlers"][0]["deadLetters"], &list["handlers"][1]["waiting"]) == (&json!(1), &json!(1))
+    });
+    running.stop().expect("a stop");
 }
 
 /// The number of the only job.
@@ -102,8 +117,9 @@ fn addresses(template: &str, job: &str) -> Vec<String> {
     for (name, values) in [
         ("{topic}", &["t", "t.DLQ", "held", "order.placed"][..]),
         ("{group}", &["g"]),
-        ("{id}", &["i", "h"]),
+        ("{id}", &["i", "h", "placed"]),
         ("{job}", &[job]),
+        ("{handler}", &["shop:bill", "shop:mail"]),
         ("{connection}", &["ws-1"]),
     ] {
         found = found
@@ -122,6 +138,7 @@ fn addresses(template: &str, job: &str) -> Vec<String> {
             "?order=asc&partition=all&lineage=true&limit=100",
             "?scan=1000&partition=all",
         ],
+        "/trace" => &["", "?id=i", "?id=h", "?id=placed", "?correlation=i"],
         "/topics/{topic}/tail" => &["?from=ts:0&lineage=true"],
         "/dead-letters" => &["", "?topic=t", "?topic=t&partition=1", "?handler=shop:bill"],
         _ => &[""],
@@ -145,6 +162,10 @@ fn answer(server: &Server, token: &str, path: &str, accept: &str) -> (u16, Strin
     (status, format!("{head}\n{text}"))
 }
 
+fn tells(answer: &str) -> bool {
+    answer.contains(CANARY) || answer.contains(CANARY_TRACE)
+}
+
 /// Endpoints without a plain answer, or without an answer of this server.
 fn is_left_out(path: &str) -> bool {
     path.starts_with("/console") || matches!(path, "/" | "/ws" | "/os")
@@ -162,10 +183,10 @@ fn no_endpoint_shows_content_to_a_token_that_only_inspects() {
         for path in addresses(template, &job) {
             for accept in ["*/*", "application/x-ndjson", "application/cloudevents-batch+json"] {
                 let (status, told) = answer(&server, "inspector-secret", &path, accept);
-                assert!(!told.contains(CANARY), "{path} ({accept}) tells: {told}");
+                assert!(!tells(&told), "{path} ({accept}) tells: {told}");
                 assert!([200, 400, 403, 404].contains(&status), "{path}: {told}");
                 let (whole_status, whole) = answer(&server, "root-secret", &path, accept);
-                if whole.contains(CANARY) && status == 200 {
+                if tells(&whole) && status == 200 {
                     assert!(
                         told.contains("\"withheld\":true"),
                         "{path} does not say what it leaves out: {told}"
@@ -186,7 +207,9 @@ fn no_endpoint_shows_content_to_a_token_that_only_inspects() {
     for template in [
         "/dead-letters",
         "/dead-letters/{topic}/summary",
+        "/delayed",
         "/events/{id}",
+        "/handlers/{handler}/claims",
         "/jobs",
         "/jobs/{job}",
         "/topics/{topic}/events",
@@ -194,9 +217,37 @@ fn no_endpoint_shows_content_to_a_token_that_only_inspects() {
         "/topics/{topic}/groups/{group}",
         "/topics/{topic}/groups/{group}/inflight",
         "/topics/{topic}/tail",
+        "/trace",
     ] {
         assert!(hidden.contains(&template), "the canary was not in {template}: {hidden:?}");
     }
+}
+
+#[test]
+fn a_trace_shows_what_failed_and_not_why() {
+    let server = server();
+    // The job publishes letters again.
+    eventually("the job has ended", || {
+        server.request_as("root-secret", "GET", "/jobs", &Value::Null).1["jobs"][0]["state"] != "running"
+    });
+    let kinds = |id: &str| {
+        let path = format!("/trace?id={id}");
+        let (status, whole) = server.request_as("root-secret", "GET", &path, &Value::Null);
+        assert_eq!((status, &whole["withheld"]), (200, &Value::Null), "{whole}");
+        let (status, told) = server.request_as("inspector-secret", "GET", &path, &Value::Null);
+        assert_eq!((status, &told["withheld"]), (200, &json!(true)), "{told}");
+        let of = |trace: &Value, name: &str| -> Vec<Value> {
+            trace["nodes"].as_array().expect("nodes").iter().map(|node| node[name].clone()).collect()
+        };
+        for name in ["id", "what", "parent", "place"] {
+            assert_eq!(of(&told, name), of(&whole, name), "{name} is no content");
+        }
+        assert!(of(&whole, "error").iter().any(Value::is_string), "{whole}");
+        of(&told, "what")
+    };
+    let letter = kinds("i");
+    assert!(letter.contains(&json!("letter")) && letter.contains(&json!("delivery")), "{letter:?}");
+    assert!(kinds("placed").contains(&json!("claim")));
 }
 
 #[test]
@@ -245,7 +296,8 @@ fn inspecting_changes_nothing_and_subscribes_to_nothing() {
     let mut socket = Socket::open_as(&server.ws_url(), "inspector-secret").expect("a socket");
     socket.send(&json!({"type": "SUBSCRIBE", "topic": "t", "group": "x", "rid": 1}));
     assert_eq!(socket.expect("ERROR")["code"], "forbidden");
-    for path in ["/metrics", "/stats", "/stats/history", "/capabilities"] {
+    let more = ["/handlers", "/sessions", "/schedules", "/delayed"];
+    for path in ["/metrics", "/stats", "/stats/history", "/capabilities"].iter().chain(&more) {
         assert_eq!(server.request_as("inspector-secret", "GET", path, &Value::Null).0, 200, "{path}");
     }
     for path in ["/settings", "/log", "/connections"] {

@@ -5,6 +5,7 @@
 
 mod access;
 mod access_certificates;
+mod access_content;
 mod access_expiry;
 mod access_http;
 mod access_lists;

@@ -5,8 +5,15 @@ use serde_json::{Value, json};
 use crate::run::{run, run_in};
 use crate::server::{Server, eventually};
 
-const TOPICS: [&str; 5] =
-    ["demo.emails", "demo.orders", "demo.orders.DLQ", "demo.payments", "demo.payments.DLQ"];
+const TOPICS: [&str; 7] = [
+    "demo.emails",
+    "demo.orders",
+    "demo.orders.DLQ",
+    "demo.payments",
+    "demo.payments.DLQ",
+    "demo.reminders",
+    "demo.reminders.DLQ",
+];
 
 fn demo() -> Server {
     Server::with(&["--demo"])
@@ -68,6 +75,34 @@ fn a_visitor_finds_causes_a_slow_group_and_letters_that_can_be_mended() {
 }
 
 #[test]
+fn a_visitor_finds_events_that_wait_and_an_audit_of_what_the_visitor_did() {
+    let server = demo();
+    let waiting = || server.get("/delayed?topic=demo.reminders").1["delayed"].clone();
+    eventually("a reminder waits", || waiting().get(0).is_some());
+    let reminder = waiting()[0].clone();
+
+    // Delivered now instead of in ten minutes, it becomes an e-mail.
+    let entry = reminder["entry"].as_str().unwrap();
+    let (status, done) = server.post(&format!("/delayed/{entry}/now"), &json!({}));
+    assert_eq!((status, &done["state"]), (200, &json!("published")), "{done}");
+    let question = || {
+        let (_, found) = server.get("/topics/demo.emails/events?contains=How&partition=all&lineage=true");
+        found["events"].get(0).cloned()
+    };
+    eventually("the customer is asked", || question().is_some());
+    let (_, order) =
+        server.get(&format!("/events/{}", question().unwrap()["lineage"]["root"].as_str().unwrap()));
+    assert_eq!(order["event"]["topic"], "demo.orders", "the chain begins with the order");
+    assert!(reminder["due"].as_u64() > order["event"]["ts"].as_u64(), "{reminder}");
+
+    eventually("the act is audited", || {
+        let (_, page) = server.get("/topics/system.bus.audit/events?limit=1000");
+        let records = page["events"].as_array().cloned().unwrap_or_default();
+        records.iter().any(|record| record["payload"]["target"] == reminder["id"])
+    });
+}
+
+#[test]
 fn a_store_with_other_topics_is_refused() {
     let mut server = Server::start();
     server.post("/topics/orders/events", &json!({"payload": {"id": 1}}));
@@ -90,6 +125,16 @@ fn the_demo_has_a_store_of_its_own_unless_one_is_given() {
     assert_eq!(store(&["--demo"]), json!({"value": "sqlite:///millrace-demo.db", "from": "default"}));
     assert_eq!(store(&["--demo", "--store", "memory:"])["value"], "memory:");
     assert_eq!(store(&[])["value"], "sqlite:///millrace.db");
+}
+
+#[test]
+fn the_demo_audits_unless_it_is_told_what_to_audit() {
+    let audit =
+        |flags: &[&str]| run(&[&["config", "print", "--json"], flags].concat()).json()["audit"].clone();
+    assert_eq!(audit(&["--demo"]), json!({"value": ["refusals", "admin"], "from": "default"}));
+    assert_eq!(audit(&["--demo", "--audit", "read"])["value"], json!(["read"]));
+    assert_eq!(audit(&["--demo", "--audit", ""])["value"], json!([]));
+    assert_eq!(audit(&[])["value"], json!([]));
 }
 
 #[test]

@@ -76,6 +76,7 @@ fn what_is_wrong_is_named_with_its_value_and_what_is_accepted() {
             vec!["--max-attempts", "0"],
             vec!["max-attempts", "\"0\"", "flag", "a whole number from 1 to 4294967295"],
         ),
+        ("", None, vec!["--list-max", "0"], vec!["list-max", "\"0\"", "a whole number from 1 on"]),
         ("", None, vec!["--durability", "disk"], vec!["durability", "\"disk\"", "fsync, os, memory"]),
         ("", None, vec!["--store", "redis://x"], vec!["store", "redis://x", "sqlite:///FILE"]),
         ("", None, vec!["--listen", "7070"], vec!["listen", "\"7070\"", "127.0.0.1:7070"]),

@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 
 use crate::collector::Collector;
 use crate::server::{Server, eventually};
-use crate::socket::Socket;
 
 const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
 const AUTHOR: &str = "b7ad6b7169203331";

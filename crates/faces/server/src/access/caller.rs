@@ -62,7 +62,8 @@ impl Caller {
     }
 
     /// The same, but trusted for an administrator: used to look after topics, which access lists do not hide from those
-    /// who write the lists.
+    /// who write the lists. Never for content, which the lists keep from administrators, too: see
+    /// `http/topic_access.rs`.
     pub(crate) fn by_unless_admin(&self) -> Requester {
         match self.grant.as_deref() {
             Some(grant) if grant.has(Scope::Admin) => Requester::Trusted,

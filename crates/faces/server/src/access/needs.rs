@@ -84,9 +84,7 @@ pub(crate) fn of(method: &Method, route: Option<&str>) -> Need {
         "/jobs" | "/jobs/{job}" | "/dead-letters/{topic}/replay" => {
             Need::Scopes(&[Scope::Subscribe, Scope::Publish])
         }
-        "/handlers" | "/handlers/{handler}/claims" | "/sessions" | "/schedules" | "/delayed" => {
-            Need::Scopes(&[Scope::Subscribe])
-        }
+        "/handlers" | "/handlers/{handler}/claims" | "/sessions" | "/schedules" | "/delayed" => READS,
         "/handlers/{handler}/dead-letters/replay" => Need::Scopes(&[Scope::Subscribe, Scope::Publish]),
         "/timers" => Need::Scopes(&[Scope::Os]),
         // Acts on what all sessions share.

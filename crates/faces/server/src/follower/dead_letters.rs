@@ -26,5 +26,5 @@ pub(crate) async fn list(
         Some(_) => Vec::new(),
     };
     let (topics, more) = topics::page(&app, &caller, &params, true).await?;
-    dead_letters::document_of(&topics, more, handlers)
+    dead_letters::document_of(&app.edge, &store, &topics, more, handlers).await
 }

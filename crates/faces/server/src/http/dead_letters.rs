@@ -1,5 +1,6 @@
 //! Dead letters: lists the topics that have some, shows them, and publishes them again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::body::Body;
@@ -8,7 +9,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::Response;
 use millrace_bus::{PublishBatch, Reply, Request, TopicView};
 use millrace_model::{
-    DLQ_SUFFIX, Event, EventBody, EventId, Headers, Lineage, NewEvent, Offset, Partition, TopicKey,
+    DLQ_SUFFIX, Event, EventBody, EventId, Headers, Lineage, NewEvent, Offset, Partition, Timestamp, TopicKey,
 };
 use millrace_store::{ReadLimit, Store};
 use millrace_wire::ErrorCode;
@@ -48,7 +49,7 @@ pub(crate) async fn list(
         Vec::new()
     };
     let (topics, more) = topics::page(&app, &caller, &params, true).await?;
-    document_of(&topics, more, handlers)
+    document_of(&app.edge, &app.store, &topics, more, handlers).await
 }
 
 /// A page of dead letters, and how many damaged events were met.
@@ -81,23 +82,49 @@ pub(crate) async fn of_one(
 }
 
 /// The list of all topics with dead letters, and of handlers.
-pub(crate) fn document_of(
+pub(crate) async fn document_of(
+    edge: &Edge,
+    store: &Arc<dyn Store>,
     topics: &[TopicView],
     more: bool,
     handlers: Vec<HandlerLetters>,
 ) -> Result<Response, Refusal> {
-    let dead_letters = topics.iter().map(dead_letter_topic).collect::<Result<Vec<_>, _>>()?;
+    let newest = newest_letters(edge, store).await?;
+    let shown = |view| dead_letter_topic(view, &newest);
+    let dead_letters = topics.iter().map(shown).collect::<Result<Vec<_>, _>>()?;
     let next = dead_letters.last().filter(|_| more).map(|last| last.dlq.clone());
     Ok(document(StatusCode::OK, &DeadLetters { dead_letters, next, handlers }))
 }
 
-fn dead_letter_topic(view: &TopicView) -> Result<DeadLetterTopic, Refusal> {
+/// When the newest letter of each dead-letter topic was written. The store has these times in memory, so all topics cost
+/// one call.
+async fn newest_letters(
+    edge: &Edge,
+    store: &Arc<dyn Store>,
+) -> Result<BTreeMap<TopicKey, Timestamp>, Refusal> {
+    let read = edge.read(store.clone(), |store| {
+        let mut newest = BTreeMap::new();
+        for bounds in store.streams()?.into_iter().filter(|bounds| bounds.stream.topic.is_dead_letter()) {
+            let last = newest.entry(bounds.stream.topic).or_insert(bounds.last_ts);
+            *last = bounds.last_ts.max(*last);
+        }
+        Ok(newest)
+    });
+    read.await
+}
+
+fn dead_letter_topic(
+    view: &TopicView,
+    newest: &BTreeMap<TopicKey, Timestamp>,
+) -> Result<DeadLetterTopic, Refusal> {
     let (topic, dlq) = pair(&view.topic)?;
-    let count = |(start, next): (Offset, Offset)| next.0.saturating_sub(start.0.max(1));
+    let letters = |(start, next): (Offset, Offset)| next.0.saturating_sub(start.0.max(1));
+    let count = view.partitions.iter().map(|view| letters((view.start, view.next))).sum();
     Ok(DeadLetterTopic {
         topic: to_wire::topic_name(&topic).map_err(|error| damaged_name(&error))?,
         dlq: to_wire::topic_name(&dlq).map_err(|error| damaged_name(&error))?,
-        count: view.partitions.iter().map(|view| count((view.start, view.next))).sum(),
+        count,
+        last_ts: newest.get(&view.topic).copied().filter(|_| count > 0),
         streams: to_wire::streams(view),
     })
 }

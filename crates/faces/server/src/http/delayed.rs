@@ -12,8 +12,8 @@ use millrace_wire::http::{DelayedDoc, DelayedDone, DelayedList};
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
-use crate::http::document;
 use crate::http::durable_handlers::{Readers, unreadable};
+use crate::http::{document, withheld};
 use crate::params::{AtNamed, Params, topic_key};
 use crate::refusal::Refusal;
 
@@ -22,20 +22,31 @@ pub(crate) async fn list(
     caller: Caller,
     params: Params,
 ) -> Result<Response, Refusal> {
-    let (namespace, by) = (params.namespace()?, caller.by_unless_admin());
+    let (namespace, by, reads_as) = (params.namespace()?, caller.by_unless_admin(), caller.by());
     let limit = params.list_limit(app.edge.settings.list_max)?;
     let topic = params.text("topic").map(|topic| topic_key(&params, topic)).transpose()?;
     let after = params.text("after").map(key_of).transpose()?;
-    let scan_max = app.edge.settings.scan_events_max;
+    let (scan_max, is_withheld) = (app.edge.settings.scan_events_max, caller.is_withheld());
     let (store, now) = (app.store.clone(), app.broker.clock().now().wall);
     let read = app.read(move |reader| {
         let mut readers = Readers::new(reader, &namespace, by);
         let mut may_see = |topic: &str| Ok(readers.may_read(topic)?);
         let query = DelayedQuery { topic: topic.as_ref(), after: after.as_deref(), max: limit, scan_max };
-        Admin::new(store).delayed(&namespace, &query, now, &mut may_see).map_err(unreadable)
+        let DelayedPage { events, after } =
+            Admin::new(store).delayed(&namespace, &query, now, &mut may_see).map_err(unreadable)?;
+        let mut readers = Readers::new(reader, &namespace, reads_as);
+        let mut delayed = Vec::new();
+        for view in events {
+            let may_read = !is_withheld && readers.may_read(view.event.topic.topic())?;
+            let Some(mut doc) = shown(view) else { continue };
+            if !may_read {
+                withheld::delayed(&mut doc);
+            }
+            delayed.push(doc);
+        }
+        Ok((delayed, after))
     });
-    let DelayedPage { events, after } = read.await?;
-    let delayed = events.into_iter().filter_map(shown).collect();
+    let (delayed, after) = read.await?;
     Ok(document(StatusCode::OK, &DelayedList { delayed, next: after.as_deref().map(entry_of) }))
 }
 
@@ -69,6 +80,7 @@ fn shown(view: DelayedView) -> Option<DelayedDoc> {
         due: due.0,
         waits_for: waits_for.to_owned(),
         payload_bytes: event.row.payload.len() as u64,
+        withheld: false,
     })
 }
 

@@ -145,7 +145,7 @@ pub(crate) async fn letters_of(
     params: &Params,
     handler: &str,
 ) -> Result<Response, Refusal> {
-    let (namespace, by) = (params.namespace()?, caller.by_unless_admin());
+    let (namespace, by) = (params.namespace()?, caller.by());
     let letters_max = params.number("limit", 1..=edge.settings.page_events_max as u64)?;
     let limit = ReadLimit {
         events_max: letters_max.unwrap_or(LETTERS_DEFAULT) as usize,

@@ -17,6 +17,7 @@ use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::http::dead_letters::{DLQ_ID_HEADER, REPLAYED_LETTER};
 use crate::http::find_event::{Lookup, header, scan};
+use crate::http::topic_access::may_read;
 use crate::http::{damaged_name, document, withheld};
 use crate::observe::ContentRead;
 use crate::params::{AtEvent, topic_key};
@@ -35,14 +36,14 @@ pub(crate) async fn show(
     let namespace = params.namespace()?;
     let topic = params.text("topic").map(|topic| topic_key(&params, topic)).transpose()?;
     let lookup = Lookup { id, topic, scan_max: app.edge.settings.scan_events_max as u64 };
-    let (by, store, now) = (caller.by_unless_admin(), app.store.clone(), app.broker.clock().now().wall);
+    let (by, store, now) = (caller.by(), app.store.clone(), app.broker.clock().now().wall);
     let read = app.read(move |reader| {
         let found = match lookup.find(reader, &by, namespace.as_str())? {
             Ok(event) => event,
             Err(scanned) => return Ok(Err((lookup.id.clone(), scanned))),
         };
         let claims = Admin::new(store).claims_of(&found, now).map_err(unreadable)?;
-        let consequences = Consequences::find(reader, &found)?;
+        let consequences = Consequences::find(reader, &by, &found)?;
         Ok(Ok((found, claims, consequences)))
     });
     let (event, claims, consequences) = read.await?.map_err(|(id, scanned)| not_found(&id, scanned))?;
@@ -78,10 +79,14 @@ struct Consequences {
 }
 
 impl Consequences {
-    fn find(store: &dyn Store, event: &Event) -> Result<Consequences, StoreError> {
+    fn find(store: &dyn Store, by: &Requester, event: &Event) -> Result<Consequences, StoreError> {
         let topic = &event.stream.topic;
         let mut found = Consequences { letters: Vec::new(), replays: Vec::new(), complete: true };
         let Some(dlq) = topic.dead_letters() else { return Ok(found) };
+        // The dead-letter topic may have a list of its own.
+        if !may_read(store, by, &dlq)? {
+            return Ok(found);
+        }
         let id = event.id.to_string();
         let mut left = CONSEQUENCES_SCAN_MAX;
         let streams = store.streams()?;

@@ -11,6 +11,7 @@ use millrace_wire::http::{GroupPage, GroupPartition, InflightDoc, InflightList, 
 
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
+use crate::http::topic_access::is_content_withheld;
 use crate::http::{damaged_name, document, lag, withheld};
 use crate::params::{AtGroup, Params};
 use crate::refusal::Refusal;
@@ -70,7 +71,7 @@ pub(crate) async fn show(
         members: members(&app, &seen),
         partitions,
     };
-    if caller.is_withheld() {
+    if is_content_withheld(&app, &caller, &seen.topic).await? {
         withheld::group_page(&mut doc);
     }
     Ok(document(StatusCode::OK, &doc))
@@ -87,7 +88,7 @@ pub(crate) async fn inflight(
     let now = app.broker.clock().now().wall;
     let inflight = seen.open.iter().map(|open| shown(open, now, seen.ack_timeout_ms)).collect();
     let mut list = InflightList { inflight, more: seen.more, withheld: false };
-    if caller.is_withheld() {
+    if is_content_withheld(&app, &caller, &seen.topic).await? {
         withheld::inflight(&mut list);
     }
     Ok(document(StatusCode::OK, &list))

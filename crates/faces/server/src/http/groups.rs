@@ -11,6 +11,7 @@ use millrace_wire::http::{GroupPaused, Seek, Sought};
 use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
+use crate::http::topic_access::is_content_withheld;
 use crate::http::{damaged_name, document, withheld};
 use crate::params::{AtGroup, AtTopic};
 use crate::refusal::Refusal;
@@ -21,10 +22,11 @@ pub(crate) async fn list(
     caller: Caller,
     at: AtTopic,
 ) -> Result<Response, Refusal> {
-    match app.request(caller.by_unless_admin(), Request::ListGroups { topic: at.topic }).await? {
+    let list = Request::ListGroups { topic: at.topic.clone() };
+    match app.request(caller.by_unless_admin(), list).await? {
         Reply::Groups(view) => {
             let mut list = to_wire::groups(view).map_err(|error| damaged_name(&error))?;
-            if caller.is_withheld() {
+            if is_content_withheld(&app, &caller, &at.topic).await? {
                 withheld::group_list(&mut list);
             }
             Ok(document(StatusCode::OK, &list))

@@ -22,8 +22,8 @@ use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::body::read_text;
 use crate::http::actions::not_found;
-use crate::http::document;
 use crate::http::durable_handlers::{Readers, unreadable};
+use crate::http::{document, withheld};
 use crate::params::{AtHandler, Params};
 use crate::refusal::Refusal;
 
@@ -77,7 +77,7 @@ pub(crate) async fn claims(
     at: AtHandler,
 ) -> Result<Response, Refusal> {
     let AtHandler { handler, params } = at;
-    let (namespace, by) = (params.namespace()?, caller.by_unless_admin());
+    let (namespace, by, reads_as) = (params.namespace()?, caller.by_unless_admin(), caller.by());
     let standing = params.text("state").map(state).transpose()?;
     let limit = params.number("limit", 1..=CLAIMS_MAX)?.unwrap_or(CLAIMS_DEFAULT) as usize;
     let after = params.text("after").map(place).transpose()?;
@@ -87,14 +87,19 @@ pub(crate) async fn claims(
         let query = ClaimQuery { handler: &id, standing, after, max: limit };
         let page = Admin::new(store).open_claims(&namespace, &query, now).map_err(unreadable)?;
         let Some(page) = page else { return Ok(None) };
-        let may = Readers::new(reader, &namespace, by).may_read(&page.event_type)?;
-        Ok(may.then_some(page))
+        let may_see = Readers::new(reader, &namespace, by).may_read(&page.event_type)?;
+        let may_read = Readers::new(reader, &namespace, reads_as).may_read(&page.event_type)?;
+        Ok(may_see.then_some((page, may_read)))
     });
-    let page = read.await?.ok_or_else(|| no_handler(&handler))?;
+    let (page, may_read) = read.await?.ok_or_else(|| no_handler(&handler))?;
     let next = page.claims.last().filter(|_| page.more);
     let next = next.map(|last| format!("{}:{}", last.partition, last.offset));
     let claims = page.claims.into_iter().map(claim).collect();
-    let doc = OpenClaims { handler: handler.to_string(), topic: page.event_type, claims, next };
+    let (handler, topic) = (handler.to_string(), page.event_type);
+    let mut doc = OpenClaims { handler, topic, claims, next, withheld: false };
+    if caller.is_withheld() || !may_read {
+        withheld::open_claims(&mut doc);
+    }
     Ok(document(StatusCode::OK, &doc))
 }
 

@@ -9,22 +9,25 @@ use millrace_wire::http::{HangingDoc, SessionDoc, SessionList};
 use crate::access::Caller;
 use crate::app::SharedApp;
 use crate::http::document;
-use crate::http::durable_handlers::unreadable;
+use crate::http::durable_handlers::{Readers, unreadable};
 use crate::params::Params;
 use crate::refusal::Refusal;
 
 pub(crate) async fn list(
     State(app): State<SharedApp>,
-    _: Caller,
+    caller: Caller,
     params: Params,
 ) -> Result<Response, Refusal> {
-    let namespace = params.namespace()?;
+    let (namespace, by) = (params.namespace()?, caller.by_unless_admin());
     let limit = params.list_limit(app.edge.settings.list_max)?;
     let after = params.text("after").map(str::to_owned);
     let (store, now) = (app.store.clone(), app.broker.clock().now().wall);
-    let read = app.read(move |_| {
+    let read = app.read(move |reader| {
+        let mut readers = Readers::new(reader, &namespace, by);
+        let mut may_see = |topic: &str| Ok(readers.may_read(topic)?);
         let page = (after.as_deref(), limit);
-        Admin::new(store).session_page(&namespace, page, now, SESSION_TTL_MS).map_err(unreadable)
+        let admin = Admin::new(store);
+        admin.session_page(&namespace, page, now, SESSION_TTL_MS, &mut may_see).map_err(unreadable)
     });
     let page = read.await?;
     let sessions: Vec<SessionDoc> =

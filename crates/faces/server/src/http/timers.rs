@@ -1,4 +1,4 @@
-//! `/timers`: timers of the CQRS loop. The loop's thread lists a page of them between two turns; a timer is cancelled by
+//! `/timers`: timers of the CQRS loop that the caller may see. The loop's thread lists a page of them between two turns; a timer is cancelled by
 //! the command `Timer.Cancel`, like any other.
 
 use axum::extract::State;
@@ -25,14 +25,14 @@ const TIMER_CANCEL: &str = "Timer.Cancel";
 
 pub(crate) async fn list(
     State(app): State<SharedApp>,
-    _: Caller,
+    caller: Caller,
     params: Params,
 ) -> Result<Response, Refusal> {
     params.namespace()?;
     let limit = params.number("limit", 1..=TIMERS_MAX)?.unwrap_or(TIMERS_DEFAULT) as usize;
     let after = params.text("after").map(place).transpose()?;
     // A timer more than is shown tells whether there is more.
-    let mut found = app.kernel.timers(after, limit + 1).await.map_err(ended)?;
+    let mut found = app.kernel.timers(caller.by(), after, limit + 1).await.map_err(ended)?;
     let more = found.len() > limit;
     found.truncate(limit);
     let next = found.last().filter(|_| more).map(|last| format!("{}-{}", last.place.0.0, last.place.1));
@@ -72,11 +72,11 @@ fn shown(view: TimerView) -> TimerDoc {
 
 pub(crate) async fn cancel(
     State(app): State<SharedApp>,
-    _: Caller,
+    caller: Caller,
     at: AtNamed,
 ) -> Result<Response, Refusal> {
     let timer = at.name;
-    let found = app.kernel.timer(timer.clone()).await.map_err(ended)?;
+    let found = app.kernel.timer(caller.by(), timer.clone()).await.map_err(ended)?;
     let found = found.ok_or_else(|| gone(&timer))?;
     if let Some(capability) = found.capability {
         let detail =

@@ -5,6 +5,10 @@ use millrace_bus::BusError;
 use millrace_model::{Action, Partition, Requester, Space, TopicAccess, TopicKey, TopicRow, keys};
 use millrace_store::{FailureCause, KeyRange, Store, StoreError};
 
+use crate::access::Caller;
+use crate::app::App;
+use crate::refusal::Refusal;
+
 /// Checks that the topic exists and that `by` may read it. Asks the store and not the engine, so that readers of
 /// history never wait for publishers.
 pub(crate) fn check_topic(
@@ -49,6 +53,20 @@ pub(crate) fn may_read(store: &dyn Store, by: &Requester, topic: &TopicKey) -> R
         (Some(who), None) => who.is_administrator(),
         (Some(_), Some(_)) => check_topic(store, by, topic, Partition(0))?.is_ok(),
     })
+}
+
+/// Whether an answer about a topic must leave out what events say: the caller only inspects, or is an administrator whom
+/// the topic's list does not let read. Others, whom the list shuts out, get no answer at all.
+pub(crate) async fn is_content_withheld(
+    app: &App,
+    caller: &Caller,
+    topic: &TopicKey,
+) -> Result<bool, Refusal> {
+    if caller.is_withheld() {
+        return Ok(true);
+    }
+    let (by, topic) = (caller.by(), topic.clone());
+    app.read(move |store| Ok(!may_read(store, &by, &topic)?)).await
 }
 
 /// The row of a topic; `None` if there is no such topic.

@@ -1,5 +1,6 @@
-//! Takes content away from answers to callers with the scope `inspect` and without `subscribe`: payloads, keys and header
-//! values, and texts that consumers wrote about them (reasons, errors). Events lose their content here, before anything
+//! Takes content away from answers to callers with the scope `inspect` and without `subscribe`, and to administrators whom
+//! a topic's list does not let read: payloads, keys and header values, and texts that consumers wrote about them (reasons,
+//! errors). Events lose their content here, before anything
 //! is written, and every answer that had some says `"withheld": true`.
 
 use std::collections::BTreeMap;
@@ -8,7 +9,8 @@ use std::sync::Arc;
 use millrace_model::{Event, EventBody, Headers, JsonText};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{
-    EventStory, GroupList, GroupPage, HandlerLetter, InflightList, JobDoc, LetterReason,
+    DelayedDoc, EventStory, GroupList, GroupPage, HandlerLetter, InflightList, JobDoc, LetterReason,
+    OpenClaims, Trace,
 };
 
 use crate::access::Caller;
@@ -74,6 +76,23 @@ pub(crate) fn story(story: &mut EventStory) {
     story.claims.iter_mut().for_each(|claim| claim.error = None);
     story.groups.iter_mut().for_each(|group| group.reason = None);
     story.letters.iter_mut().for_each(|letter| letter.reason = None);
+}
+
+/// What failed says why, and the trace that an author named is the value of a header.
+pub(crate) fn trace(trace: &mut Trace) {
+    for node in &mut trace.nodes {
+        trace.withheld |= node.error.take().is_some() | node.trace_id.take().is_some();
+    }
+}
+
+pub(crate) fn open_claims(list: &mut OpenClaims) {
+    for claim in &mut list.claims {
+        list.withheld |= claim.error.take().is_some();
+    }
+}
+
+pub(crate) fn delayed(delayed: &mut DelayedDoc) {
+    delayed.withheld = delayed.key.take().is_some();
 }
 
 pub(crate) fn handler_letter(letter: &mut HandlerLetter) {

@@ -249,16 +249,21 @@ impl KernelHandle {
         Ok(KernelView { counters, gauges, shell: self.shared.counts.view() })
     }
 
-    /// Returns up to `max` timers that wait, behind a place, the next one first.
-    pub async fn timers(&self, after: Option<TimerPlace>, max: usize) -> Result<Vec<TimerView>, KernelEnded> {
+    /// Returns up to `max` timers that wait and that `by` may see, behind a place, the next one first.
+    pub async fn timers(
+        &self,
+        by: Requester,
+        after: Option<TimerPlace>,
+        max: usize,
+    ) -> Result<Vec<TimerView>, KernelEnded> {
         let mint = self.sender.mint.clone();
-        self.sender.with_router(move |router| router.timer_page(mint.instant(), after, max)).await
+        self.sender.with_router(move |router| router.timer_page(mint.instant(), &by, after, max)).await
     }
 
-    /// Returns a timer that waits, by its name.
-    pub async fn timer(&self, name: String) -> Result<Option<TimerView>, KernelEnded> {
+    /// Returns a timer that waits, by its name, if `by` may see it.
+    pub async fn timer(&self, by: Requester, name: String) -> Result<Option<TimerView>, KernelEnded> {
         let mint = self.sender.mint.clone();
-        self.sender.with_router(move |router| router.timer_named(mint.instant(), &name)).await
+        self.sender.with_router(move |router| router.timer_named(mint.instant(), &by, &name)).await
     }
 
     /// All capabilities, in the order in which they were installed.

@@ -16,8 +16,9 @@ impl Offset {
     pub const ZERO: Offset = Offset(0);
     pub const FIRST: Offset = Offset(1);
 
+    /// The offset behind this one. The last one of all stays: no store hands it out, but a request may name it.
     pub fn next(self) -> Offset {
-        Offset(self.0 + 1)
+        Offset(self.0.saturating_add(1))
     }
 
     /// The offset before this one; 0 stays 0.

@@ -83,6 +83,7 @@ pub struct HandlerLetter {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
 pub struct DeadLetterTopic {
     /// The topic whose events became these letters.
     #[schemars(schema_with = "schema::topic")]
@@ -91,6 +92,10 @@ pub struct DeadLetterTopic {
     #[schemars(schema_with = "schema::topic")]
     pub dlq: TopicName,
     pub count: u64,
+    /// When the newest letter was written; absent if the topic holds no letters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::ts")]
+    pub last_ts: Option<Timestamp>,
     pub streams: Vec<StreamDoc>,
 }
 

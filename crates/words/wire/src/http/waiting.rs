@@ -35,6 +35,9 @@ pub struct DelayedDoc {
     /// `time`: it waits for a time of day. `delay`: for the end of a delay, which a change of the clock does not move.
     pub waits_for: String,
     pub payload_bytes: u64,
+    /// The key is withheld from the caller.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub withheld: bool,
 }
 
 /// The fate of a delayed event.

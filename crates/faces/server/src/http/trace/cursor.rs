@@ -10,6 +10,8 @@ use crate::refusal::Refusal;
 /// Heads that a cursor carries, and their bytes: it is part of an address.
 const HEADS_MAX: usize = 64;
 const HEADS_BYTES_MAX: usize = 4 << 10;
+/// Largest time and offset: the largest integer that every JSON reader represents exactly.
+const INTEGER_MAX: u64 = (1 << 53) - 1;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cursor {
@@ -53,9 +55,10 @@ impl Cursor {
 
 fn read(text: &str, namespace: &Namespace) -> Option<Cursor> {
     let mut parts = text.split(',');
-    let ts = Timestamp(parts.next()?.parse().ok()?);
+    let integer = |text: &str| text.parse().ok().filter(|number| *number <= INTEGER_MAX);
+    let ts = Timestamp(integer(parts.next()?)?);
     let partition = Partition(parts.next()?.parse().ok()?);
-    let offset = Offset(parts.next()?.parse().ok()?);
+    let offset = Offset(integer(parts.next()?)?);
     let topic = TopicKey::new(namespace, &TopicName::new(parts.next()?).ok()?);
     let whole = match parts.next()? {
         "0" => false,
@@ -85,7 +88,20 @@ mod tests {
         assert!(!cursor.whole && cursor.heads.len() == HEADS_MAX);
         let long = vec!["ü".repeat(100); 60];
         assert!(Cursor::new(position, &long, true).text().len() < HEADS_BYTES_MAX + 100);
-        for text in ["", "1", "1,0,1", "1,0,1,a..b", "x,0,1,t,1", "1,0,1,t", "1,0,1,t,2", "1,0,1,t,1,~"] {
+        const LARGE_TS: &str = "9007199254740992,0,1,t,1";
+        const LARGE_OFFSET: &str = "1,0,18446744073709551615,t,1";
+        for text in [
+            "",
+            "1",
+            "1,0,1",
+            "1,0,1,a..b",
+            "x,0,1,t,1",
+            "1,0,1,t",
+            "1,0,1,t,2",
+            "1,0,1,t,1,~",
+            LARGE_TS,
+            LARGE_OFFSET,
+        ] {
             assert!(Cursor::parse(text, &namespace).is_err(), "{text}");
         }
     }

@@ -30,7 +30,7 @@ use crate::access::{Caller, Scope};
 use crate::app::{App, SharedApp};
 use crate::http::trace::cursor::Cursor;
 use crate::http::trace::gather::{Gathered, LoopView, Question, Wanted, gather};
-use crate::http::{damaged_name, document, event_story};
+use crate::http::{damaged_name, document, event_story, withheld};
 use crate::params::{Params, topic_key};
 use crate::refusal::Refusal;
 
@@ -60,7 +60,11 @@ pub(crate) async fn show(
     nodes.sort_by_key(|node| node.at);
     let Gathered { root, complete, scanned, next, .. } = gathered;
     let next = next.map(|cursor| cursor.text());
-    Ok(document(StatusCode::OK, &Trace { root, nodes, complete, scanned, next }))
+    let mut trace = Trace { root, nodes, complete, scanned, next, withheld: false };
+    if caller.is_withheld() {
+        withheld::trace(&mut trace);
+    }
+    Ok(document(StatusCode::OK, &trace))
 }
 
 fn question(app: &App, caller: &Caller, params: &Params) -> Result<Question, Refusal> {
@@ -78,7 +82,7 @@ fn question(app: &App, caller: &Caller, params: &Params) -> Result<Question, Ref
     Ok(Question {
         wanted,
         topic: params.text("topic").map(|topic| topic_key(params, topic)).transpose()?,
-        by: caller.by_unless_admin(),
+        by: caller.by(),
         events_max: params.number("limit", 1..=EVENTS_MAX)?.unwrap_or(EVENTS_DEFAULT) as usize,
         look_max: scan_max,
         scan_max: params.number("scan", 1..=scan_max)?.unwrap_or(scan_max),

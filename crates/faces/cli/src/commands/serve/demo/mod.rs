@@ -1,5 +1,6 @@
 //! `--demo`: a small shop that works on this server, so that there is something to look at. Orders become payments,
-//! payments become e-mails; one group is slow for a while and then catches up; some events fail and become dead letters.
+//! payments become e-mails; one group is slow for a while and then catches up; some events fail and become dead letters;
+//! reminders wait for their time.
 //!
 //! The shop is a client inside the process: it uses the broker's handle, in the namespace `default`, and only topics whose
 //! names begin with `demo.`. Its use of the disk and of memory is bounded: a few events per second, topics that keep an
@@ -49,7 +50,8 @@ impl Drop for Demo {
 pub(super) async fn start(broker: BrokerHandle) -> Result<Demo, Failure> {
     topics::make(&broker).await?;
     tracing::info!(
-        "the demo runs: topics demo.orders, demo.payments and demo.emails, a slow group, events that fail"
+        "the demo runs: topics demo.orders, demo.payments, demo.emails and demo.reminders, a slow group, events that fail, \
+         events that wait"
     );
     Ok(Demo(tokio::spawn(run(broker))))
 }

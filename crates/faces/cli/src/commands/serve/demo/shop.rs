@@ -25,6 +25,11 @@ const MISTYPED_EVERY: u64 = 40;
 const BANK_SILENT_EVERY: u64 = 17;
 /// Among so many orders there is one for an article that the warehouse does not know.
 const UNKNOWN_ARTICLE_EVERY: u64 = 150;
+/// Among so many orders there is one whose customer is asked for a review later, the first order included. At the
+/// shop's rate that is one in half a minute, so about twenty reminders wait at a time.
+const REVIEWED_EVERY: u64 = 100;
+/// How long a reminder waits before it is delivered.
+pub(super) const REVIEW_AFTER: Duration = Duration::from_secs(600);
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Order {
@@ -42,6 +47,15 @@ pub(super) struct Payment {
     pub(super) customer: String,
     pub(super) email: String,
     pub(super) paid_cents: u64,
+}
+
+/// Asks for a review of an order, some time after it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Reminder {
+    pub(super) order: u64,
+    pub(super) customer: String,
+    pub(super) email: String,
+    pub(super) article: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -83,19 +97,33 @@ pub(super) fn pay(order: &Order, attempt: u32) -> Result<Payment, String> {
     })
 }
 
+/// The reminder that an order sets, if it sets one.
+pub(super) fn reminder(order: &Order) -> Option<Reminder> {
+    (order.order % REVIEWED_EVERY == 1).then(|| Reminder {
+        order: order.order,
+        customer: order.customer.clone(),
+        email: order.email.clone(),
+        article: order.article.clone(),
+    })
+}
+
 /// The e-mail about a payment, or why there is none. Depends on the address alone: a letter that is replayed with a
 /// better one succeeds.
 pub(super) fn confirm(payment: &Payment) -> Result<Email, String> {
-    let to = &payment.email;
+    email(payment.order, &payment.email, format!("Thank you for order {}", payment.order))
+}
+
+/// The e-mail that a reminder becomes, or why there is none.
+pub(super) fn ask_for_review(reminder: &Reminder) -> Result<Email, String> {
+    email(reminder.order, &reminder.email, format!("How do you like the {}?", reminder.article))
+}
+
+fn email(order: u64, to: &str, subject: String) -> Result<Email, String> {
     let is_address = to.split_once('@').is_some_and(|(name, host)| !name.is_empty() && !host.contains('@'));
     if !is_address {
         return Err(format!("the address {to} is not valid"));
     }
-    Ok(Email {
-        order: payment.order,
-        to: to.clone(),
-        subject: format!("Thank you for order {}", payment.order),
-    })
+    Ok(Email { order, to: to.to_owned(), subject })
 }
 
 /// Packs an order, or says why not.
@@ -141,6 +169,22 @@ mod tests {
         assert_eq!(confirm(&payment).unwrap_err(), "the address hedy@@example.com is not valid");
         payment.email = "hedy@example.com".to_owned();
         assert_eq!(confirm(&payment).unwrap().to, "hedy@example.com");
+    }
+
+    #[test]
+    fn few_reminders_wait_at_a_time_and_all_can_be_sent() {
+        let (mut now, mut number, mut due) = (Duration::ZERO, 0, Vec::new());
+        while now < 2 * REVIEW_AFTER {
+            number += 1;
+            if let Some(reminder) = reminder(&order(number)) {
+                assert!(ask_for_review(&reminder).is_ok(), "{reminder:?}");
+                due.push(now + REVIEW_AFTER);
+            }
+            now += pause_after(number);
+        }
+        let waiting = due.iter().filter(|due| **due > now).count();
+        assert!((10..=30).contains(&waiting), "{waiting} reminders wait");
+        assert!(reminder(&order(1)).is_some(), "a visitor sees one at once");
     }
 
     #[test]

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 pub(super) const ORDERS: &str = "demo.orders";
 pub(super) const PAYMENTS: &str = "demo.payments";
 pub(super) const EMAILS: &str = "demo.emails";
+pub(super) const REMINDERS: &str = "demo.reminders";
 /// All topics whose names begin so are the demo's, its dead letters included.
 const OWN_PREFIX: &str = "demo.";
 
@@ -34,10 +35,10 @@ pub(super) fn key(name: &str) -> Result<TopicKey, Failure> {
 
 /// Makes the topics that do not exist yet. Existing ones keep their settings, which a visitor may have changed.
 pub(super) async fn make(broker: &BrokerHandle) -> Result<(), Failure> {
-    for name in [ORDERS, PAYMENTS, EMAILS] {
+    for name in [ORDERS, PAYMENTS, EMAILS, REMINDERS] {
         make_one(broker, key(name)?, HOUR_MS, TOPIC_BYTES).await?;
     }
-    for name in [ORDERS, PAYMENTS] {
+    for name in [ORDERS, PAYMENTS, REMINDERS] {
         make_one(broker, key(&format!("{name}.DLQ"))?, LETTERS_MS, LETTERS_BYTES).await?;
     }
     Ok(())

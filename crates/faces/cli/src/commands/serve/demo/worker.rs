@@ -31,6 +31,8 @@ pub(super) enum Role {
     Mailer,
     /// Packs orders, slowly.
     Warehouse,
+    /// Asks for reviews when reminders are due.
+    Reviews,
     /// Counts orders, and keeps up.
     Reports,
     /// Counts e-mails, and keeps up.
@@ -38,14 +40,15 @@ pub(super) enum Role {
 }
 
 impl Role {
-    pub(super) const ALL: [Role; 5] =
-        [Role::Billing, Role::Mailer, Role::Warehouse, Role::Reports, Role::Archive];
+    pub(super) const ALL: [Role; 6] =
+        [Role::Billing, Role::Mailer, Role::Warehouse, Role::Reviews, Role::Reports, Role::Archive];
 
     fn group(self) -> &'static str {
         match self {
             Role::Billing => "billing",
             Role::Mailer => "mailer",
             Role::Warehouse => "warehouse",
+            Role::Reviews => "reviews",
             Role::Reports => "reports",
             Role::Archive => "archive",
         }
@@ -55,6 +58,7 @@ impl Role {
         match self {
             Role::Billing | Role::Warehouse | Role::Reports => topics::ORDERS,
             Role::Mailer => topics::PAYMENTS,
+            Role::Reviews => topics::REMINDERS,
             Role::Archive => topics::EMAILS,
         }
     }
@@ -153,6 +157,7 @@ impl Worker {
         match self.role {
             Role::Billing => following(topics::PAYMENTS, &shop::pay(&read(event)?, attempt)?),
             Role::Mailer => following(topics::EMAILS, &shop::confirm(&read(event)?)?),
+            Role::Reviews => following(topics::EMAILS, &shop::ask_for_review(&read(event)?)?),
             Role::Warehouse => {
                 sleep(self.packing_time()).await;
                 shop::pack(&read(event)?).map(|()| None)
