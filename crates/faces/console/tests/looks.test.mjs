@@ -10,15 +10,16 @@ import { Browser, Server } from './support.mjs';
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 /** The address, and a text that is there when the page is. */
 const PAGES = [
-  ['#/', 'Needs attention'],
+  ['#/overview', 'Needs attention'],
   ['#/topics', 'billing'],
   ['#/topics/orders', '2 events'],
-  ['#/topics/orders?e=0:1', 'How far everybody is'],
+  ['#/topics/orders?e=0/1', 'How far everybody is'],
   ['#/topics/orders/groups', 'billing'],
   ['#/topics/orders/settings', 'Danger zone'],
   ['#/topics/orders/groups/billing', 'Partitions'],
   ['#/letters', 'Given up by'],
   ['#/letters/orders', 'because'],
+  ['#/letters/orders?l=0/1', 'Letter 0/1'],
   ['#/jobs', 'No jobs'],
   ['#/handlers', 'shop:mail'],
   ['#/handlers/shop:mail', 'the mail server is away'],

@@ -110,6 +110,21 @@ test('settings are found by name and source, and warnings of the log are shown',
   await server.remove();
 });
 
+test('pages that a token may not see say so, and ask for nothing', async () => {
+  const server = await Server.start({ config: token('pub-secret', 'publisher', ['publish', 'subscribe']) });
+  const refused = [];
+  const respond = (response) => response.status() === 403 && refused.push(response.url());
+  const { page, end } = await browser.open(`${server.http}/console/`, { may: EXPECTED, respond });
+  await page.getByLabel('Token', { exact: true }).fill('pub-secret');
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByText('there are no figures here').waitFor();
+  await page.getByRole('link', { name: 'Capabilities' }).click();
+  await page.getByText('neither the scope os nor inspect').waitFor();
+  assert.deepEqual(refused, []);
+  await end();
+  await server.remove();
+});
+
 test('a token that inspects sees no content, and what it may not do is disabled with the reason', async () => {
   const config = token('root-secret', 'root', ['admin']) + token('look-secret', 'looker', ['inspect']);
   const server = await withEcho(config);

@@ -68,6 +68,9 @@ test('from an empty server to a mended letter', async () => {
   const letter = page.getByRole('complementary');
   await letter.getByText('Beside the event of this key').waitFor();
   await letter.getByText('"total": 10').waitFor();
+  assert.match(page.url(), /l=0:1$/, 'a letter has a link');
+  await page.reload();
+  await letter.getByText('"total": 10').waitFor();
   await letter.getByRole('button', { name: 'Edit and replay…' }).click();
   await page.getByRole('textbox', { name: 'Payload' }).fill('{"total": 4}');
   await page.getByRole('button', { name: 'Publish the edited event' }).click();
@@ -101,6 +104,7 @@ test('a group is watched, paused, moved and deleted', async () => {
   await tile('Members', '0');
   await page.getByRole('button', { name: 'Move…' }).click();
   await page.getByText('The group stands there already.').waitFor();
+  assert.ok(await page.getByLabel('Value', { exact: true }).isDisabled(), 'the oldest event has no value');
   await page.getByLabel('To', { exact: true }).selectOption('latest');
   await page.getByText('leaves out 6 events, which are never delivered').waitFor();
   await page.getByRole('button', { name: 'Move', exact: true }).click();

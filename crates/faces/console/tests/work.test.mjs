@@ -32,7 +32,7 @@ async function setTimer() {
 }
 
 test('from empty pages to mended work', async () => {
-  const { page, end } = await browser.open(`${server.http}/console/#/handlers`);
+  const { page, end } = await browser.open(`${server.http}/console/#/handlers`, { may: /404/ });
   const go = (to) => page.evaluate((hash) => (location.hash = hash), to);
   const toast = (text) => page.locator('.toast', { hasText: text }).waitFor();
 
@@ -45,6 +45,16 @@ test('from empty pages to mended work', async () => {
   }
   await page.getByText(`curl ${server.http}/topics/hello/events`).waitFor();
   await page.getByText('No timers').waitFor();
+
+  // A handler that is not there is asked for once.
+  let asked = 0;
+  const count = (request) => (asked += request.url().includes('/handlers/nobody/') ? 1 : 0);
+  page.on('request', count);
+  await go('#/handlers/nobody');
+  await page.getByText('There is no handler of this name').waitFor();
+  await page.waitForRequest(/dead-letters/);
+  assert.equal(asked, 1);
+  page.off('request', count);
 
   // A program begins to work, and shows itself.
   const program = server.program();

@@ -47,7 +47,7 @@ export function events(body, doc, context) {
   const fields = {
     contains: input('contains', 'Text in payload, key or headers', 'Text'),
     key: input('key', 'Key', 'Key'),
-    header: input('header', 'Header', 'Header name:value'),
+    header: input('header', 'Header', 'header:value'),
     path: input('path', 'Value in the payload', '$.path:value'),
   };
   const partition = el('select', { 'aria-label': 'Partition', hidden: !many }, el('option', { value: 'all' }, 'All partitions'),

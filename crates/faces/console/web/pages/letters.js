@@ -48,7 +48,7 @@ async function all({ root, signal }) {
   poll(signal, 5000, async () => {
     const found = /** @type {import('../types.js').DeadLetters} */ (await get('/dead-letters', { signal }));
     const rows = [
-      ...found.deadLetters.filter((one) => one.count > 0 && !one.topic.startsWith('system.')).map((one) => ({ kind: 'group', name: 'groups', topic: one.topic, count: one.count, last: /** @type {any} */ (one).lastTs })),
+      ...found.deadLetters.filter((one) => one.count > 0 && !one.topic.startsWith('system.')).map((one) => ({ kind: 'group', name: 'groups', topic: one.topic, count: one.count, last: one.lastTs })),
       ...(found.handlers ?? []).map((one) => ({ kind: 'handler', name: one.handler, topic: one.topic, count: one.count, last: one.newestTs })),
     ];
     list.show(rows, none);
