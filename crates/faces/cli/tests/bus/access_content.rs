@@ -108,6 +108,25 @@ fn administrators_are_not_told_what_events_say_that_a_list_denies_them() {
 }
 
 #[test]
+fn the_story_of_an_event_leaves_out_letters_that_the_caller_may_not_read() {
+    let server = server();
+    act(&server, "root-secret", "/topics", &json!({"topic": "t", "maxAttempts": 1}));
+    act(&server, "alice-secret", "/topics/t/events", &json!({"id": "failed", "payload": 1}));
+    let mut socket = open(&server, "alice-secret");
+    socket.subscribe("t", "g", &json!({"from": {"kind": "earliest"}}));
+    let offset = socket.message();
+    socket.send_nack("t", "g", offset, &json!({"reason": SECRET}));
+    let letters = |token: &str| ask(&server, token, "/events/failed").1["letters"].clone();
+    eventually("the letter is there", || letters("reader-secret").to_string().contains(SECRET));
+    let list = json!({"subscribeACL": ["alice"]});
+    assert_eq!(server.request_as("root-secret", "PATCH", "/topics/t.DLQ", &list).0, 200);
+    assert!(letters("alice-secret").to_string().contains(SECRET));
+    for token in ["reader-secret", "root-secret"] {
+        assert_eq!(letters(token), json!([]), "{token}");
+    }
+}
+
+#[test]
 fn sessions_do_not_name_handlers_of_topics_that_the_caller_may_not_read() {
     let server = server();
     make_private(&server);
