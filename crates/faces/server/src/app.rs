@@ -17,7 +17,7 @@ use crate::http::durable_handlers::Figures;
 use crate::jobs::Jobs;
 use crate::latencies::LeftAt;
 use crate::moved::Moved;
-use crate::observe::{HttpRequester, RequestParty, TracedPublish, publish_trace};
+use crate::observe::{AuditKind, HttpRequester, RequestParty, TracedPublish, publish_trace, to_its_end};
 use crate::refusal::{Refusal, overloaded};
 use crate::ws::close::WsEnd;
 
@@ -42,8 +42,26 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem.
-    pub(crate) async fn request(&self, by: Requester, request: Request) -> Result<Reply, Refusal> {
+    /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem. What the audit records is carried
+    /// out and recorded also if the caller closes its connection meanwhile.
+    pub(crate) async fn request(self: &Arc<App>, by: Requester, request: Request) -> Result<Reply, Refusal> {
+        if !self.may_record(&request) {
+            return self.request_here(by, request).await;
+        }
+        let app = self.clone();
+        to_its_end(async move { app.request_here(by, request).await }).await
+    }
+
+    /// Publishes are many, and a task for each of them costs time: they have one only if they are audited.
+    fn may_record(&self, request: &Request) -> bool {
+        match request {
+            Request::Publish(_) | Request::PublishBatch(_) => self.edge.audit_log.wants(AuditKind::Publish),
+            other => !other.only_reads(),
+        }
+    }
+
+    /// The same in the caller's task.
+    async fn request_here(&self, by: Requester, request: Request) -> Result<Reply, Refusal> {
         let only_reads = request.only_reads();
         if let Some(doubt) = self.edge.doubt.reason().filter(|_| !only_reads) {
             return Err(Moved::to(None).refusal_because(&doubt));

@@ -2,27 +2,27 @@
 //! restart. A job is a row of the space `kv`, written after every slice of letters; its slices may be done twice after
 //! a crash, which the ids of replayed events make harmless.
 
+mod running;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::Duration;
 
-use millrace_bus::{PublishBatch, Reply, Request};
-use millrace_model::{
-    Actor, Event, Headers, Namespace, Offset, Op, Partition, Principal, Requester, Space, TopicKey,
-};
+use millrace_model::{Actor, Event, Headers, Namespace, Offset, Op, Partition, Requester, Space, TopicKey};
 use millrace_store::{KeyRange, ReadLimit, Store, StoreError, each_row};
 use millrace_wire::ErrorCode;
-use millrace_wire::http::{JobDoc, JobFilter, JobKind};
+use millrace_wire::http::{JobDoc, JobFilter};
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 
 use crate::app::{App, SharedApp};
-use crate::http::dead_letters::{has_payload, original};
+use crate::observe::to_its_end;
 use crate::refusal::Refusal;
 
-/// Jobs at a time, and jobs that are kept: one more takes the place of the oldest that has ended.
+/// Jobs at a time, of one namespace and of all of them.
 const RUNNING_MAX: usize = 4;
+const RUNNING_ALL_MAX: usize = 32;
+/// Jobs that are kept: one more takes the place of the oldest that has ended.
 const KEPT_MAX: usize = 100;
 /// Letters of one slice, and their bytes.
 const SLICE: ReadLimit = ReadLimit { events_max: 100, bytes_max: 4 << 20 };
@@ -39,33 +39,15 @@ pub(crate) struct Job {
     /// The next letter of each partition, and the first that is not the job's: letters that arrive later, such as those of
     /// replayed events that fail again, are left alone.
     places: Vec<(u32, u64, u64)>,
+    /// Somebody has cancelled it. Stored before the answer, so that it does not go on after a restart.
+    #[serde(default)]
+    cancelled: bool,
 }
 
-/// The agent that began the job: access lists are checked against it, also after a restart.
+/// The agent that began the job. Its tokens are asked before every slice, so that rights that were taken away end the job.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Owner {
     agent: Actor,
-    roles: Vec<Actor>,
-    namespaces: Option<Vec<String>>,
-}
-
-impl Owner {
-    fn of(by: &Requester) -> Option<Owner> {
-        let who = by.principal()?;
-        let names = |names: &Arc<[Namespace]>| names.iter().map(ToString::to_string).collect();
-        let namespaces = who.namespaces.as_ref().map(names);
-        Some(Owner { agent: who.agent.clone(), roles: who.roles.clone(), namespaces })
-    }
-
-    fn requester(&self) -> Requester {
-        let namespaces = self.namespaces.as_ref();
-        let namespaces = namespaces.map(|names| names.iter().flat_map(|name| Namespace::new(name)).collect());
-        Requester::Agent(Arc::new(Principal {
-            agent: self.agent.clone(),
-            roles: self.roles.clone(),
-            namespaces,
-        }))
-    }
 }
 
 /// The jobs of this server.
@@ -78,16 +60,25 @@ pub(crate) struct Jobs {
 #[derive(Debug)]
 struct Entry {
     job: Job,
-    cancelled: Arc<AtomicBool>,
+    control: Arc<Control>,
 }
 
-/// How a job ends.
-enum End {
-    Done,
-    Cancelled,
-    /// The server stops: the job goes on when it is back.
-    Stopping,
-    Failed(String),
+/// What a running job and whoever cancels it share.
+#[derive(Debug, Default)]
+struct Control {
+    cancelled: AtomicBool,
+    /// Held while the row is made and written: two writers of one row must not overtake each other.
+    writing: tokio::sync::Mutex<()>,
+}
+
+impl Control {
+    fn of(job: &Job) -> Arc<Control> {
+        Arc::new(Control { cancelled: AtomicBool::new(job.cancelled), ..Control::default() })
+    }
+
+    fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Relaxed)
+    }
 }
 
 impl Jobs {
@@ -102,11 +93,17 @@ impl Jobs {
         jobs.get(&id).filter(|entry| entry.job.namespace == namespace).map(|entry| entry.job.doc.clone())
     }
 
-    /// Asks a job to end after the slice under way.
-    pub(crate) fn cancel(&self, id: u64) {
-        if let Some(entry) = self.by_id.lock().get(&id) {
-            entry.cancelled.store(true, Relaxed);
-        }
+    /// Marks a job that runs as cancelled: it ends after the slice under way. Returns `None` if it has ended.
+    fn mark_cancelled(&self, id: u64) -> Option<Arc<Control>> {
+        let jobs = self.by_id.lock();
+        let entry = jobs.get(&id).filter(|entry| entry.job.doc.is_running())?;
+        entry.control.cancelled.store(true, Relaxed);
+        Some(entry.control.clone())
+    }
+
+    fn running(&self, id: u64) -> Option<Job> {
+        let jobs = self.by_id.lock();
+        jobs.get(&id).map(|entry| entry.job.clone()).filter(|job| job.doc.is_running())
     }
 
     fn set(&self, id: u64, job: &Job) {
@@ -115,18 +112,27 @@ impl Jobs {
         }
     }
 
-    /// Takes a place for one more job. Returns its id and the ids of those that are forgotten for it.
-    fn admit(&self, mut job: Job, now: u64) -> Result<(u64, Job, Arc<AtomicBool>, Vec<u64>), Refusal> {
+    /// Takes a place for one more job.
+    fn admit(&self, mut job: Job, now: u64) -> Result<Admitted, Refusal> {
         let mut jobs = self.by_id.lock();
-        let running = jobs.values().filter(|entry| entry.job.doc.state == "running").count();
-        if running >= RUNNING_MAX {
-            let detail =
-                format!("{running} jobs are running, at most {RUNNING_MAX} may: wait for one, or cancel it");
+        let running = || jobs.values().filter(|entry| entry.job.doc.is_running());
+        let here = running().filter(|entry| entry.job.namespace == job.namespace).count();
+        if here >= RUNNING_MAX {
+            let detail = format!(
+                "{here} jobs of this namespace are running, at most {RUNNING_MAX} may: wait for one, or cancel it"
+            );
+            return Err(Refusal::new(ErrorCode::LimitReached, detail));
+        }
+        let everywhere = running().count();
+        if everywhere >= RUNNING_ALL_MAX {
+            let detail = format!(
+                "{everywhere} jobs of all namespaces are running, at most {RUNNING_ALL_MAX} may: wait for one"
+            );
             return Err(Refusal::new(ErrorCode::LimitReached, detail));
         }
         let mut forgotten = Vec::new();
         while jobs.len() >= KEPT_MAX {
-            let ended = jobs.iter().find(|(_, entry)| entry.job.doc.state != "running").map(|(id, _)| *id);
+            let ended = jobs.iter().find(|(_, entry)| !entry.job.doc.is_running()).map(|(id, _)| *id);
             let Some(oldest) = ended else { break };
             jobs.remove(&oldest);
             forgotten.push(oldest);
@@ -137,10 +143,18 @@ impl Jobs {
             .max(now)
             .max(jobs.keys().next_back().map_or(0, |last| last + 1));
         job.doc.job = id.to_string();
-        let cancelled = Arc::new(AtomicBool::new(false));
-        jobs.insert(id, Entry { job: job.clone(), cancelled: cancelled.clone() });
-        Ok((id, job, cancelled, forgotten))
+        let control = Control::of(&job);
+        jobs.insert(id, Entry { job: job.clone(), control: control.clone() });
+        Ok(Admitted { id, job, control, forgotten })
     }
+}
+
+/// A job that has a place, and the ids of those that are forgotten for it.
+struct Admitted {
+    id: u64,
+    job: Job,
+    control: Arc<Control>,
+    forgotten: Vec<u64>,
 }
 
 fn key(id: u64) -> String {
@@ -191,7 +205,8 @@ fn places(store: &dyn Store, dlq: &TopicKey) -> Result<Vec<(u32, u64, u64)>, Sto
     Ok(places)
 }
 
-/// Begins a job: when this returns, the job is durable and runs.
+/// Begins a job: when this returns, the job is durable and runs. It runs also if the caller has gone meanwhile: a job that
+/// has its place and does not run would keep the place.
 pub(crate) async fn begin(
     app: &SharedApp,
     by: &Requester,
@@ -202,21 +217,50 @@ pub(crate) async fn begin(
     let job = Job {
         namespace: topic.namespace().to_owned(),
         topic: topic.as_str().to_owned(),
-        by: Owner::of(by),
+        by: by.principal().map(|who| Owner { agent: who.agent.clone() }),
         places: app.read(move |store| places(store, &letters)).await?,
+        cancelled: false,
         doc,
     };
     let now = app.broker.clock().now().wall.0;
-    let (id, job, cancelled, forgotten) = app.jobs.admit(job, now)?;
-    let mut ops = vec![put(id, &job)];
-    ops.extend(forgotten.into_iter().map(|id| Op::Delete { space: Space::Kv, key: key(id) }));
-    if let Err(error) = app.broker.row_writer(PREFIX).write(ops).await {
-        app.jobs.by_id.lock().remove(&id);
-        return Err(Refusal::new(ErrorCode::StorageFailed, error.to_string()));
+    let app = app.clone();
+    to_its_end(async move {
+        let Admitted { id, job, control, forgotten } = app.jobs.admit(job, now)?;
+        let mut ops = vec![put(id, &job)];
+        ops.extend(forgotten.into_iter().map(|id| Op::Delete { space: Space::Kv, key: key(id) }));
+        if let Err(error) = app.broker.row_writer(PREFIX).write(ops).await {
+            app.jobs.by_id.lock().remove(&id);
+            return Err(Refusal::new(ErrorCode::StorageFailed, error.to_string()));
+        }
+        acted(&app, "job_begun", id, &job);
+        let doc = job.doc.clone();
+        running::spawn(app, id, job, control);
+        Ok(doc)
+    })
+    .await
+}
+
+/// Cancels a job: when this returns, it does not go on after a restart either. A job that has ended stays as it is.
+pub(crate) async fn cancel(app: &SharedApp, id: u64) -> Result<(), Refusal> {
+    let app = app.clone();
+    to_its_end(async move {
+        let Some(control) = app.jobs.mark_cancelled(id) else { return Ok(()) };
+        let _turn = control.writing.lock().await;
+        // The job may have ended, and written so, while this waited.
+        let Some(job) = app.jobs.running(id) else { return Ok(()) };
+        let job = Job { cancelled: true, ..job };
+        let written = app.broker.row_writer(PREFIX).write(vec![put(id, &job)]).await;
+        written.map_err(|error| Refusal::new(ErrorCode::StorageFailed, error.to_string()))?;
+        acted(&app, "job_cancelled", id, &job);
+        Ok(())
+    })
+    .await
+}
+
+fn acted(app: &App, kind: &str, id: u64, job: &Job) {
+    if let Ok(namespace) = Namespace::new(&job.namespace) {
+        app.acted(kind, &namespace, &id.to_string());
     }
-    let doc = job.doc.clone();
-    tokio::spawn(run(app.clone(), id, job, cancelled));
-    Ok(doc)
 }
 
 fn put(id: u64, job: &Job) -> Op {
@@ -243,119 +287,11 @@ pub(crate) async fn resume(app: &SharedApp) {
             tracing::error!(key = row.key, "the row of a job cannot be read: it does not go on");
             continue;
         };
-        let cancelled = Arc::new(AtomicBool::new(false));
-        app.jobs.by_id.lock().insert(id, Entry { job: job.clone(), cancelled: cancelled.clone() });
-        if job.doc.state == "running" {
+        let control = Control::of(&job);
+        app.jobs.by_id.lock().insert(id, Entry { job: job.clone(), control: control.clone() });
+        if job.doc.is_running() {
             tracing::info!(job = id, "a job goes on");
-            tokio::spawn(run(app.clone(), id, job, cancelled));
+            running::spawn(app.clone(), id, job, control);
         }
     }
-}
-
-async fn run(app: SharedApp, id: u64, mut job: Job, cancelled: Arc<AtomicBool>) {
-    let end = work(&app, id, &mut job, &cancelled).await;
-    let (state, error) = match end {
-        End::Stopping => return,
-        End::Done => ("done", None),
-        End::Cancelled => ("cancelled", None),
-        End::Failed(why) => ("failed", Some(why)),
-    };
-    (job.doc.state, job.doc.error) = (state.to_owned(), error);
-    job.doc.ended_at = Some(app.broker.clock().now().wall.0);
-    app.jobs.set(id, &job);
-    tracing::info!(job = id, state, done = job.doc.done, error = job.doc.error, "a job has ended");
-    if let Err(error) = app.broker.row_writer(PREFIX).write(vec![put(id, &job)]).await {
-        tracing::error!(job = id, %error, "the end of a job could not be written: its last slice is done again");
-    }
-}
-
-async fn work(app: &SharedApp, id: u64, job: &mut Job, cancelled: &AtomicBool) -> End {
-    let Ok(topic) = TopicKey::parse(&job.topic) else {
-        return End::Failed("its topic has no name".to_owned());
-    };
-    let Some(dlq) = topic.dead_letters() else { return End::Failed("its topic has no letters".to_owned()) };
-    let by = job.by.as_ref().map_or(Requester::Trusted, Owner::requester);
-    for at in 0..job.places.len() {
-        while let Some((partition, next, end)) =
-            job.places.get(at).copied().filter(|(_, next, end)| next < end)
-        {
-            if app.broker.health().stopping() || app.broker.health().storage_failed().is_some() {
-                return End::Stopping;
-            }
-            if cancelled.load(Relaxed) {
-                return End::Cancelled;
-            }
-            let began = tokio::time::Instant::now();
-            let done_before = job.doc.done;
-            let passed = match slice(app, &by, job, (&topic, &dlq), (partition, next, end)).await {
-                Ok(passed) => passed,
-                Err(refusal) if refusal.is(ErrorCode::ShuttingDown) => return End::Stopping,
-                Err(refusal) => return End::Failed(refusal.detail().to_owned()),
-            };
-            if let Some(place) = job.places.get_mut(at) {
-                place.1 = passed;
-            }
-            app.jobs.set(id, job);
-            if let Err(error) = app.broker.row_writer(PREFIX).write(vec![put(id, job)]).await {
-                return End::Failed(error.to_string());
-            }
-            if let Some(rate) = job.doc.rate_per_second {
-                let due_ms = (job.doc.done - done_before) * 1000 / rate.max(1);
-                tokio::time::sleep_until(began + Duration::from_millis(due_ms)).await;
-            }
-        }
-    }
-    End::Done
-}
-
-/// Deals with the next letters of a partition. Returns the offset to go on at.
-async fn slice(
-    app: &App,
-    by: &Requester,
-    job: &mut Job,
-    (topic, dlq): (&TopicKey, &TopicKey),
-    (partition, next, end): (u32, u64, u64),
-) -> Result<u64, Refusal> {
-    let stream = dlq.stream(Partition(partition));
-    // With a rate, a slice is about a second's work, so that the job ends soon after it is told to.
-    let events_max =
-        job.doc.rate_per_second.map_or(SLICE.events_max, |rate| SLICE.events_max.min(rate as usize).max(1));
-    let limit = ReadLimit { events_max, ..SLICE };
-    let page = app.read(move |store| store.read(&stream, Offset(next), limit)).await?;
-    if page.through.0 < next {
-        return Ok(end);
-    }
-    let filter = job.doc.filter.clone();
-    let wanted = page.events.iter().filter(|letter| letter.offset.0 < end && matches(&filter, letter));
-    let letters: Vec<&Arc<Event>> = wanted.collect();
-    match job.doc.kind {
-        JobKind::Replay => {
-            let whole: Vec<_> = letters.iter().filter(|letter| has_payload(letter)).collect();
-            job.doc.failed += (letters.len() - whole.len()) as u64;
-            if !whole.is_empty() {
-                let events = whole.iter().map(|letter| original(letter)).collect();
-                let request = Request::PublishBatch(PublishBatch { topic: topic.clone(), events });
-                match app.request(by.clone(), request).await? {
-                    Reply::PublishedBatch { duplicates, .. } => {
-                        job.doc.duplicates += duplicates as u64;
-                        job.doc.replayed += whole.len().saturating_sub(duplicates) as u64;
-                    }
-                    other => return Err(Refusal::unexpected(&other)),
-                }
-            }
-        }
-        JobKind::Delete => {
-            let offsets: Vec<_> = letters.iter().map(|letter| letter.offset).collect();
-            if !offsets.is_empty() {
-                let count = offsets.len() as u64;
-                let (topic, partition) = (dlq.clone(), Partition(partition));
-                match app.request(by.clone(), Request::RemoveLetters { topic, partition, offsets }).await? {
-                    Reply::LettersRemoved { .. } => job.doc.deleted += count,
-                    other => return Err(Refusal::unexpected(&other)),
-                }
-            }
-        }
-    }
-    job.doc.done += letters.len() as u64;
-    Ok(page.through.0 + 1)
 }

@@ -1,18 +1,22 @@
 //! Actions of people: removing old events and dead letters, forgetting a handler. The `claims` engine builds the
 //! batches. Sending events again is in `replay.rs`.
 
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use millrace_claims::{
     Forget, ForgetStep, ReadResult, ReplayError, Sweep, SweepRule, SweepStep, Swept, set_handler_paused,
 };
 use millrace_model::{
-    Batch, DeadLetterRow, Durability, EventId, HandlerId, NameError, Namespace, Op, Space, Timestamp, keys,
+    Batch, ClaimRow, DeadLetterRow, Durability, EventId, HandlerId, HandlerRow, NameError, Namespace, Op,
+    Space, Timestamp, keys,
 };
 use millrace_store::{KeyRange, StoreError};
 
+use super::handlers::is_leased;
 use super::{Admin, AdminError};
 use crate::read::read;
+use crate::sessions::{Liveness, SESSION_TTL_MS};
 
 /// Rows read or removed per commit, so that other writers never wait long.
 const SLICE_ROWS: usize = 512;
@@ -29,6 +33,10 @@ pub enum ChangeError {
     NoDeadLetter(EventId),
     #[error("there is no handler {0} in this namespace")]
     NoHandler(HandlerId),
+    #[error(
+        "session {session} is alive and holds events of handler {handler}: stop it first, then forget the handler"
+    )]
+    Held { handler: HandlerId, session: String },
     #[error("there is no schedule {0:?} in this namespace")]
     NoSchedule(String),
     #[error("there is no delayed event {0:?} in this namespace: it was published meanwhile, or cancelled")]
@@ -135,15 +143,25 @@ impl Admin {
     }
 
     /// Removes the open claims and lanes of a handler that will not come back, so that retention no longer waits for
-    /// it.
+    /// it. Also those that are left of a handler whose row is gone.
+    ///
+    /// # Errors
+    ///
+    /// `Held` while a live session works on events of the handler: they would be executed again, and the session would
+    /// write rows of a handler that nobody knows any more.
     pub fn forget_handler(
         &self,
         namespace: &Namespace,
         handler: &HandlerId,
         now: Timestamp,
     ) -> Result<(), ChangeError> {
-        if self.row(Space::Handlers, &keys::handler(namespace, handler))?.is_none() {
+        if self.row(Space::Handlers, &keys::handler(namespace, handler))?.is_none()
+            && !self.has_work(namespace, handler)?
+        {
             return Err(ChangeError::NoHandler(handler.clone()));
+        }
+        if let Some(session) = self.live_holder(namespace, handler, now)? {
+            return Err(ChangeError::Held { handler: handler.clone(), session });
         }
         let mut forget = Forget::new(namespace.clone(), handler.clone(), SLICE_ROWS);
         loop {
@@ -162,6 +180,66 @@ impl Admin {
                 ForgetStep::Done => return Ok(()),
             }
         }
+    }
+
+    /// Whether the namespace knows the handler, or keeps letters of it, about events of a type for which `may_see` holds.
+    pub fn knows_handler(
+        &self,
+        namespace: &Namespace,
+        handler: &str,
+        may_see: &mut dyn FnMut(&str) -> Result<bool, AdminError>,
+    ) -> Result<bool, AdminError> {
+        if let Ok(id) = HandlerId::new(handler)
+            && let Some(row) = self.row(Space::Handlers, &keys::handler(namespace, &id))?
+            && may_see(&HandlerRow::decode(&row.key, &row.value)?.topic)?
+        {
+            return Ok(true);
+        }
+        for letters in self.letters_by_handler(namespace)? {
+            if letters.handler_id == handler && may_see(&letters.event_type)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Whether there are claims or lanes of the handler.
+    fn has_work(&self, namespace: &Namespace, handler: &HandlerId) -> Result<bool, ChangeError> {
+        let range = KeyRange::prefix(&keys::claims_of(namespace.as_str(), handler));
+        for space in [Space::Claims, Space::Lanes] {
+            if !self.store.scan(space, &range, 1)?.is_empty() {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns a session that is alive and works on an event of the handler.
+    fn live_holder(
+        &self,
+        namespace: &Namespace,
+        handler: &HandlerId,
+        now: Timestamp,
+    ) -> Result<Option<String>, ChangeError> {
+        let sessions = self.sessions(namespace, now, SESSION_TTL_MS)?;
+        let alive: BTreeSet<String> = sessions
+            .into_iter()
+            .filter(|session| session.liveness == Liveness::Alive)
+            .map(|session| session.session_id)
+            .collect();
+        let mut holder = None;
+        let range = KeyRange::prefix(&keys::claims_of(namespace.as_str(), handler));
+        self.each_row(Space::Claims, &range, |row| {
+            // A claim that cannot be read must not keep its handler for ever.
+            let claim = ClaimRow::decode(&row.key, &row.value).ok().filter(|claim| is_leased(claim, now));
+            let session = claim.and_then(|claim| claim.session).map(String::from);
+            holder = session.filter(|session| alive.contains(session));
+            Ok::<_, ChangeError>(match holder {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            })
+        })?;
+        Ok(holder)
     }
 
     /// Pauses a handler in all sessions of the namespace, or resumes it. A pause in a program's own settings stays.

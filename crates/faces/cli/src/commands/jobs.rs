@@ -142,9 +142,10 @@ impl JobsCall {
         }
         let job: JobDoc = read(body)?;
         let mut said = format!(
-            "job {}: {} of {} letters of {}, {}",
+            "job {}: {} of {}{} letters of {}, {}",
             job.job,
             job.done,
+            if job.total_is_least { "at least " } else { "" },
             job.total,
             job.topic,
             match job.kind {
@@ -152,9 +153,16 @@ impl JobsCall {
                 JobKind::Delete => format!("{} deleted", job.deleted),
             }
         );
+        if job.failed > 0 {
+            said += &format!(", {} failed", job.failed);
+        }
         said += &format!("; {}", job.state);
         if let Some(error) = &job.error {
             said += &format!(": {}", error.escape_debug());
+        }
+        for failure in &job.failures {
+            let detail = failure.detail.escape_debug();
+            said += &format!("\n  partition {}, offset {}: {detail}", failure.partition, failure.offset);
         }
         self.out.document(&said)
     }

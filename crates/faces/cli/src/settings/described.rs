@@ -66,6 +66,7 @@ mod tests {
                 SettingKind::Address { .. } if setting.name == "store" => {
                     shown(setting, text("postgres://user:hidden@db.example/bus"))
                 }
+                SettingKind::Address { .. } => shown(setting, text("http://user:hidden@collector.example")),
                 _ => continue,
             };
             assert!(!told.to_string().contains("hidden"), "{}: {told}", setting.name);

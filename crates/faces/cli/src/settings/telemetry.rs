@@ -2,17 +2,25 @@
 
 use crate::settings::{Also, Scope, SettingDef, SettingKind, SettingValue};
 
+/// Hides what stands before the last `@`: an address with a password is refused, and its refusal must not show it.
+fn without_user(address: &str) -> String {
+    let Some((before, host)) = address.rsplit_once('@') else { return address.to_owned() };
+    let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
+    format!("{scheme}***@{host}")
+}
+
 pub(super) static SETTINGS: &[SettingDef] = &[
     SettingDef {
         name: "otlp-endpoint",
         help: "Collector of traces: OTLP over HTTP, at this address with /v1/traces behind it",
-        kind: SettingKind::Text {
-            what: "an address such as http://127.0.0.1:4318",
+        kind: SettingKind::Address {
+            what: "an address such as http://127.0.0.1:4318, without user and password: otlp-headers is for secrets",
             check: |text| {
                 let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
                 // A password in the address would be shown: headers are for secrets.
                 rest.is_some_and(|rest| !rest.is_empty() && !rest.contains(['@', '?', '#', ' ']))
             },
+            shown: without_user,
         },
         scope: Scope::Serve,
         also: &[("OTEL_EXPORTER_OTLP_ENDPOINT", Also::SameValue)],

@@ -128,6 +128,30 @@ fn handlers_show_what_they_hold_what_waits_and_what_they_gave_up_on() {
 }
 
 #[test]
+fn a_handler_whose_events_a_live_session_holds_is_not_forgotten() {
+    let server = Server::start();
+    let session = session(&server);
+    publish(&session, 1..=1);
+    let (wake, asleep) = channel::<()>();
+    let asleep = Mutex::new(asleep);
+    let holds = Handler::from_fn::<OrderPlaced>("h", move |_| {
+        // Ends with an error when the test lets go.
+        let _ = asleep.lock().expect("one run at a time").recv();
+        Ok(())
+    });
+    let running = session.beside().spawn(vec![holds], vec![]).expect("a run");
+    eventually("it holds the event", || get(&server, "/handlers")["handlers"][0]["claimed"] == 1);
+    let refused = act(&server, "DELETE", "/handlers/h", &json!({}), 409);
+    assert!(refused["detail"].as_str().is_some_and(|why| why.contains("holds events")), "{refused}");
+    assert_eq!(get(&server, "/handlers")["handlers"][0]["claimed"], 1, "nothing was changed");
+    drop(wake);
+    eventually("the event is done", || get(&server, "/handlers")["handlers"][0]["claimed"] == 0);
+    running.stop().expect("a stop");
+    act(&server, "DELETE", "/handlers/h", &json!({}), 200);
+    assert_eq!(get(&server, "/handlers"), json!({"handlers": []}));
+}
+
+#[test]
 fn claims_come_in_pages() {
     let server = Server::start();
     let session = session(&server);

@@ -61,7 +61,8 @@ fn dead_letters_of_handlers_stand_beside_those_of_groups() {
     let (_, rest) = server.get(&format!("/dead-letters?handler=shop:bill&limit=2&after={after}"));
     assert_eq!(rest["letters"][0]["payload"], json!({"order": 5}));
     assert!(rest["next"].is_null(), "{rest}");
-    assert_eq!(server.get("/dead-letters?handler=nobody").1["letters"], json!([]));
+    assert_eq!(server.get("/dead-letters?handler=nobody").0, 404);
+    assert_eq!(server.post("/handlers/nobody/dead-letters/replay", &json!({})).0, 404);
     let (_, bad) = server.get("/dead-letters?handler=shop:bill&limit=0");
     assert_eq!(bad["status"], 400, "{bad}");
     assert_eq!(server.get("/dead-letters?namespace=other").1["handlers"], json!([]));

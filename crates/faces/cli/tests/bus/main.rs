@@ -33,6 +33,7 @@ mod handlers;
 mod http;
 mod ids;
 mod inspect;
+mod jobs;
 mod messages;
 mod metrics;
 mod observe;

@@ -276,6 +276,41 @@ impl Tokens {
         Err(NotTrusted::Refused(why))
     }
 
+    /// Returns the identity under which the server goes on with work that `agent` began: that of the agent's first token
+    /// that is still valid, has the scopes and is for the namespace.
+    ///
+    /// # Errors
+    ///
+    /// As [`Tokens::stand_for`].
+    pub(crate) fn stand_for_work(
+        &self,
+        agent: &Actor,
+        scopes: &[Scope],
+        namespace: &str,
+    ) -> Result<Arc<Principal>, NotTrusted> {
+        let (list, now) = (self.list(), self.clock.now());
+        let fits = |entry: &&TokenEntry| {
+            entry.settings.agent == *agent
+                && scopes.iter().all(|scope| entry.grant.has(*scope))
+                && entry.grant.namespaces.allows(namespace)
+        };
+        let mut in_doubt = false;
+        for entry in list.iter().filter(fits) {
+            match entry.settings.has_expired(now.wall) {
+                true => in_doubt |= !self.clock.is_settled(now),
+                false => return Ok(entry.grant.principal.clone()),
+            }
+        }
+        if in_doubt {
+            return Err(NotTrusted::InDoubt(format!("the token of agent {agent} has expired")));
+        }
+        let names: Vec<&str> = scopes.iter().map(|scope| scope.as_str()).collect();
+        let needed = names.join(" and ");
+        let why =
+            format!("no token of agent {agent} for namespace {namespace} with {needed} is accepted any more");
+        Err(NotTrusted::Refused(why))
+    }
+
     /// Replaces all tokens. A token with unchanged settings keeps its grant, and with it what is left of its rate; all
     /// other grants are revoked. Returns how many were revoked.
     pub(crate) fn replace(&self, settings: &[TokenSettings]) -> usize {

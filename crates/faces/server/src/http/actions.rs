@@ -1,6 +1,8 @@
 //! Acts of people on durable handlers, schedules and delayed events: built and checked by `millrace-admin`, committed
 //! through the broker's group commit, audited.
 
+use std::sync::Arc;
+
 use axum::http::StatusCode;
 use millrace_admin::{Admin, AdminCommits, AdminError, ChangeError};
 use millrace_broker::{BatchWriter, RowWriteError};
@@ -12,6 +14,7 @@ use tokio::runtime::Handle;
 
 use crate::app::App;
 use crate::moved::Moved;
+use crate::observe::to_its_end;
 use crate::refusal::Refusal;
 
 /// Commits through the broker. Blocks, so it is used on threads that may.
@@ -34,9 +37,24 @@ impl AdminCommits for ThroughBroker {
 }
 
 impl App {
-    /// Carries out an act on a thread that may block. `act` gets the store for what it must look up itself, and the
-    /// time.
+    /// Carries out an act and records it, also if the caller closes its connection meanwhile. `act` runs on a thread that
+    /// may block, and gets the store for what it must look up itself, and the time.
     pub(crate) async fn act<T: Send + 'static>(
+        self: &Arc<App>,
+        act: impl FnOnce(&Admin, &dyn Store, Timestamp) -> Result<T, ChangeError> + Send + 'static,
+        record: impl FnOnce(&App, &T) + Send + 'static,
+    ) -> Result<T, Refusal> {
+        let app = self.clone();
+        to_its_end(async move {
+            let done = app.act_here(act).await?;
+            record(&app, &done);
+            Ok(done)
+        })
+        .await
+    }
+
+    /// The same in the caller's task, without a record.
+    async fn act_here<T: Send + 'static>(
         &self,
         act: impl FnOnce(&Admin, &dyn Store, Timestamp) -> Result<T, ChangeError> + Send + 'static,
     ) -> Result<T, Refusal> {
@@ -45,7 +63,7 @@ impl App {
         }
         let commits = ThroughBroker { writer: self.actions.clone(), runtime: Handle::current() };
         let (store, now) = (self.store.clone(), self.broker.clock().now().wall);
-        let admin = Admin::committing(store, std::sync::Arc::new(commits));
+        let admin = Admin::committing(store, Arc::new(commits));
         let acted = self.read(move |store| Ok(act(&admin, store, now)));
         let acted = tokio::select! {
             biased;
@@ -73,7 +91,7 @@ impl App {
             | ChangeError::NoHandler(_)
             | ChangeError::NoSchedule(_)
             | ChangeError::NotDelayed(_) => not_found(error.to_string()),
-            ChangeError::Busy | ChangeError::Replay(_) => {
+            ChangeError::Busy | ChangeError::Replay(_) | ChangeError::Held { .. } => {
                 Refusal::new(ErrorCode::BadFrame, error.to_string()).status(StatusCode::CONFLICT)
             }
             ChangeError::Name(_) => Refusal::new(ErrorCode::BadFrame, error.to_string()),

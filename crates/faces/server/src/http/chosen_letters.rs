@@ -21,7 +21,7 @@ use millrace_wire::http::{
 use sha2::{Digest, Sha256};
 
 use crate::access::Caller;
-use crate::app::{App, SharedApp};
+use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::http::dead_letters::{has_payload, original, pair};
 use crate::http::event_filter::EventFilter;
@@ -194,7 +194,7 @@ fn check_letters(
 type FoundLetter = Result<Arc<Event>, (u32, u64)>;
 
 async fn fetch(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     (topic, dlq): (&TopicKey, &TopicKey),
     chosen: &ChosenLetters,
@@ -218,7 +218,7 @@ async fn fetch(
 
 /// Publishes the named letters again, those that are edited with their changes: all of them, or none.
 pub(crate) async fn replay(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     at: &AtTopic,
     chosen: &ChosenLetters,
@@ -283,14 +283,25 @@ fn edited(letter: &Event, edit: &EditedLetter) -> Result<NewEvent, Refusal> {
     headers.insert(EDITED.to_owned(), "true".to_owned());
     body.headers = Some(Headers::from_map(&headers));
     // The same edit twice is stored once; another edit of the letter is another event.
-    let mut digest = Sha256::new();
-    digest.update(body.payload.bytes());
-    digest.update(body.key.as_deref().unwrap_or_default());
-    digest.update(body.headers.as_ref().map(|headers| headers.json().bytes().clone()).unwrap_or_default());
-    let digest = format!("{:x}", digest.finalize());
+    let digest = edit_digest(&body);
     let place = format!("{}:{}", letter.stream.partition, letter.offset);
     let id = EventId::parse(&format!("replay:{place}:edited:{}", digest.get(..32).unwrap_or(&digest)));
     Ok(NewEvent { id: id.ok(), body: Arc::new(body) })
+}
+
+/// Tells two different edits apart. Each part goes in with its length, and an absent key is not an empty one: otherwise the
+/// end of the payload could be taken for the beginning of the key.
+fn edit_digest(body: &EventBody) -> String {
+    let headers = body.headers.as_ref().map(|headers| headers.json().bytes().clone());
+    let key = body.key.as_deref().map(str::as_bytes);
+    let mut digest = Sha256::new();
+    for part in [Some(body.payload.bytes().as_ref()), key, headers.as_deref()] {
+        digest.update([u8::from(part.is_some())]);
+        let part: &[u8] = part.unwrap_or_default();
+        digest.update((part.len() as u64).to_le_bytes());
+        digest.update(part);
+    }
+    format!("{:x}", digest.finalize())
 }
 
 /// Removes the named letters from their topic.

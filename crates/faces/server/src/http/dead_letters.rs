@@ -16,7 +16,7 @@ use millrace_wire::ErrorCode;
 use millrace_wire::http::{ChosenLetters, DeadLetterTopic, DeadLetters, HandlerLetters, Replay, Replayed};
 
 use crate::access::Caller;
-use crate::app::{App, SharedApp};
+use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::edge::Edge;
 use crate::http::page::{self, PageQuery, PageStart};
@@ -185,7 +185,7 @@ impl ReplayScope<'_> {
     /// refusal.
     async fn replay(
         &self,
-        app: &App,
+        app: &SharedApp,
         caller: &Caller,
         limit: usize,
         done: &mut ReplayProgress,
@@ -214,7 +214,7 @@ impl ReplayScope<'_> {
 
     async fn fetch(
         &self,
-        app: &App,
+        app: &SharedApp,
         caller: &Caller,
         from: Offset,
         events_max: usize,
@@ -232,7 +232,7 @@ impl ReplayScope<'_> {
 /// Publishes the dead letters, and counts them in `done`. If one does not match the topic's present schema, those
 /// before it are published and counted, and the refusal names it, so that a replay can go on behind it.
 async fn publish(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     topic: &TopicKey,
     letters: &[&Arc<Event>],
@@ -251,7 +251,7 @@ async fn publish(
 }
 
 async fn publish_all(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     topic: &TopicKey,
     letters: &[&Arc<Event>],

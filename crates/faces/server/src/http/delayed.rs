@@ -5,7 +5,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
 use millrace_admin::{Admin, ChangeError, DelayedPage, DelayedQuery, DelayedView};
-use millrace_model::{DueBy, Timestamp, TopicName};
+use millrace_model::{DueBy, DueEvent, Timestamp, TopicName};
 use millrace_store::Store;
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{DelayedDoc, DelayedDone, DelayedList};
@@ -102,17 +102,17 @@ pub(crate) async fn cancel(
 }
 
 async fn change(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     at: AtNamed,
     state: &'static str,
-    change: impl FnOnce(&Admin, &millrace_model::DueEvent, Timestamp) -> Result<(), ChangeError> + Send + 'static,
+    change: impl FnOnce(&Admin, &DueEvent, Timestamp) -> Result<(), ChangeError> + Send + 'static,
 ) -> Result<Response, Refusal> {
     let AtNamed { name: entry, namespace } = at;
     let key = key_of(&entry)?;
     let (of, by) = (namespace.clone(), caller.by_unless_admin());
-    let named = entry.clone();
-    let changed = app.act(move |admin, store: &dyn Store, now| {
+    let (named, recorded) = (entry.clone(), entry.clone());
+    let carry_out = move |admin: &Admin, store: &dyn Store, now: Timestamp| {
         let unknown = || ChangeError::NotDelayed(named.clone());
         let event = admin.delayed_event(&of, &key)?.ok_or_else(unknown)?;
         // An event that the caller may not see does not exist for the caller.
@@ -121,9 +121,11 @@ async fn change(
         }
         change(admin, &event, now)?;
         Ok(event)
-    });
-    let event = changed.await?;
-    app.acted(audit_kind(state), &namespace, &told_id(&event, &entry));
+    };
+    let record = move |app: &App, event: &DueEvent| {
+        app.acted(audit_kind(state), &namespace, &told_id(event, &recorded));
+    };
+    let event = app.act(carry_out, record).await?;
     let topic = TopicName::new(event.topic.topic()).map_err(|error| crate::http::damaged_name(&error))?;
     let id = event.row.id.as_ref().map(ToString::to_string);
     Ok(document(StatusCode::OK, &DelayedDone { entry, id, topic, state: state.to_owned() }))
@@ -134,6 +136,6 @@ fn audit_kind(state: &str) -> &'static str {
 }
 
 /// The event's id for the audit, or the name of its entry if it has none yet.
-fn told_id(event: &millrace_model::DueEvent, entry: &str) -> String {
+fn told_id(event: &DueEvent, entry: &str) -> String {
     event.row.id.as_ref().map_or_else(|| entry.to_owned(), ToString::to_string)
 }

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use crate::access::Caller;
 use crate::app::App;
 use crate::edge::Edge;
+use crate::http::actions::not_found;
 use crate::http::page::{self, HeldText};
 use crate::http::topic_access::may_read;
 use crate::http::{json, withheld};
@@ -162,13 +163,20 @@ pub(crate) async fn letters_of(
             letters_max: limit.events_max,
             bytes_max: limit.bytes_max,
         };
-        let found = Admin::new(store.clone())
-            .letters_of(&namespace, &query, &mut |topic| Ok(readers.may_read(topic)?));
-        let found = found.map_err(unreadable)?;
+        let mut may_see = |topic: &str| Ok(readers.may_read(topic)?);
+        let admin = Admin::new(store.clone());
+        let found = admin.letters_of(&namespace, &query, &mut may_see).map_err(unreadable)?;
+        let found_none = found.letters.is_empty() && found.after.is_none();
+        if found_none && !admin.knows_handler(&namespace, &handler, &mut may_see).map_err(unreadable)? {
+            return Ok(Err(handler));
+        }
         let letters = found.letters.into_iter().filter_map(letter).collect();
-        Ok(HandlerLettersPage { handler, letters, next: found.after })
+        Ok(Ok(HandlerLettersPage { handler, letters, next: found.after }))
     });
-    let mut page = read.await?;
+    let page = read.await?;
+    let mut page = page.map_err(|handler| {
+        not_found(format!("there is no handler {handler:.200} in this namespace: GET /handlers lists them"))
+    })?;
     if caller.is_withheld() {
         page.letters.iter_mut().for_each(withheld::handler_letter);
     } else {

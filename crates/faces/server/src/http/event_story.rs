@@ -118,7 +118,7 @@ impl Consequences {
 }
 
 async fn story(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     event: &Event,
     claims: &[ClaimView],

@@ -95,7 +95,7 @@ pub(crate) async fn inflight(
 }
 
 async fn inspect(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     at: AtGroup,
     open_max: usize,

@@ -9,7 +9,7 @@ use millrace_model::Partition;
 use millrace_wire::http::{GroupPaused, Seek, Sought};
 
 use crate::access::Caller;
-use crate::app::{App, SharedApp};
+use crate::app::SharedApp;
 use crate::body::read_text;
 use crate::http::topic_access::is_content_withheld;
 use crate::http::{damaged_name, document, withheld};
@@ -71,7 +71,7 @@ pub(crate) async fn seek(
 
 /// Says where a seek would move the group, and moves nothing.
 async fn preview(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     at: AtGroup,
     partition: Option<Partition>,
@@ -129,7 +129,12 @@ pub(crate) async fn resume(
     set_paused(&app, &caller, at, false).await
 }
 
-async fn set_paused(app: &App, caller: &Caller, at: AtGroup, paused: bool) -> Result<Response, Refusal> {
+async fn set_paused(
+    app: &SharedApp,
+    caller: &Caller,
+    at: AtGroup,
+    paused: bool,
+) -> Result<Response, Refusal> {
     let request = Request::PauseGroup { topic: at.topic, group: at.group, paused };
     match app.request(caller.by(), request).await? {
         Reply::GroupPaused { topic, group, paused } => {

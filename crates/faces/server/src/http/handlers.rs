@@ -12,6 +12,7 @@ use millrace_admin::{
     OpenClaim,
 };
 use millrace_model::{EventId, HandlerId, Offset, Partition, Timestamp};
+use millrace_store::Store;
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{
     HandlerDoc, HandlerForgotten, HandlerLetterChoice, HandlerLettersDone, HandlerList, LETTERS_CHOSEN_MAX,
@@ -152,9 +153,9 @@ pub(crate) async fn forget(
     at: AtHandler,
 ) -> Result<Response, Refusal> {
     let (namespace, handler) = (at.params.namespace()?, at.handler);
-    let (of, id) = (namespace.clone(), handler.clone());
-    app.act(move |admin, _, now| admin.forget_handler(&of, &id, now)).await?;
-    app.acted("handler_forgotten", &namespace, handler.as_str());
+    let (of, id, forgotten) = (namespace.clone(), handler.clone(), handler.clone());
+    let record = move |app: &App, (): &()| app.acted("handler_forgotten", &namespace, forgotten.as_str());
+    app.act(move |admin, _, now| admin.forget_handler(&of, &id, now), record).await?;
     Ok(document(StatusCode::OK, &HandlerForgotten { handler: handler.to_string() }))
 }
 
@@ -184,7 +185,7 @@ enum LettersAct {
 }
 
 async fn letters(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     at: AtHandler,
     body: Body,
@@ -197,23 +198,30 @@ async fn letters(
     caller.charge_rest(events.as_ref().map_or(max, BTreeSet::len))?;
     let (namespace, by) = (at.params.namespace()?, caller.by_unless_admin());
     let choice = LetterChoice { handler: at.handler.clone(), events: events.clone(), after, max };
-    let of = namespace.clone();
-    let done = app.act(move |admin, store, now| {
+    let (of, handler) = (namespace.clone(), at.handler.clone());
+    let carry_out = move |admin: &Admin, store: &dyn Store, now: Timestamp| {
         let mut readers = Readers::new(store, &of, by);
         let mut may_see = |topic: &str| Ok(readers.may_read(topic)?);
-        match act {
-            LettersAct::Replay => admin.replay_letters(&of, &choice, now, &mut may_see),
-            LettersAct::Delete => admin.delete_letters(&of, &choice, now, &mut may_see),
+        let done = match act {
+            LettersAct::Replay => admin.replay_letters(&of, &choice, now, &mut may_see)?,
+            LettersAct::Delete => admin.delete_letters(&of, &choice, now, &mut may_see)?,
+        };
+        let found_none = done.done.is_empty() && done.refused.is_empty() && done.after.is_none();
+        if found_none && !admin.knows_handler(&of, choice.handler.as_str(), &mut may_see)? {
+            return Err(ChangeError::NoHandler(choice.handler));
         }
-    });
-    let done: LettersDone = done.await?;
-    if !done.done.is_empty() {
+        Ok(done)
+    };
+    let record = move |app: &App, done: &LettersDone| {
         let kind = match act {
             LettersAct::Replay => "handler_letters_replayed",
             LettersAct::Delete => "handler_letters_deleted",
         };
-        app.acted(kind, &namespace, at.handler.as_str());
-    }
+        if !done.done.is_empty() {
+            app.acted(kind, &namespace, handler.as_str());
+        }
+    };
+    let done = app.act(carry_out, record).await?;
     Ok(document(StatusCode::OK, &told(&at.handler, done, events)))
 }
 

@@ -4,14 +4,16 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::Response;
-use millrace_model::Partition;
+use millrace_model::{DLQ_SUFFIX, Namespace, Partition, TopicName};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{JobDoc, JobKind, JobList, JobPreview, JobRequest};
 
 use crate::access::{Caller, Scope};
 use crate::app::SharedApp;
 use crate::body::read_text;
+use crate::http::actions::not_found;
 use crate::http::dead_letters::pair;
+use crate::http::durable_handlers::Readers;
 use crate::http::topic_access::check_topic;
 use crate::http::{document, withheld};
 use crate::jobs;
@@ -46,11 +48,13 @@ pub(crate) async fn create(
         rate_per_second: request.rate_per_second,
         state: "running".to_owned(),
         total,
+        total_is_least: !complete,
         done: 0,
         replayed: 0,
         duplicates: 0,
         deleted: 0,
         failed: 0,
+        failures: Vec::new(),
         by: caller.agent().map(str::to_owned),
         started_at: app.broker.clock().now().wall.0,
         ended_at: None,
@@ -77,10 +81,8 @@ pub(crate) async fn list(
     params: Params,
 ) -> Result<Response, Refusal> {
     let namespace = params.namespace()?;
-    let mut jobs = app.jobs.list(namespace.as_str());
-    if caller.is_withheld() {
-        jobs.iter_mut().for_each(withheld::job);
-    }
+    let jobs = app.jobs.list(namespace.as_str());
+    let jobs = visible(&app, &caller, &namespace, jobs).await?;
     Ok(document(StatusCode::OK, &JobList { jobs }))
 }
 
@@ -89,10 +91,7 @@ pub(crate) async fn show(
     caller: Caller,
     at: AtJob,
 ) -> Result<Response, Refusal> {
-    let mut job = found(&app, &at)?;
-    if caller.is_withheld() {
-        withheld::job(&mut job);
-    }
+    let job = found(&app, &caller, &at).await?;
     Ok(document(StatusCode::OK, &job))
 }
 
@@ -102,15 +101,48 @@ pub(crate) async fn cancel(
     caller: Caller,
     at: AtJob,
 ) -> Result<Response, Refusal> {
-    let job = found(&app, &at)?;
+    let job = found(&app, &caller, &at).await?;
     deleter(&caller, job.kind)?;
-    app.jobs.cancel(at.job);
+    jobs::cancel(&app, at.job).await?;
     Ok(document(StatusCode::ACCEPTED, &job))
 }
 
-fn found(app: &SharedApp, at: &AtJob) -> Result<JobDoc, Refusal> {
-    app.jobs.get(at.namespace.as_str(), at.job).ok_or_else(|| {
-        let detail = format!("there is no job {}: GET /jobs lists them", at.job);
-        Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::NOT_FOUND)
-    })
+async fn found(app: &SharedApp, caller: &Caller, at: &AtJob) -> Result<JobDoc, Refusal> {
+    let job = app.jobs.get(at.namespace.as_str(), at.job).into_iter().collect();
+    let job = visible(app, caller, &at.namespace, job).await?.pop();
+    job.ok_or_else(|| not_found(format!("there is no job {}: GET /jobs lists them", at.job)))
+}
+
+/// Leaves out jobs over letters that the caller may not read. An administrator sees that they are there, but neither their
+/// reasons nor their errors, which quote letters.
+async fn visible(
+    app: &SharedApp,
+    caller: &Caller,
+    namespace: &Namespace,
+    jobs: Vec<JobDoc>,
+) -> Result<Vec<JobDoc>, Refusal> {
+    let (reader, seer, namespace) = (caller.by(), caller.by_unless_admin(), namespace.clone());
+    let is_withheld = caller.is_withheld();
+    let read = app.read(move |store| {
+        let mut readers = Readers::new(store, &namespace, reader);
+        let mut seers = Readers::new(store, &namespace, seer);
+        let mut seen = Vec::new();
+        for mut job in jobs {
+            let letters = letters_topic(&job.topic);
+            if !seers.may_read(&letters)? {
+                continue;
+            }
+            if is_withheld || !readers.may_read(&letters)? {
+                withheld::job(&mut job);
+            }
+            seen.push(job);
+        }
+        Ok(seen)
+    });
+    read.await
+}
+
+fn letters_topic(topic: &TopicName) -> String {
+    let name = topic.as_str();
+    if name.ends_with(DLQ_SUFFIX) { name.to_owned() } else { format!("{name}{DLQ_SUFFIX}") }
 }

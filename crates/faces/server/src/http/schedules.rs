@@ -89,16 +89,16 @@ pub(crate) async fn resume(
 
 /// Makes a change and answers with the schedule as it is then.
 async fn change(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     at: AtNamed,
-    kind: &str,
+    kind: &'static str,
     status: StatusCode,
     change: impl FnOnce(&Admin, &Namespace, &str, Timestamp) -> Result<(), ChangeError> + Send + 'static,
 ) -> Result<Response, Refusal> {
     let AtNamed { name, namespace } = at;
     let (of, schedule, by) = (namespace.clone(), name.clone(), caller.by_unless_admin());
-    let changed = app.act(move |admin, store: &dyn Store, now| {
+    let carry_out = move |admin: &Admin, store: &dyn Store, now: Timestamp| {
         let unknown = || ChangeError::NoSchedule(schedule.clone());
         let view = admin.schedule(&of, &schedule, now)?.ok_or_else(unknown)?;
         // A schedule that the caller may not see does not exist for the caller.
@@ -107,8 +107,8 @@ async fn change(
         }
         change(admin, &of, &schedule, now)?;
         admin.schedule(&of, &schedule, now)?.ok_or_else(unknown)
-    });
-    let view = changed.await?;
-    app.acted(kind, &namespace, &name);
+    };
+    let record = move |app: &App, _: &ScheduleView| app.acted(kind, &namespace, &name);
+    let view = app.act(carry_out, record).await?;
     Ok(document(status, &shown(view)))
 }

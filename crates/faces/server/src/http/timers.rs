@@ -15,6 +15,7 @@ use crate::access::Caller;
 use crate::app::{App, SharedApp};
 use crate::http::actions::not_found;
 use crate::http::document;
+use crate::observe::to_its_end;
 use crate::params::{AtNamed, Params};
 use crate::refusal::Refusal;
 
@@ -83,7 +84,16 @@ pub(crate) async fn cancel(
             format!("capability {capability:.80} has set timer {timer:.80}, and only it can cancel it");
         return Err(Refusal::new(ErrorCode::BadFrame, detail).status(StatusCode::CONFLICT));
     }
-    let answer = request(&app, TIMER_CANCEL, &json!({ "timerId": timer })).await?;
+    let (loop_app, cancelled) = (app.clone(), timer.clone());
+    let cancel = async move {
+        let answer = request(&loop_app, TIMER_CANCEL, &json!({ "timerId": cancelled })).await?;
+        if answer["data"]["cancelled"] == true {
+            // The loop has one set of timers for all namespaces.
+            loop_app.acted("timer_cancelled", &Namespace::default(), &cancelled);
+        }
+        Ok(answer)
+    };
+    let answer = to_its_end(cancel).await?;
     if answer["kind"] == "error" {
         let why = answer["data"]["message"].as_str().unwrap_or("the loop refused the command").to_owned();
         return Err(Refusal::new(ErrorCode::StorageFailed, why));
@@ -91,8 +101,6 @@ pub(crate) async fn cancel(
     if answer["data"]["cancelled"] != true {
         return Err(gone(&timer));
     }
-    // Timers belong to the loop, which has one for all namespaces.
-    app.acted("timer_cancelled", &Namespace::default(), &timer);
     Ok(document(StatusCode::OK, &TimerCancelled { timer }))
 }
 

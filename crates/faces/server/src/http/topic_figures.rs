@@ -7,7 +7,7 @@ use millrace_model::{DLQ_SUFFIX, Offset, Requester, TopicKey};
 use millrace_wire::ErrorCode;
 use millrace_wire::http::{TopicFigures, TopicGroupFigures};
 
-use crate::app::App;
+use crate::app::SharedApp;
 use crate::refusal::Refusal;
 
 /// How a list of topics is sorted; the largest first, except by name.
@@ -65,7 +65,7 @@ pub(crate) struct AllFigures {
 }
 
 impl AllFigures {
-    pub(crate) async fn read(app: &App) -> Result<AllFigures, Refusal> {
+    pub(crate) async fn read(app: &SharedApp) -> Result<AllFigures, Refusal> {
         let stats = match app.request(Requester::Trusted, Request::Stats).await? {
             Reply::Stats(stats) => stats,
             other => return Err(Refusal::unexpected(&other)),

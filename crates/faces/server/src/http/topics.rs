@@ -78,7 +78,7 @@ pub(crate) async fn list(
 
 /// Every topic behind `after` whose name contains the text, page by page; more than the server has topics there are not.
 async fn all(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     params: &Params,
     contains: Option<&str>,
@@ -119,7 +119,7 @@ pub(crate) fn document_of(topics: Vec<TopicView>, more: bool) -> Result<Response
 
 /// Returns a page of the topics of a namespace, and whether there are more.
 pub(crate) async fn page(
-    app: &App,
+    app: &SharedApp,
     caller: &Caller,
     params: &Params,
     dead_letters_only: bool,

@@ -126,7 +126,9 @@ pub(crate) fn reasons(all: Vec<LetterReason>) -> Vec<LetterReason> {
 /// A job names the reason whose letters it is about, and may have failed because of one of them.
 pub(crate) fn job(job: &mut JobDoc) {
     let reason = job.filter.reason.take();
-    job.withheld = reason.is_some() | job.error.take().is_some();
+    job.withheld = reason.is_some() | job.error.take().is_some() | !job.failures.is_empty();
+    // A detail may quote the letter; where the letter is may be seen.
+    job.failures.iter_mut().for_each(|failure| failure.detail.clear());
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use axum::http::HeaderMap;
+use axum::http::{HeaderMap, StatusCode};
 use millrace_bus::Request;
 use millrace_model::{EventBody, Headers, NewEvent, TRACEPARENT, TraceId};
+use millrace_wire::ErrorCode;
 
 use crate::fairness::{CallerKey, ConnectionPlace};
 use crate::refusal::Refusal;
@@ -56,6 +57,12 @@ impl HttpRequester {
         }
     }
 
+    /// The sender of what the server does by itself for an agent.
+    pub(crate) fn for_agent(agent: Option<&str>) -> HttpRequester {
+        let agent = agent.map_or_else(OnceLock::new, |agent| OnceLock::from(agent.to_owned()));
+        HttpRequester { agent, ..HttpRequester::default() }
+    }
+
     pub(crate) async fn serve<T>(self: Arc<HttpRequester>, serve: impl Future<Output = T>) -> T {
         HTTP_REQUESTER.scope(self, serve).await
     }
@@ -93,6 +100,19 @@ impl HttpRequester {
             _ => {}
         }
     }
+}
+
+/// Runs `work` to its end, also if the caller closes its connection meanwhile: the request's own task is dropped then, and
+/// with it everything that was to follow a change, such as its record in the audit.
+pub(crate) async fn to_its_end<T: Send + 'static>(
+    work: impl Future<Output = Result<T, Refusal>> + Send + 'static,
+) -> Result<T, Refusal> {
+    let http_requester = HttpRequester::current().unwrap_or_default();
+    let ended = tokio::spawn(http_requester.serve(work)).await;
+    ended.unwrap_or_else(|_| {
+        let refusal = Refusal::new(ErrorCode::StorageFailed, "the server failed to answer");
+        Err(refusal.status(StatusCode::INTERNAL_SERVER_ERROR))
+    })
 }
 
 fn stamp(event: &mut NewEvent, traceparent: &str, tracestate: Option<&str>) {

@@ -20,7 +20,7 @@ mod replies;
 mod traces;
 
 pub(crate) use audit_log::AuditLog;
-pub(crate) use http_requester::HttpRequester;
+pub(crate) use http_requester::{HttpRequester, to_its_end};
 pub use kinds::{AuditKind, AuditKinds};
 pub(crate) use log_ring::KeptLine;
 pub use log_ring::{LogLevel, LogLine, LogRing};

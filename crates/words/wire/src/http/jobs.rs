@@ -1,6 +1,6 @@
 //! `POST /jobs`, `GET /jobs`, `GET /jobs/{job}`: work over many dead letters that the server does by itself.
 
-use millrace_model::TopicName;
+use millrace_model::{Offset, Partition, TopicName};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -9,7 +9,7 @@ use crate::schema;
 
 /// The work to do.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct JobRequest {
     pub kind: JobKind,
     #[schemars(schema_with = "schema::topic")]
@@ -33,7 +33,7 @@ pub enum JobKind {
 
 /// All conditions that are given must hold; at least one is needed.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "camelCase", default)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct JobFilter {
     /// The group that gave up.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -87,14 +87,20 @@ pub struct JobDoc {
     pub state: String,
     /// Letters that matched when the job began, as far as they were counted.
     pub total: u64,
+    /// There were more letters than the server counts, so `total` may be too small.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub total_is_least: bool,
     /// Letters that are dealt with.
     pub done: u64,
     pub replayed: u64,
     /// Letters that had been replayed before.
     pub duplicates: u64,
     pub deleted: u64,
-    /// Letters without a payload, which cannot be replayed.
+    /// Letters that could not be replayed: they have no payload, or do not match the topic's schema.
     pub failed: u64,
+    /// The first of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<JobFailure>,
     /// The agent that began it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
@@ -104,9 +110,26 @@ pub struct JobDoc {
     /// Why it failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// The reason in the filter, or the error, is withheld from the caller.
+    /// The reason in the filter, the error, or the details of failures are withheld from the caller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withheld: bool,
+}
+
+impl JobDoc {
+    pub fn is_running(&self) -> bool {
+        self.state == "running"
+    }
+}
+
+/// A letter that a job could not replay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct JobFailure {
+    #[schemars(schema_with = "schema::partition")]
+    pub partition: Partition,
+    #[schemars(schema_with = "schema::offset")]
+    pub offset: Offset,
+    /// Empty if it is withheld from the caller.
+    pub detail: String,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

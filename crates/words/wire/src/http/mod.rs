@@ -42,7 +42,7 @@ pub use handlers::{
     HandlerDoc, HandlerForgotten, HandlerLetterChoice, HandlerLettersDone, HandlerList, LetterRefused,
     OpenClaimDoc, OpenClaims,
 };
-pub use jobs::{JobDoc, JobFilter, JobKind, JobList, JobPreview, JobRequest};
+pub use jobs::{JobDoc, JobFailure, JobFilter, JobKind, JobList, JobPreview, JobRequest};
 pub use letters::{
     ChosenLetters, ChosenReplayed, EditedLetter, LETTERS_CHOSEN_MAX, LetterReason, LetterSummary,
     LettersDeleted,

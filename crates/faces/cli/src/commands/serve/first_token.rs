@@ -80,6 +80,10 @@ fn unusable(file: &Path, error: &std::io::Error) -> Failure {
 /// Returns the token in the file.
 fn read(file: &Path) -> std::io::Result<String> {
     let mut text = String::new();
+    // Opening a pipe would wait for somebody who writes to it.
+    if !fs::metadata(file)?.is_file() {
+        return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is no regular file"));
+    }
     File::open(file)?.take(FILE_BYTES_MAX + 1).read_to_string(&mut text)?;
     let token = text.trim_ascii();
     let is_token = !token.is_empty()

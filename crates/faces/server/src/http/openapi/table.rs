@@ -462,7 +462,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         tag: "dead-letters",
         summary: "Ends a job after the slice under way. Nothing is undone.",
         answers: &[answer(202, "The job as it was.", &[json::<JobDoc>()])],
-        refusals: &[404],
+        refusals: &[404, 507],
         ..NONE
     },
     ApiOperation {

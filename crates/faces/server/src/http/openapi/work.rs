@@ -40,7 +40,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         tag: TAG,
         summary: "Forgets a handler that will not come back, so that retention does not wait for it.",
         answers: &[answer(200, "It is forgotten.", &[json::<HandlerForgotten>()])],
-        refusals: &[404, 507],
+        refusals: &[404, 409, 507],
         ..NONE
     },
     ApiOperation {

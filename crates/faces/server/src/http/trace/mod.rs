@@ -122,7 +122,11 @@ async fn records(app: &App, caller: &Caller) -> Vec<TraceRecord> {
 }
 
 /// Asks the engine how far the groups are with each event. A delivery that became a letter is known from the letter.
-async fn add_deliveries(app: &App, gathered: &Gathered, nodes: &mut Vec<TraceNode>) -> Result<(), Refusal> {
+async fn add_deliveries(
+    app: &SharedApp,
+    gathered: &Gathered,
+    nodes: &mut Vec<TraceNode>,
+) -> Result<(), Refusal> {
     let known: BTreeSet<String> = nodes.iter().map(|node| node.id.clone()).collect();
     let mut without_groups: BTreeSet<&TopicKey> = BTreeSet::new();
     for event in &gathered.events {
