@@ -55,7 +55,7 @@ fn key_of(entry: &str) -> Result<String, Refusal> {
 }
 
 fn shown(view: DelayedView) -> Option<DelayedDoc> {
-    let DelayedView { event, due } = view;
+    let DelayedView { event, due, topic_gone } = view;
     let waits_for = match DueBy::of(&event.key) {
         DueBy::Wall => "time",
         DueBy::Elapsed => "delay",
@@ -69,6 +69,7 @@ fn shown(view: DelayedView) -> Option<DelayedDoc> {
         due: due.0,
         waits_for: waits_for.to_owned(),
         payload_bytes: event.row.payload.len() as u64,
+        topic_gone,
     })
 }
 

@@ -35,6 +35,9 @@ pub struct DelayedDoc {
     /// `time`: it waits for a time of day. `delay`: for the end of a delay, which a change of the clock does not move.
     pub waits_for: String,
     pub payload_bytes: u64,
+    /// The topic was deleted after the event was delayed: it is never published.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub topic_gone: bool,
 }
 
 /// The fate of a delayed event.
