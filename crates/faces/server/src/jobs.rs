@@ -94,11 +94,11 @@ impl Jobs {
     }
 
     /// Marks a job that runs as cancelled: it ends after the slice under way. Returns `None` if it has ended.
-    fn mark_cancelled(&self, id: u64) -> Option<Arc<Control>> {
+    fn mark_cancelled(&self, id: u64) -> Option<(Job, Arc<Control>)> {
         let jobs = self.by_id.lock();
         let entry = jobs.get(&id).filter(|entry| entry.job.doc.is_running())?;
         entry.control.cancelled.store(true, Relaxed);
-        Some(entry.control.clone())
+        Some((entry.job.clone(), entry.control.clone()))
     }
 
     fn running(&self, id: u64) -> Option<Job> {
@@ -226,12 +226,14 @@ pub(crate) async fn begin(
     let app = app.clone();
     to_its_end(async move {
         let Admitted { id, job, control, forgotten } = app.jobs.admit(job, now)?;
+        let turn = control.writing.lock().await;
         let mut ops = vec![put(id, &job)];
         ops.extend(forgotten.into_iter().map(|id| Op::Delete { space: Space::Kv, key: key(id) }));
         if let Err(error) = app.broker.row_writer(PREFIX).write(ops).await {
             app.jobs.by_id.lock().remove(&id);
             return Err(Refusal::new(ErrorCode::StorageFailed, error.to_string()));
         }
+        drop(turn);
         acted(&app, "job_begun", id, &job);
         let doc = job.doc.clone();
         running::spawn(app, id, job, control);
@@ -244,14 +246,15 @@ pub(crate) async fn begin(
 pub(crate) async fn cancel(app: &SharedApp, id: u64) -> Result<(), Refusal> {
     let app = app.clone();
     to_its_end(async move {
-        let Some(control) = app.jobs.mark_cancelled(id) else { return Ok(()) };
+        let Some((marked, control)) = app.jobs.mark_cancelled(id) else { return Ok(()) };
         let _turn = control.writing.lock().await;
         // The job may have ended, and written so, while this waited.
-        let Some(job) = app.jobs.running(id) else { return Ok(()) };
-        let job = Job { cancelled: true, ..job };
-        let written = app.broker.row_writer(PREFIX).write(vec![put(id, &job)]).await;
-        written.map_err(|error| Refusal::new(ErrorCode::StorageFailed, error.to_string()))?;
-        acted(&app, "job_cancelled", id, &job);
+        if let Some(job) = app.jobs.running(id) {
+            let job = Job { cancelled: true, ..job };
+            let written = app.broker.row_writer(PREFIX).write(vec![put(id, &job)]).await;
+            written.map_err(|error| Refusal::new(ErrorCode::StorageFailed, error.to_string()))?;
+        }
+        acted(&app, "job_cancelled", id, &marked);
         Ok(())
     })
     .await

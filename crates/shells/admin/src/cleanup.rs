@@ -41,6 +41,10 @@ pub enum ChangeError {
     NoSchedule(String),
     #[error("there is no delayed event {0:?} in this namespace: it was published meanwhile, or cancelled")]
     NotDelayed(String),
+    #[error(
+        "topic {0} was deleted after the event was delayed: the event is never published, and can only be cancelled"
+    )]
+    TopicGone(String),
     #[error("others keep changing this: nothing was done, try again")]
     Busy,
     #[error(transparent)]

@@ -4,7 +4,7 @@
 //! once, and never after it was cancelled.
 
 use millrace_model::{
-    Batch, DueBy, DueEvent, Durability, ElapsedRow, Namespace, Op, Space, Timestamp, TopicKey, keys,
+    Batch, DueBy, DueEvent, Durability, ElapsedRow, Namespace, Op, Space, Timestamp, TopicKey, TopicRow, keys,
 };
 use millrace_store::KeyRange;
 
@@ -16,6 +16,8 @@ pub struct DelayedView {
     pub event: DueEvent,
     /// When it is due by the wall clock; of a delay that is counted in elapsed time, as things stand.
     pub due: Timestamp,
+    /// The topic that it was published to was deleted: it is never published.
+    pub topic_gone: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -66,7 +68,8 @@ impl Admin {
                         return Ok(page);
                     }
                     let due = due_of(&row.key, ahead);
-                    page.events.push(DelayedView { event, due });
+                    let topic_gone = self.is_topic_gone(&event)?;
+                    page.events.push(DelayedView { event, due, topic_gone });
                 }
                 page.after = Some(row.key);
             }
@@ -105,10 +108,20 @@ impl Admin {
         let mut checks = vec![event.waits()];
         checks.extend(publishes.then(|| event.topic_stands()));
         let batch = Batch { nonce: rand::random(), now, durability: Durability::Fsync, checks, ops };
-        match self.write(batch)? {
-            true => Ok(()),
-            false => Err(ChangeError::NotDelayed(event.key.clone())),
+        if self.write(batch)? {
+            return Ok(());
         }
+        if publishes && self.row(Space::Due, &event.key)?.is_some() && self.is_topic_gone(event)? {
+            return Err(ChangeError::TopicGone(event.topic.topic().to_owned()));
+        }
+        // As callers name it: without slashes.
+        Err(ChangeError::NotDelayed(event.key.replace('/', "-")))
+    }
+
+    fn is_topic_gone(&self, event: &DueEvent) -> Result<bool, AdminError> {
+        let row = self.row(Space::Topics, &keys::topic(&event.topic))?;
+        let incarnation = row.and_then(|row| TopicRow::incarnation_of(&row.value));
+        Ok(incarnation != Some(event.row.incarnation))
     }
 
     /// How far elapsed time is ahead of wall time, in milliseconds, by the row that all movers share.

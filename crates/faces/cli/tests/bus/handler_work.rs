@@ -152,6 +152,25 @@ fn a_handler_whose_events_a_live_session_holds_is_not_forgotten() {
 }
 
 #[test]
+fn a_delayed_event_of_a_deleted_topic_says_that_its_topic_is_gone() {
+    let server = Server::start();
+    let delayed = json!({"payload": 1, "id": "i", "delay_ms": 3_600_000});
+    let (status, told) = server.post("/topics/later/events", &delayed);
+    assert!(told["due"].is_u64(), "{status} {told}");
+    let entry = get(&server, "/delayed")["delayed"][0].clone();
+    assert_eq!(entry.get("topicGone"), None, "{entry}");
+    assert_eq!(server.send_json("DELETE", "/topics/later", &json!(null)).0, 204);
+    server.post("/topics", &json!({"topic": "later"}));
+    let list = get(&server, "/delayed");
+    assert_eq!(list["delayed"][0]["topicGone"], true, "a later topic of that name is another: {list}");
+    let path = format!("/delayed/{}", entry["entry"].as_str().expect("an entry"));
+    let refused = act(&server, "POST", &format!("{path}/now"), &json!({}), 409);
+    assert!(refused["detail"].as_str().is_some_and(|why| why.contains("was deleted")), "{refused}");
+    act(&server, "DELETE", &path, &json!({}), 200);
+    assert_eq!(get(&server, "/delayed")["delayed"], json!([]));
+}
+
+#[test]
 fn claims_come_in_pages() {
     let server = Server::start();
     let session = session(&server);

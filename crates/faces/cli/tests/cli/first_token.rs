@@ -73,6 +73,11 @@ fn a_file_that_holds_no_token_is_refused_and_kept() {
     fs::remove_file(&file).unwrap();
     fs::create_dir(&file).unwrap();
     serve().refused(1, &["first-token is \"admin-token\""]);
+    fs::remove_dir(&file).unwrap();
+    let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    // Reading it would wait for somebody who writes.
+    serve().refused(1, &["first-token is \"admin-token\"", "no regular file"]);
 }
 
 #[test]

@@ -117,6 +117,9 @@ fn what_is_wrong_is_named_with_its_value_and_what_is_accepted() {
 #[test]
 fn a_leader_is_not_replaced_within_a_moment() {
     run(&["serve", "--lead-timeout-ms", "499"]).refused(2, &["lead-timeout-ms is 499", "at least 500"]);
+    // The refusal does not show the password.
+    run(&["serve", "--otlp-endpoint", "http://user:secret@collector"])
+        .refused(2, &["otlp-endpoint is \"http://***@collector\"", "otlp-headers"]);
 }
 
 #[test]

@@ -91,7 +91,10 @@ impl App {
             | ChangeError::NoHandler(_)
             | ChangeError::NoSchedule(_)
             | ChangeError::NotDelayed(_) => not_found(error.to_string()),
-            ChangeError::Busy | ChangeError::Replay(_) | ChangeError::Held { .. } => {
+            ChangeError::Busy
+            | ChangeError::Replay(_)
+            | ChangeError::Held { .. }
+            | ChangeError::TopicGone(_) => {
                 Refusal::new(ErrorCode::BadFrame, error.to_string()).status(StatusCode::CONFLICT)
             }
             ChangeError::Name(_) => Refusal::new(ErrorCode::BadFrame, error.to_string()),

@@ -66,7 +66,7 @@ fn key_of(entry: &str) -> Result<String, Refusal> {
 }
 
 fn shown(view: DelayedView) -> Option<DelayedDoc> {
-    let DelayedView { event, due } = view;
+    let DelayedView { event, due, topic_gone } = view;
     let waits_for = match DueBy::of(&event.key) {
         DueBy::Wall => "time",
         DueBy::Elapsed => "delay",
@@ -81,6 +81,7 @@ fn shown(view: DelayedView) -> Option<DelayedDoc> {
         waits_for: waits_for.to_owned(),
         payload_bytes: event.row.payload.len() as u64,
         withheld: false,
+        topic_gone,
     })
 }
 

@@ -38,6 +38,9 @@ pub struct DelayedDoc {
     /// The key is withheld from the caller.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub withheld: bool,
+    /// The topic was deleted after the event was delayed: it is never published.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub topic_gone: bool,
 }
 
 /// The fate of a delayed event.

@@ -129,7 +129,7 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         tag: TAG,
         summary: "Publishes a delayed event now, under the id that it was promised.",
         answers: &[answer(200, "It is published.", &[json::<DelayedDone>()])],
-        refusals: &[404, 507],
+        refusals: &[404, 409, 507],
         ..NONE
     },
     ApiOperation {
