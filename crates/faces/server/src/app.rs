@@ -42,8 +42,8 @@ pub(crate) struct App {
 }
 
 impl App {
-    /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem. What the audit records is carried
-    /// out and recorded also if the caller closes its connection meanwhile.
+    /// Sends a request to the engine. A refusal of the engine becomes an HTTP problem. Acts of which there is an audit
+    /// are carried out and recorded also if the caller closes its connection meanwhile.
     pub(crate) async fn request(self: &Arc<App>, by: Requester, request: Request) -> Result<Reply, Refusal> {
         if !self.may_record(&request) {
             return self.request_here(by, request).await;

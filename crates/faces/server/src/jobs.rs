@@ -63,7 +63,7 @@ struct Entry {
     control: Arc<Control>,
 }
 
-/// What a running job and whoever cancels it share.
+/// The state that a running job shares with whoever cancels it.
 #[derive(Debug, Default)]
 struct Control {
     cancelled: AtomicBool,
@@ -205,8 +205,8 @@ fn places(store: &dyn Store, dlq: &TopicKey) -> Result<Vec<(u32, u64, u64)>, Sto
     Ok(places)
 }
 
-/// Begins a job: when this returns, the job is durable and runs. It runs also if the caller has gone meanwhile: a job that
-/// has its place and does not run would keep the place.
+/// Begins a job: when this returns, the job is durable and runs, also if the caller has gone meanwhile: a job
+/// that has its place and does not run would keep the place.
 pub(crate) async fn begin(
     app: &SharedApp,
     by: &Requester,

@@ -69,8 +69,8 @@ pub(in crate::commands::serve) fn refuse_foreign_topics(store: &dyn Store) -> Re
     let Some(first) = foreign.first() else { return Ok(()) };
     Err(Failure::Failed(format!(
         "demo is set, and the store has topics that are not the demo's, such as {first}: invented events must not get \
-         among real ones. Leave --store out (the demo then has a file of its own), or name a new one, --store \
-         sqlite:///FILE or memory:",
+         among real ones. Name another store for the demo (--store sqlite:///FILE or memory:), or, if this is the \
+         demo's own file and nothing in it is needed, remove millrace-demo.db",
     )))
 }
 
