@@ -84,7 +84,7 @@ fn a_job_whose_caller_has_gone_runs_to_its_end() {
     let jobs = || server.get("/jobs").1["jobs"].as_array().expect("jobs").clone();
     for round in 1..=40 {
         let caller = send(&server, "POST", "/jobs", &job);
-        // It has its place now; its row may not be stored yet.
+        // The job has its place now; its row may not be stored yet.
         eventually("the job is there", || jobs().len() == round);
         drop(caller);
         eventually("no job runs", || jobs().iter().all(|job| job["state"] == "done"));
