@@ -112,7 +112,10 @@ fn a_store_with_other_topics_is_refused() {
         let flags = ["serve", "--demo", "--listen", "127.0.0.1:0", "--socket", "none", "--store", store];
         run_in(server.folder(), &[], &flags)
     };
-    serve(&store).refused(1, &["demo is set", "default/orders", "another store", "memory:", "remove millrace-demo.db"]);
+    serve(&store).refused(
+        1,
+        &["demo is set", "default/orders", "another store", "memory:", "remove millrace-demo.db"],
+    );
     serve("dir:///shared").refused(2, &["demo is set", "other servers share"]);
     server.restart();
     assert_eq!(server.topics(), ["orders"], "nothing was added");
