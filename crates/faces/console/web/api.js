@@ -41,7 +41,7 @@ export function setToken(value, remember) {
     localStorage.removeItem('millrace.token');
     if (value) (remember ? localStorage : sessionStorage).setItem('millrace.token', value);
   } catch {
-    // It is kept in memory then.
+    // Without storage the token is kept in memory.
   }
 }
 

@@ -1,4 +1,4 @@
-// Who is connected, what was refused, and what administrators did.
+// The page Access: connections, refusals, and acts of administrators.
 
 import { NDJSON, Problem, get, lines, part, send } from '../api.js';
 import { banner } from '../parts/banner.js';

@@ -1,4 +1,4 @@
-// Who answers the messages of the CQRS loop: health, what waits, and a form to try a message.
+// The page Capabilities of the CQRS loop: their health, their mailboxes, a form to try a message.
 
 import { call, errorText, get, send } from '../api.js';
 import { banner } from '../parts/banner.js';
@@ -147,7 +147,7 @@ async function attempt(of) {
     try {
       const text = messageOf(of, read());
       const response = await call('/os/messages', { method: 'POST', body: text, bare: true });
-      // What comes back is shown as it was written, not as this browser would write it.
+      // The answer is shown as it was written, not as this browser would write it.
       const parts = new Map(members(await response.text()).map(({ name, raw }) => [name, raw]));
       const data = parts.get('"data"') ?? 'null';
       if (response.status === 202) told('calm', 'It was taken. Events have no outcome.');

@@ -40,7 +40,7 @@ export function events(body, doc, context) {
   /** @type {AbortController | null} */
   let tailing = null;
 
-  // Whoever may not see content may not ask about it either.
+  // A token that may not see content may not search for it either.
   const withheld = missing('subscribe');
   const input = (/** @type {string} */ name, /** @type {string} */ label, /** @type {string} */ hint) =>
     el('input', { type: 'search', 'aria-label': label, placeholder: hint, value: withheld ? '' : query.get(name) ?? '', 'data-name': name, disabled: withheld !== null, title: withheld });

@@ -1,4 +1,4 @@
-// One group: how far it is in events and in time, who works, and what everybody holds.
+// The page of a group: its lag in events and in time, its members, and the events that they hold.
 
 import { errorText, get, part, send } from '../api.js';
 import { chart, recent } from '../parts/chart.js';

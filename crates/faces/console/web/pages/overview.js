@@ -1,4 +1,4 @@
-// What flows, what waits, what failed: at a glance.
+// The page Overview: rates, lag and failures at a glance.
 
 import { BUS, ROOT, get } from '../api.js';
 import { banner } from '../parts/banner.js';

@@ -1,4 +1,4 @@
-// One topic: its events, its groups, its settings.
+// The page of a topic: its events, its groups, its settings.
 
 import { BUS, get, part, send } from '../api.js';
 import { ask, field, snippet, toast } from '../parts/dialog.js';

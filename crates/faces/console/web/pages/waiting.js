@@ -1,4 +1,4 @@
-// What waits for its time: delayed events and timers of the loop.
+// The page Waiting: delayed events and timers of the loop.
 
 import { ROOT, part, send } from '../api.js';
 import { ask, snippet, toast } from '../parts/dialog.js';

@@ -5,7 +5,7 @@ import { icon } from './icons.js';
 
 /**
  * Opens a dialog with a form. `done` may refuse by throwing; its message is shown and the dialog stays.
- * One that `stays` cannot be left without it; one that only `tells` has nothing to cancel.
+ * A dialog that `stays` cannot be left without its act; a dialog that only `tells` has no Cancel.
  * @param {{ title: string, wide?: boolean, body: (Node | string)[], act: string, danger?: boolean, done: () => Promise<void>, stays?: boolean, tells?: boolean }} spec
  * @returns {Promise<boolean>} whether it was done
  */

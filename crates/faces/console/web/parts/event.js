@@ -1,4 +1,4 @@
-// One event in the drawer: what it says, what caused it, and how far everybody is with it.
+// The drawer of an event: its content, its causes, and how far each group and handler is with it.
 
 import { BUS, address, errorText, get, lines, part } from '../api.js';
 import { banner } from './banner.js';
@@ -53,7 +53,7 @@ export async function showEvent(topic, partition, offset, acts) {
   const found = event;
   const story = el('div');
   story.className = 'stack';
-  // What is withheld cannot be copied or published again either.
+  // An event without its content can be neither copied nor published again.
   const content = missing('subscribe') === null ? [payload(found), copies(found, acts)]
     : [banner('calm', 'key', 'Payload, key and header values are withheld: your token has the scope inspect and not subscribe.')];
   fill(inside, facts(found), ...content, el('section', null, el('h3', null, 'How far everybody is'), story));
