@@ -4,6 +4,7 @@
 //! from the table of codes, security from the table of scopes. Facts that no type holds (summaries, parameters,
 //! statuses) are in `table.rs`, one entry per operation; a test compares that table with `routes.rs`.
 
+mod letters;
 mod operation;
 mod parts;
 mod server_table;
@@ -44,7 +45,7 @@ pub fn document() -> Value {
         })
         .into_generator();
     let mut paths = Map::new();
-    let tables = [table::OPERATIONS, work::OPERATIONS, server_table::OPERATIONS];
+    let tables = [table::OPERATIONS, letters::OPERATIONS, work::OPERATIONS, server_table::OPERATIONS];
     for operation in tables.into_iter().flatten() {
         let path = paths.entry(operation.path).or_insert_with(|| json!({}));
         path[operation.method] = operation.write(&mut generator);

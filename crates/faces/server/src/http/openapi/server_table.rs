@@ -1,16 +1,149 @@
-//! Operations that are about the server itself: its loop, its connections, its settings.
+//! Operations that are about the server itself: its figures, its loop, its connections, its settings, its console.
 
-use millrace_wire::http::{CapabilityList, ConnectionList, LogDoc, OsAccepted, OsMessageDoc, SettingsDoc};
+use millrace_wire::http::{
+    CapabilityList, ConnectionList, LogDoc, NamespaceList, OsAccepted, OsMessageDoc, ServerStatsDoc,
+    SettingsDoc, StatsHistory, WhoAmI,
+};
+use schemars::{Schema, SchemaGenerator, json_schema};
 
-use crate::http::openapi::operation::ApiOperation;
-use crate::http::openapi::parts::{count, group_name, param, text};
-use crate::http::openapi::table::{NONE, answer, json};
+use crate::http::openapi::operation::{ApiOperation, Content};
+use crate::http::openapi::parts::{
+    AFTER_NAMESPACE, NAMESPACE, TOPICS_LIMIT, count, group_name, param, text, whole,
+};
+use crate::http::openapi::table::{JSON, NONE, PLAIN, answer, json};
+
+const DOCUMENT: Content = Content { kind: JSON, schema: any_object };
+const STATUS: Content = Content { kind: JSON, schema: status };
+const PAGE_OF_CONSOLE: Content = Content { kind: "text/html", schema: text };
+const FILE_KINDS: &[Content] = &[
+    Content { kind: "text/javascript", schema: text },
+    Content { kind: "text/css", schema: text },
+    Content { kind: "image/svg+xml", schema: text },
+];
 
 pub(super) const OPERATIONS: &[ApiOperation] = &[
     ApiOperation {
+        path: "/stats",
+        id: "stats",
+        summary: "Counters since the start and gauges as of now.",
+        answers: &[answer(200, "The figures.", &[json::<ServerStatsDoc>()])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/stats/history",
+        id: "statsHistory",
+        summary: "Figures over time, from system.metrics: counters as they grew in each step, gauges as their largest value.",
+        query: &[
+            NAMESPACE,
+            param("from", "Since when; an hour before `to` if absent.", whole),
+            param("to", "Until when; now if absent.", whole),
+            param("step", "Milliseconds from one point to the next; 60,000 if absent.", whole),
+            param(
+                "series",
+                "Names with commas between them: published, lag, lag:TOPIC/GROUP and others.",
+                text,
+            ),
+        ],
+        answers: &[answer(200, "The series.", &[json::<StatsHistory>()])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/whoami",
+        id: "whoami",
+        summary: "What the caller may do.",
+        query: &[],
+        answers: &[answer(200, "The caller's rights, and bounds of the server.", &[json::<WhoAmI>()])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/namespaces",
+        id: "listNamespaces",
+        summary: "The namespaces that the caller may use.",
+        query: &[AFTER_NAMESPACE, TOPICS_LIMIT],
+        answers: &[answer(200, "The namespaces, by name.", &[json::<NamespaceList>()])],
+        refusals: &[400],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/metrics",
+        id: "metrics",
+        summary: "The same and more in the Prometheus text format.",
+        answers: &[answer(200, "The figures.", &[PLAIN])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/healthz",
+        id: "healthz",
+        summary: "The process answers.",
+        query: &[],
+        answers: &[answer(200, "The process answers.", &[STATUS])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/readyz",
+        id: "readyz",
+        summary: "The process takes work.",
+        query: &[],
+        answers: &[answer(200, "The process takes work.", &[STATUS])],
+        refusals: &[503],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/openapi.json",
+        id: "openapi",
+        summary: "This document.",
+        query: &[],
+        answers: &[answer(200, "OpenAPI 3.1.", &[DOCUMENT])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/asyncapi.json",
+        id: "asyncapi",
+        summary: "The WebSocket, described in the same way.",
+        query: &[],
+        answers: &[answer(200, "AsyncAPI 3.", &[DOCUMENT])],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/console",
+        id: "consoleSlash",
+        summary: "Leads to /console/.",
+        query: &[],
+        answers: &[answer(307, "Where the console is.", &[])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/console/",
+        id: "console",
+        summary: "The web console, a client of this interface.",
+        query: &[],
+        answers: &[answer(200, "A page.", &[PAGE_OF_CONSOLE])],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/console/a/{digest}/{file}",
+        id: "consoleFile",
+        summary: "A file of the console.",
+        query: &[],
+        answers: &[answer(200, "The file.", FILE_KINDS)],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
+        path: "/console/a/{digest}/{folder}/{file}",
+        id: "consoleFileBelow",
+        summary: "A file of the console, in a folder.",
+        query: &[],
+        answers: &[answer(200, "The file.", FILE_KINDS)],
+        refusals: &[404],
+        ..NONE
+    },
+    ApiOperation {
         path: "/capabilities",
         id: "listCapabilities",
-        summary: "Who answers the messages of the CQRS loop: health, restarts, what waits, which messages.",
+        summary: "The capabilities that answer messages of the CQRS loop: health, restarts, mailboxes, their messages.",
         query: &[],
         answers: &[answer(200, "The capabilities, by name.", &[json::<CapabilityList>()])],
         ..NONE
@@ -71,3 +204,22 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         ..NONE
     },
 ];
+
+fn any_object(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({"type": "object"})
+}
+
+fn status(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "properties": {
+            "status": {"enum": ["ok", "ready"]},
+            "role": {"enum": ["leader", "follower"]},
+            "phase": {"enum": ["opening", "following", "taking_over"]},
+            "position": {"type": "integer", "minimum": 0},
+            "head_seen": {"type": "integer", "minimum": 0},
+            "leader": {"type": ["string", "null"]},
+        },
+        "required": ["status"],
+    })
+}

@@ -1,10 +1,8 @@
-//! All operations but those of `work.rs`, in the order of `routes.rs`.
+//! Operations on topics, events and groups, in the order of `routes.rs`; the parts that all tables share.
 
 use millrace_wire::http::{
-    ChosenLetters, ChosenReplayed, DeadLetters, EventStory, EventsFound, EventsPage, GroupList, GroupPage,
-    GroupPaused, HandlerLettersPage, InflightList, JobDoc, JobList, JobPreview, JobRequest, LetterSummary,
-    LettersDeleted, NamespaceList, PublishBody, Replay, Replayed, SchemaList, Seek, ServerStatsDoc, Sought,
-    StatsHistory, TopicBody, TopicDoc, TopicList, TopicOffsets, Trace, WhoAmI,
+    EventStory, EventsFound, EventsPage, GroupList, GroupPage, GroupPaused, InflightList, PublishBody,
+    SchemaList, Seek, Sought, TopicBody, TopicDoc, TopicList, TopicOffsets, Trace,
 };
 use millrace_wire::schema::{Done, TopicPatchBody};
 use millrace_wire::{CLOUD_EVENT, CLOUD_EVENTS, CloudEvent};
@@ -12,10 +10,9 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
 use crate::http::openapi::operation::{ApiAnswer, ApiOperation, Content, Param};
 use crate::http::openapi::parts::{
-    AFTER, AFTER_NAMESPACE, CONTAINS, CURSOR, DAMAGED_HEADER, FORCE, FROM, HEADER, KEY, LETTERS_AFTER, LIMIT,
-    LINEAGE, MIN_POSITION, MIN_POSITION_HEADER, NAMESPACE, NEXT_HEADER, ORDER, PARTITION, PARTITION_OR_ALL,
-    PATH, PAYLOAD_SHA256, POSITION_HEADER, SCAN, SORT, TOPICS_LIMIT, TS, VERSION, WAIT, count, param, text,
-    topic_name, whole,
+    AFTER, CONTAINS, CURSOR, DAMAGED_HEADER, FORCE, FROM, HEADER, KEY, LIMIT, LINEAGE, MIN_POSITION,
+    MIN_POSITION_HEADER, NAMESPACE, NEXT_HEADER, ORDER, PARTITION_OR_ALL, PATH, PAYLOAD_SHA256,
+    POSITION_HEADER, SCAN, SORT, TOPICS_LIMIT, TS, VERSION, WAIT, count, param, text, topic_name, whole,
 };
 
 pub(super) const TAGS: &[(&str, &str)] = &[
@@ -27,7 +24,7 @@ pub(super) const TAGS: &[(&str, &str)] = &[
     ("server", "How the server is doing, and what it speaks."),
 ];
 
-const JSON: &str = "application/json";
+pub(super) const JSON: &str = "application/json";
 
 pub(super) const NONE: ApiOperation = ApiOperation {
     method: "get",
@@ -51,23 +48,15 @@ pub(super) const fn answer(status: u16, about: &'static str, contents: &'static 
 }
 
 /// An answer that says how far its server's copy of a shared store was.
-const fn read(status: u16, about: &'static str, contents: &'static [Content]) -> ApiAnswer {
+pub(super) const fn read(status: u16, about: &'static str, contents: &'static [Content]) -> ApiAnswer {
     ApiAnswer { status, about, contents, headers: &[POSITION_HEADER] }
 }
 
-const PLAIN: Content = Content { kind: "text/plain", schema: text };
-const DOCUMENT: Content = Content { kind: JSON, schema: any_object };
-const STATUS: Content = Content { kind: JSON, schema: status };
-const LINES: Content = Content { kind: "application/x-ndjson", schema: text };
-const PAGE_OF_CONSOLE: Content = Content { kind: "text/html", schema: text };
-const FILE_KINDS: &[Content] = &[
-    Content { kind: "text/javascript", schema: text },
-    Content { kind: "text/css", schema: text },
-    Content { kind: "image/svg+xml", schema: text },
-];
+pub(super) const PLAIN: Content = Content { kind: "text/plain", schema: text };
+pub(super) const LINES: Content = Content { kind: "application/x-ndjson", schema: text };
 const CLOUD_ONE: Content =
     Content { kind: CLOUD_EVENT, schema: SchemaGenerator::subschema_for::<CloudEvent> };
-const CLOUD_BATCH: Content =
+pub(super) const CLOUD_BATCH: Content =
     Content { kind: CLOUD_EVENTS, schema: SchemaGenerator::subschema_for::<Vec<CloudEvent>> };
 /// The data of a CloudEvent in binary mode.
 const ANY: Content = Content { kind: "*/*", schema: anything };
@@ -86,13 +75,10 @@ const TRACE_QUERY: &[Param] = &[
     param("scan", "Most events to look at; 100,000 if absent, or what the server allows.", whole),
     param("after", "Go on behind this: `next` of the page before.", text),
 ];
-const DLQ_TOPIC: Param = param("topic", "Only the letters of this topic, as a page of events.", topic_name);
-const DLQ_HANDLER: Param =
-    param("handler", "Only the letters of this durable handler, the oldest first.", text);
 
-const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER, POSITION_HEADER];
+pub(super) const PAGE_HEADERS: &[Param] = &[NEXT_HEADER, DAMAGED_HEADER, POSITION_HEADER];
 /// Of reads that a server which does not lead answers, too.
-const AT_POSITION: &[Param] = &[MIN_POSITION_HEADER];
+pub(super) const AT_POSITION: &[Param] = &[MIN_POSITION_HEADER];
 const SEARCH_HEADERS: &[Param] = &[
     NEXT_HEADER,
     DAMAGED_HEADER,
@@ -360,271 +346,13 @@ pub(super) const OPERATIONS: &[ApiOperation] = &[
         refusals: &[404],
         ..NONE
     },
-    ApiOperation {
-        path: "/dead-letters",
-        id: "listDeadLetters",
-        tag: "dead-letters",
-        summary: "The topics with dead letters, and the durable handlers that gave up on events; with `topic` or `handler` the \
-                  letters of one, a page at a time.",
-        query: &[
-            NAMESPACE,
-            DLQ_TOPIC,
-            DLQ_HANDLER,
-            LETTERS_AFTER,
-            PARTITION,
-            FROM,
-            TS,
-            LIMIT,
-            PAYLOAD_SHA256,
-            MIN_POSITION,
-        ],
-        headers: AT_POSITION,
-        answers: &[ApiAnswer {
-            status: 200,
-            about: "The topics, or the letters.",
-            contents: &[Content { kind: JSON, schema: letters_or_page }, LINES, CLOUD_BATCH],
-            headers: PAGE_HEADERS,
-        }],
-        refusals: &[404],
-        ..NONE
-    },
-    ApiOperation {
-        method: "post",
-        path: "/dead-letters/{topic}/replay",
-        id: "replayDeadLetters",
-        tag: "dead-letters",
-        summary: "Publishes letters to their topic again: a run of them, or those that are named, also edited.",
-        body: &[Content { kind: JSON, schema: replay_or_chosen }],
-        answers: &[answer(
-            200,
-            "How many, and where to go on.",
-            &[Content { kind: JSON, schema: replayed_either }],
-        )],
-        refusals: &[404, 408, 413, 422, 507],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/dead-letters/{topic}/summary",
-        id: "letterSummary",
-        tag: "dead-letters",
-        summary: "Why there are letters: reasons with their counts, of groups and durable handlers.",
-        query: &[NAMESPACE, SCAN],
-        answers: &[answer(200, "The reasons, the most frequent first.", &[json::<LetterSummary>()])],
-        refusals: &[404],
-        ..NONE
-    },
-    ApiOperation {
-        method: "post",
-        path: "/dead-letters/{topic}/delete",
-        id: "deleteDeadLetters",
-        tag: "dead-letters",
-        summary: "Removes the letters that are named.",
-        body: &[json::<ChosenLetters>()],
-        answers: &[answer(200, "How many were removed.", &[json::<LettersDeleted>()])],
-        refusals: &[404, 408, 413],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/jobs",
-        id: "listJobs",
-        tag: "dead-letters",
-        summary: "Work over many letters, the newest first.",
-        answers: &[answer(200, "The jobs.", &[json::<JobList>()])],
-        ..NONE
-    },
-    ApiOperation {
-        method: "post",
-        path: "/jobs",
-        id: "createJob",
-        tag: "dead-letters",
-        summary: "Replays or deletes all letters that match a filter, in the server; with dryRun only counts them.",
-        body: &[json::<JobRequest>()],
-        answers: &[
-            answer(200, "How many letters match; nothing was begun.", &[json::<JobPreview>()]),
-            answer(202, "The job is durable and runs.", &[json::<JobDoc>()]),
-        ],
-        refusals: &[404, 408, 413, 507],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/jobs/{job}",
-        id: "showJob",
-        tag: "dead-letters",
-        summary: "How far a job is.",
-        answers: &[answer(200, "The job.", &[json::<JobDoc>()])],
-        refusals: &[404],
-        ..NONE
-    },
-    ApiOperation {
-        method: "delete",
-        path: "/jobs/{job}",
-        id: "cancelJob",
-        tag: "dead-letters",
-        summary: "Ends a job after the slice under way. Nothing is undone.",
-        answers: &[answer(202, "The job as it was.", &[json::<JobDoc>()])],
-        refusals: &[404, 507],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/stats",
-        id: "stats",
-        summary: "Counters since the start and gauges as of now.",
-        answers: &[answer(200, "The figures.", &[json::<ServerStatsDoc>()])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/stats/history",
-        id: "statsHistory",
-        summary: "Figures over time, from system.metrics: counters as they grew in each step, gauges as their largest value.",
-        query: &[
-            NAMESPACE,
-            param("from", "Since when; an hour before `to` if absent.", whole),
-            param("to", "Until when; now if absent.", whole),
-            param("step", "Milliseconds from one point to the next; 60,000 if absent.", whole),
-            param(
-                "series",
-                "Names with commas between them: published, lag, lag:TOPIC/GROUP and others.",
-                text,
-            ),
-        ],
-        answers: &[answer(200, "The series.", &[json::<StatsHistory>()])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/whoami",
-        id: "whoami",
-        summary: "What the caller may do.",
-        query: &[],
-        answers: &[answer(200, "The caller's rights, and bounds of the server.", &[json::<WhoAmI>()])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/namespaces",
-        id: "listNamespaces",
-        summary: "The namespaces that the caller may use.",
-        query: &[AFTER_NAMESPACE, TOPICS_LIMIT],
-        answers: &[answer(200, "The namespaces, by name.", &[json::<NamespaceList>()])],
-        refusals: &[400],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/metrics",
-        id: "metrics",
-        summary: "The same and more in the Prometheus text format.",
-        answers: &[answer(200, "The figures.", &[PLAIN])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/healthz",
-        id: "healthz",
-        summary: "The process answers.",
-        query: &[],
-        answers: &[answer(200, "The process answers.", &[STATUS])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/readyz",
-        id: "readyz",
-        summary: "The process takes work.",
-        query: &[],
-        answers: &[answer(200, "The process takes work.", &[STATUS])],
-        refusals: &[503],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/openapi.json",
-        id: "openapi",
-        summary: "This document.",
-        query: &[],
-        answers: &[answer(200, "OpenAPI 3.1.", &[DOCUMENT])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/asyncapi.json",
-        id: "asyncapi",
-        summary: "The WebSocket, described in the same way.",
-        query: &[],
-        answers: &[answer(200, "AsyncAPI 3.", &[DOCUMENT])],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/console",
-        id: "consoleSlash",
-        summary: "Leads to /console/.",
-        query: &[],
-        answers: &[answer(307, "Where the console is.", &[])],
-        refusals: &[404],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/console/",
-        id: "console",
-        summary: "The web console, a client of this interface.",
-        query: &[],
-        answers: &[answer(200, "A page.", &[PAGE_OF_CONSOLE])],
-        refusals: &[404],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/console/a/{digest}/{file}",
-        id: "consoleFile",
-        summary: "A file of the console.",
-        query: &[],
-        answers: &[answer(200, "The file.", FILE_KINDS)],
-        refusals: &[404],
-        ..NONE
-    },
-    ApiOperation {
-        path: "/console/a/{digest}/{folder}/{file}",
-        id: "consoleFileBelow",
-        summary: "A file of the console, in a folder.",
-        query: &[],
-        answers: &[answer(200, "The file.", FILE_KINDS)],
-        refusals: &[404],
-        ..NONE
-    },
 ];
-
-fn replay_or_chosen(generator: &mut SchemaGenerator) -> Schema {
-    let (run, chosen) = (generator.subschema_for::<Replay>(), generator.subschema_for::<ChosenLetters>());
-    json_schema!({"anyOf": [run, chosen]})
-}
-
-fn replayed_either(generator: &mut SchemaGenerator) -> Schema {
-    let (run, chosen) = (generator.subschema_for::<Replayed>(), generator.subschema_for::<ChosenReplayed>());
-    json_schema!({"anyOf": [run, chosen]})
-}
 
 fn page_or_found(generator: &mut SchemaGenerator) -> Schema {
     let (page, found) = (generator.subschema_for::<EventsPage>(), generator.subschema_for::<EventsFound>());
     json_schema!({"anyOf": [page, found]})
 }
 
-fn any_object(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({"type": "object"})
-}
-
 fn anything(_: &mut SchemaGenerator) -> Schema {
     json_schema!({})
-}
-
-fn status(_: &mut SchemaGenerator) -> Schema {
-    json_schema!({
-        "type": "object",
-        "properties": {
-            "status": {"enum": ["ok", "ready"]},
-            "role": {"enum": ["leader", "follower"]},
-            "phase": {"enum": ["opening", "following", "taking_over"]},
-            "position": {"type": "integer", "minimum": 0},
-            "head_seen": {"type": "integer", "minimum": 0},
-            "leader": {"type": ["string", "null"]},
-        },
-        "required": ["status"],
-    })
-}
-
-fn letters_or_page(generator: &mut SchemaGenerator) -> Schema {
-    let (letters, page) = (generator.subschema_for::<DeadLetters>(), generator.subschema_for::<EventsPage>());
-    let of_handler = generator.subschema_for::<HandlerLettersPage>();
-    json_schema!({"oneOf": [letters, page, of_handler]})
 }
