@@ -16,6 +16,8 @@ fn a_follower_sends_clients_on_and_takes_over_when_the_leader_stops_or_dies() {
         let second = 1 - first;
         let urls = members.iter().map(Member::ws).collect::<Vec<_>>().join(",");
         publish(&urls, "1");
+        let phases = [first, second].map(|at| members[at].readyz().unwrap()["phase"].clone());
+        assert_eq!(phases, ["leading", "following"]);
         // The follower has the event, and says where to publish.
         wait_for("the follower has the event", || {
             let (status, head, body) = members[second].get("/topics/orders/events?from=1")?;

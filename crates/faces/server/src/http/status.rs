@@ -94,7 +94,11 @@ pub(crate) fn readiness(edge: &Edge, role: Role, problem: Option<Problem>) -> Re
     });
     let FollowStatus { phase, position, head_seen, .. } = status;
     let leader = edge.tokens.is_open().then(|| followed.leader());
-    let copy = Some(CopyDoc { role, phase: phase.as_str(), position, head_seen, leader });
+    let phase = match (role, &phase) {
+        (Role::Leader, FollowPhase::Following) => "leading",
+        (_, phase) => phase.as_str(),
+    };
+    let copy = Some(CopyDoc { role, phase, position, head_seen, leader });
     let Some(problem) = problem else {
         return document(StatusCode::OK, &ReadinessDoc { status: Some("ready"), problem: None, copy });
     };

@@ -215,7 +215,7 @@ fn status(_: &mut SchemaGenerator) -> Schema {
         "properties": {
             "status": {"enum": ["ok", "ready"]},
             "role": {"enum": ["leader", "follower"]},
-            "phase": {"enum": ["opening", "following", "taking_over"]},
+            "phase": {"enum": ["opening", "following", "taking_over", "leading"]},
             "position": {"type": "integer", "minimum": 0},
             "head_seen": {"type": "integer", "minimum": 0},
             "leader": {"type": ["string", "null"]},
